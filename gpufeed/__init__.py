@@ -1,0 +1,136 @@
+"""gpufeed: an image feed for GPU training in which every batch has a number.
+
+Names are imported when first used, so that `import gpufeed` itself costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gpufeed import presets as presets
+    from gpufeed import transforms as transforms
+    from gpufeed.adapters.jax import shard as shard_from_jax
+    from gpufeed.adapters.torch import shard as shard_from_torch
+    from gpufeed.errors import (
+        ConfigError,
+        DecodeError,
+        DeviceError,
+        EpochsExhausted,
+        GpufeedError,
+        ManifestError,
+        MissingExtraError,
+        PipelineError,
+        SizeMismatchError,
+        StateError,
+    )
+    from gpufeed.loader import Batch, Loader
+    from gpufeed.order.sampler import IndexSampler, RecordMetadata, Sampler, SequentialSampler
+    from gpufeed.order.shard import ShardOptions
+    from gpufeed.records import Manifest, read_folder, read_nabirds, read_table
+    from gpufeed.stats import Stats
+    from gpufeed.transforms import (
+        BoxCrop,
+        CenterCrop,
+        Normalize,
+        PadToSquare,
+        RandomCrop,
+        RandomHorizontalFlip,
+        RandomResizedCrop,
+        Resize,
+        ResizeLongest,
+        ToDtype,
+    )
+
+__version__ = "0.1.0"
+
+_MODULES = ("presets", "transforms")
+_HOMES = {
+    "gpufeed.errors": (
+        "ConfigError",
+        "DecodeError",
+        "DeviceError",
+        "EpochsExhausted",
+        "GpufeedError",
+        "ManifestError",
+        "MissingExtraError",
+        "PipelineError",
+        "SizeMismatchError",
+        "StateError",
+    ),
+    "gpufeed.loader": ("Batch", "Loader"),
+    "gpufeed.order.sampler": ("IndexSampler", "RecordMetadata", "Sampler", "SequentialSampler"),
+    "gpufeed.order.shard": ("ShardOptions",),
+    "gpufeed.records": ("Manifest", "read_folder", "read_nabirds", "read_table"),
+    "gpufeed.stats": ("Stats",),
+    "gpufeed.transforms": (
+        "BoxCrop",
+        "CenterCrop",
+        "Normalize",
+        "PadToSquare",
+        "RandomCrop",
+        "RandomHorizontalFlip",
+        "RandomResizedCrop",
+        "Resize",
+        "ResizeLongest",
+        "ToDtype",
+    ),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_SHARDS = {"shard_from_torch": "torch", "shard_from_jax": "jax"}
+
+__all__ = [
+    "Batch",
+    "BoxCrop",
+    "CenterCrop",
+    "ConfigError",
+    "DecodeError",
+    "DeviceError",
+    "EpochsExhausted",
+    "GpufeedError",
+    "IndexSampler",
+    "Loader",
+    "Manifest",
+    "ManifestError",
+    "MissingExtraError",
+    "Normalize",
+    "PadToSquare",
+    "PipelineError",
+    "RandomCrop",
+    "RandomHorizontalFlip",
+    "RandomResizedCrop",
+    "RecordMetadata",
+    "Resize",
+    "ResizeLongest",
+    "Sampler",
+    "SequentialSampler",
+    "ShardOptions",
+    "SizeMismatchError",
+    "StateError",
+    "Stats",
+    "ToDtype",
+    "presets",
+    "read_folder",
+    "read_nabirds",
+    "read_table",
+    "shard_from_jax",
+    "shard_from_torch",
+    "transforms",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"gpufeed.{name}")
+    if name in _SHARDS:
+        from gpufeed.adapters import load_adapter
+
+        return load_adapter(_SHARDS[name]).shard
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'gpufeed' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,74 @@
+"""Batches as JAX arrays on one device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+import numpy.typing as npt
+
+from gpufeed.engine.device import Device
+from gpufeed.errors import ConfigError, DeviceError
+from gpufeed.order.shard import ShardOptions
+
+__all__ = ["JaxAdapter", "make", "shard"]
+
+
+@dataclass(frozen=True)
+class JaxAdapter:
+    """Shares memory with DALI; integers are int32, JAX's own."""
+
+    device: jax.Device
+
+    def pictures(self, tensor: Any) -> jax.Array:
+        """Wrap DALI's tensor."""
+        shared: jax.Array = jax.dlpack.from_dlpack(tensor)
+        return shared
+
+    def labels(self, values: npt.NDArray[np.int32]) -> jax.Array:
+        """Put labels beside the pictures, as int32."""
+        return self._put(values)
+
+    def flags(self, values: npt.NDArray[np.bool_]) -> jax.Array:
+        """Put bools beside the pictures."""
+        return self._put(values)
+
+    def numbers(self, values: npt.NDArray[np.int64]) -> jax.Array:
+        """Put numbers beside the pictures, as int32; `jit` takes no arrays of mixed devices.
+
+        Raises:
+            ConfigError: a number does not fit; JAX would wrap it round without a word.
+        """
+        if len(values) and values.max() > np.iinfo(np.int32).max:
+            raise ConfigError(f"record_key or epoch {values.max()} does not fit in JAX's int32")
+        return self._put(values.astype(np.int32))
+
+    def _put(self, values: npt.NDArray[Any]) -> jax.Array:
+        placed: jax.Array = jax.device_put(values, self.device)
+        return placed
+
+    def to_numpy(self, values: Any) -> npt.NDArray[Any]:
+        """Return an array as a NumPy array in host memory."""
+        return np.asarray(values)
+
+
+def make(device: Device) -> JaxAdapter:
+    """Return the adapter.
+
+    Raises:
+        DeviceError: JAX was installed without support for this device.
+    """
+    try:
+        found = jax.local_devices(backend="cuda" if device.is_cuda else "cpu")
+        return JaxAdapter(found[device.index or 0])
+    except (RuntimeError, IndexError) as error:
+        raise DeviceError(
+            f'JAX has no device {device}: {error}; install "jax[cuda12]" or use device="cpu"'
+        ) from None
+
+
+def shard() -> ShardOptions:
+    """Return this process's shard, as JAX numbers its processes."""
+    return ShardOptions(jax.process_index(), jax.process_count())

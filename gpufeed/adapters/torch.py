@@ -1,0 +1,55 @@
+"""Batches as PyTorch tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.utils.dlpack
+
+from gpufeed.engine.device import Device
+from gpufeed.order.shard import ShardOptions
+
+__all__ = ["TorchAdapter", "make", "shard"]
+
+
+@dataclass(frozen=True)
+class TorchAdapter:
+    """Shares memory with DALI; labels are int64, as torch's losses want them."""
+
+    device: torch.device
+
+    def pictures(self, tensor: Any) -> torch.Tensor:
+        """Wrap DALI's tensor."""
+        return torch.utils.dlpack.from_dlpack(tensor)
+
+    def labels(self, values: npt.NDArray[np.int32]) -> torch.Tensor:
+        """Put labels beside the pictures, as int64."""
+        return torch.from_numpy(values.astype(np.int64)).to(self.device)
+
+    def flags(self, values: npt.NDArray[np.bool_]) -> torch.Tensor:
+        """Put bools beside the pictures."""
+        return torch.from_numpy(values).to(self.device)
+
+    def numbers(self, values: npt.NDArray[np.int64]) -> torch.Tensor:
+        """Wrap numbers as int64, in host memory."""
+        return torch.from_numpy(values)
+
+    def to_numpy(self, values: Any) -> npt.NDArray[Any]:
+        """Return a tensor as a NumPy array in host memory."""
+        return np.asarray(torch.as_tensor(values).cpu().numpy())
+
+
+def make(device: Device) -> TorchAdapter:
+    """Return the adapter."""
+    return TorchAdapter(torch.device(str(device)))
+
+
+def shard() -> ShardOptions:
+    """Return this process's shard by torch.distributed's numbers; the only one where it is off."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return ShardOptions()
+    return ShardOptions(torch.distributed.get_rank(), torch.distributed.get_world_size())

@@ -1,0 +1,62 @@
+"""Which device a loader runs on."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+from gpufeed.errors import ConfigError, DeviceError
+
+__all__ = ["Device", "available_threads", "resolve_device"]
+
+
+@dataclass(frozen=True)
+class Device:
+    """The CPU (`index` None) or one CUDA GPU."""
+
+    index: int | None
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether it is a GPU."""
+        return self.index is not None
+
+    def __str__(self) -> str:
+        return "cpu" if self.index is None else f"cuda:{self.index}"
+
+
+def gpu_count() -> int:
+    """How many GPUs DALI can use; 0 where there is no usable driver."""
+    from nvidia.dali import backend
+
+    return int(backend.GetCUDADeviceCount())
+
+
+def resolve_device(name: str) -> Device:
+    """Return the device of this name: "auto" (GPU 0 if there is one), "cpu", "cuda", "cuda:1".
+
+    Raises:
+        ConfigError: no such name.
+        DeviceError: there is no such GPU here.
+    """
+    matched = re.fullmatch(r"auto|cpu|cuda(?::(\d+))?", name) if isinstance(name, str) else None
+    if matched is None:
+        raise ConfigError(f'device is {name!r}; it must be "auto", "cpu", "cuda" or "cuda:1"')
+    if name == "cpu":
+        return Device(None)
+    count = gpu_count()
+    if name == "auto":
+        return Device(0 if count else None)
+    index = int(matched.group(1) or 0)
+    if index >= count:
+        there = f"DALI sees {count} GPU(s)" if count else "DALI sees no GPU here"
+        raise DeviceError(
+            f'device is {name!r}, but {there}; use device="cpu", or see what `gpufeed info` finds'
+        )
+    return Device(index)
+
+
+def available_threads() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,88 @@
+"""What can go wrong, as one tree: every error gpufeed raises on purpose is a `GpufeedError`.
+
+GpufeedError
+|- ManifestError       the list of images, or a file it came from, is not what it should be
+|- ConfigError         an argument is out of range, or two of them contradict each other
+|- StateError          a saved state does not belong to this loader
+|- EpochsExhausted     the sampler has no epoch left
+|- DecodeError         one picture could not be read or decoded; names the record and its file
+|  `- SizeMismatchError    it decodes, but is not of the size the manifest gives
+|- PipelineError       DALI failed in a way that is no single picture's fault
+|- DeviceError         the device asked for is not there
+`- MissingExtraError   an optional package is not installed
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConfigError",
+    "DecodeError",
+    "DeviceError",
+    "EpochsExhausted",
+    "GpufeedError",
+    "ManifestError",
+    "MissingExtraError",
+    "PipelineError",
+    "SizeMismatchError",
+    "StateError",
+]
+
+
+class GpufeedError(Exception):
+    """Root of all errors that gpufeed raises on purpose."""
+
+
+class ManifestError(GpufeedError, ValueError):
+    """A manifest, or a file it is read from, is wrong; the message names file and line or row."""
+
+
+class ConfigError(GpufeedError, ValueError):
+    """An argument is out of range or contradicts another; the message names it and its value."""
+
+
+class StateError(GpufeedError, ValueError):
+    """A saved state can not be loaded here; the message names what differs."""
+
+
+class EpochsExhausted(GpufeedError):  # noqa: N818 - reads as the condition it names
+    """The loader was asked to go on after the sampler's last epoch."""
+
+
+class DecodeError(GpufeedError):
+    """One record's picture could not be read or decoded.
+
+    Attributes:
+        record_key: the record's number in its manifest.
+        path: the file, as the manifest's root and path give it.
+        reason: what was found wrong, in words.
+    """
+
+    def __init__(self, record_key: int, path: str, reason: str) -> None:
+        super().__init__(record_key, path, reason)
+        self.record_key = record_key
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"record {self.record_key} ({self.path}): {self.reason}"
+
+
+class SizeMismatchError(DecodeError):
+    """A picture's own size is not the one its manifest gives."""
+
+
+class PipelineError(GpufeedError, RuntimeError):
+    """DALI failed, and no single picture was found to be the cause."""
+
+
+class DeviceError(GpufeedError, RuntimeError):
+    """The device asked for is not usable on this machine."""
+
+
+class MissingExtraError(GpufeedError, ImportError):
+    """An optional package is missing; the message has the command that installs it."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        self.package = package
+        self.extra = extra
+        super().__init__(f'{package} is not installed; run: pip install "gpufeed[{extra}]"')

@@ -1,0 +1,391 @@
+"""The loader: batches in order, any batch by its number, and a state to go on from."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Self
+
+from gpufeed import state as states
+from gpufeed.adapters import Framework, make_adapter
+from gpufeed.engine.device import available_threads, resolve_device
+from gpufeed.errors import ConfigError, EpochsExhausted, StateError
+from gpufeed.order.sampler import IndexSampler, Sampler
+from gpufeed.order.schedule import LastBatch, Schedule
+from gpufeed.order.shard import ShardOptions
+from gpufeed.plan import BatchPlan, Planner
+from gpufeed.presets import train as train_preset
+from gpufeed.readahead import ReadAhead
+from gpufeed.stats import Clock, Stats
+from gpufeed.storage.files import FileStore
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from gpufeed.engine.engine import Engine, Failed, Job
+    from gpufeed.records import Manifest
+    from gpufeed.transforms import Transform
+
+__all__ = ["Batch", "Loader"]
+
+Batch = dict[str, Any]
+
+_READERS = 8
+"""Threads that read files: they wait for storage, so their number does not follow the cores."""
+
+
+class Loader:
+    """Feeds the pictures of a manifest, as batches that are functions of (manifest, seed, step).
+
+    Iterating goes on from where the loader stands to the end of the epoch; iterating again gives
+    the next epoch. A batch is a dict of the framework's arrays, n being `batch_size` (or less, for
+    a "partial" tail):
+
+    - `image`: (n, 3, height, width) or (n, height, width, 3), in the transforms' dtype
+    - `label`: (n,), int64 in torch, else int32
+    - `record_key`: (n,), rows of the manifest; int32 in jax, else int64
+    - `epoch`: (n,), likewise
+    - `valid`: (n,) bool, False where a record only fills the batch up; with last_batch="pad" only
+
+    Args:
+        manifest: which pictures there are.
+        sampler: which comes when; all in a shuffled order without end where none is given.
+        transforms: what happens to them; `presets.train()` where none are given.
+        batch_size: records in a batch of this shard.
+        shard: which part of the global batch this process takes.
+        last_batch: what becomes of an epoch's tail that fills no global batch: "drop", "pad" or
+            "partial".
+        device: "auto" (the first GPU if there is one), "cpu", "cuda" or "cuda:1".
+        framework: "numpy", "torch" or "jax".
+        num_threads: CPU threads for decoding and transforms; the cores this process may use where
+            none is given.
+        prefetch: batches worked on ahead of the one handed out, at least 1.
+
+    Raises:
+        ConfigError: an argument is out of range or does not go with another.
+        DeviceError: there is no such device.
+        MissingExtraError: the framework is not installed.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        *,
+        sampler: Sampler | None = None,
+        transforms: Sequence[Transform] | None = None,
+        batch_size: int = 64,
+        shard: ShardOptions | None = None,
+        last_batch: LastBatch = "drop",
+        device: str = "auto",
+        framework: Framework = "numpy",
+        num_threads: int | None = None,
+        prefetch: int = 2,
+    ) -> None:
+        if not isinstance(sampler, Sampler | None):
+            raise ConfigError(f"sampler is {sampler!r}; it must be a gpufeed sampler")
+        self.manifest = manifest
+        self.sampler = (
+            IndexSampler(len(manifest), shuffle=True) if sampler is None else sampler
+        )
+        for name, value in (("num_threads", num_threads), ("prefetch", prefetch)):
+            if value is None and name == "num_threads":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ConfigError(f"{name} is {value!r}; it must be an integer of 1 or more")
+        self._num_threads = num_threads or available_threads()
+        self._prefetch = prefetch
+        self._schedule = Schedule(
+            self.sampler.epoch_size,
+            self.sampler.num_epochs,
+            batch_size,
+            shard or ShardOptions(),
+            last_batch,
+        )
+        self._planner = Planner(
+            manifest,
+            self.sampler,
+            self._schedule,
+            train_preset() if transforms is None else transforms,
+        )
+        self.device = resolve_device(device)
+        self._adapter = make_adapter(framework, self.device)
+        self._store = FileStore(manifest)
+        self._step = 0
+        self._clock = Clock()
+        # Weak, so that a loop that is left early ends its iteration's threads.
+        self._pass: weakref.ref[_Pass] | None = None
+        # One pipeline for iterating, one for single batches, each made when first used.
+        self._engine: Engine | None = None
+        self._single: Engine | None = None
+
+    def __len__(self) -> int:
+        """How many batches an epoch has."""
+        return self._schedule.steps_per_epoch
+
+    @property
+    def step(self) -> int:
+        """Number of the batch that iterating hands out next."""
+        return self._step
+
+    @property
+    def epoch(self) -> int:
+        """Epoch of the batch that iterating hands out next."""
+        return self._step // len(self)
+
+    @property
+    def stats(self) -> Stats:
+        """Figures of the pass under way, or else the last one."""
+        return self._clock.read()
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Go on from `step` to the end of its epoch.
+
+        The iterator raises `DecodeError` when a picture of the next batch can not be read or
+        decoded; the loader then still stands before that batch, and `skip()` passes it.
+
+        Raises:
+            EpochsExhausted: the sampler has no epoch left.
+        """
+        if self._schedule.num_steps is not None and self._step >= self._schedule.num_steps:
+            raise EpochsExhausted(
+                f"all {self.sampler.num_epochs} epoch(s) of the sampler have been fed; use "
+                "num_epochs=None for no end, or go back with seek(0)"
+            )
+        self._stop()
+        self._clock = Clock()
+        started = _Pass(self, last=(self.epoch + 1) * len(self))
+        self._pass = weakref.ref(started)
+        return started
+
+    def batch(self, step: int) -> Batch:
+        """Make batch `step`, from nothing but its number; iterating is not affected.
+
+        Raises:
+            IndexError: there is no such batch, or this shard gets no record of it.
+            DecodeError: one of its pictures can not be read or decoded.
+        """
+        plan = self._planner.plan(step)
+        if plan is None:
+            raise IndexError(f"this shard gets no record of batch {step}")
+        if self._single is None:
+            self._single = self._make_engine(depth=1)
+        with ThreadPoolExecutor(_READERS) as readers:
+            self._single.submit(self._read(plan, readers))
+        return self._hand_over(*self._single.collect())
+
+    def rows(self, batch: Batch) -> pl.DataFrame:
+        """Return the manifest's rows of a batch's records, in its order."""
+        return self.manifest.rows(self._adapter.to_numpy(batch["record_key"]))
+
+    def seek(self, step: int) -> None:
+        """Go to batch `step`, forward or back, without making those between.
+
+        Raises:
+            IndexError: there is no such batch, and it is not the end either.
+        """
+        last = self._schedule.num_steps
+        if step < 0 or (last is not None and step > last):
+            raise IndexError(f"step is {step}; the batches are numbered from 0 to {last}")
+        self._stop()
+        self._step = step
+
+    def skip(self, count: int = 1) -> None:
+        """Pass over the next `count` batches."""
+        self.seek(self._step + count)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what it takes to go on from here: small, JSON-able, O(1).
+
+        `records` counts the records that all shards together were handed, as positions of the
+        sampler's order; batches made ahead do not count.
+        """
+        return states.make_state(self._schedule.records_before(self._step), self._fingerprints())
+
+    def load_state_dict(self, state: Mapping[str, Any], ignore: Collection[str] = ()) -> None:
+        """Go to where a loader stood that saved `state`.
+
+        The number of shards may differ if the global batch is the same.
+
+        Args:
+            state: from `state_dict`.
+            ignore: of "manifest", "sampler" and "transforms", what may have changed.
+
+        Raises:
+            StateError: it is no state of such a loader.
+        """
+        records = states.check_state(state, self._fingerprints(), ignore)
+        step = self._schedule.step_at(records)
+        if self._schedule.num_steps is not None and step > self._schedule.num_steps:
+            raise StateError(
+                f"the state's 'records' is {records}; the sampler ends at {len(self.sampler)}"
+            )
+        self.seek(step)
+
+    def get_state(self) -> bytes:
+        """Return `state_dict()` as JSON, as Grain's iterators do."""
+        return states.encode_state(self.state_dict())
+
+    def set_state(self, state: bytes) -> None:
+        """Load what `get_state` returned.
+
+        Raises:
+            StateError: it is no state of such a loader.
+        """
+        self.load_state_dict(states.decode_state(state))
+
+    def close(self) -> None:
+        """End all work and free the pipelines; using the loader again makes new ones."""
+        self._stop()
+        for engine in (self._engine, self._single):
+            if engine is not None:
+                engine.drain()
+        self._engine = self._single = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return (
+            f"Loader({len(self.manifest)} records, {self.sampler!r}, {len(self)} batches of "
+            f"{self._schedule.batch_size} an epoch, {self.device}, at step {self._step})"
+        )
+
+    def _stop(self) -> None:
+        under_way = None if self._pass is None else self._pass()
+        if under_way is not None:
+            under_way.overtake()
+
+    def _fingerprints(self) -> dict[str, str]:
+        return {
+            "manifest": self.manifest.fingerprint(),
+            "sampler": states.digest(self.sampler.identity),
+            "transforms": states.digest([each.identity for each in self._planner.transforms]),
+        }
+
+    def _make_engine(self, depth: int) -> Engine:
+        # Imported here: DALI takes a second, and nothing needs it before the first batch.
+        from gpufeed.engine.engine import Engine
+
+        return Engine(
+            self._planner.program,
+            self._store.path,
+            batch_size=self._schedule.batch_size,
+            device=self.device,
+            num_threads=self._num_threads,
+            depth=depth,
+        )
+
+    def _read(self, plan: BatchPlan, readers: Executor) -> Job | Failed:
+        from gpufeed.engine.engine import prepare
+
+        return prepare(plan, self._store.read(plan.record_keys, readers), self._store.path)
+
+    def _prepare(self, step: int, readers: Executor) -> Job | Failed:
+        from gpufeed.engine.engine import Failed
+
+        try:
+            plan = self._planner.plan(step)
+        except ConfigError as error:
+            return Failed(step, error)
+        if plan is None:
+            raise AssertionError("steps without records are not prepared")
+        return self._read(plan, readers)
+
+    def _hand_over(self, plan: BatchPlan, pictures: Any) -> Batch:
+        batch = {
+            "image": self._adapter.pictures(pictures),
+            "label": self._adapter.labels(plan.labels),
+            "record_key": self._adapter.numbers(plan.record_keys),
+            "epoch": self._adapter.numbers(plan.epochs),
+        }
+        if self._schedule.last_batch == "pad":
+            batch["valid"] = self._adapter.flags(plan.valid)
+        return batch
+
+
+class _Pass:
+    """One iteration over a loader, to the end of an epoch.
+
+    Its threads live as long as it does. What DALI has under way outlives it, since those are the
+    batches that the next pass begins with.
+    """
+
+    def __init__(self, loader: Loader, last: int) -> None:
+        self._loader = loader
+        self._last = last
+        self._reader: ReadAhead[Job | Failed] | None = None
+        self._closed = False
+        self._overtaken = False
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Batch:
+        if self._overtaken:
+            raise ConfigError(
+                "this iteration was ended by a later one over the same loader, or by seek(), "
+                "load_state_dict() or close(); use the new iterator, or a second loader"
+            )
+        if self._closed:
+            raise StopIteration
+        loader = self._loader
+        loader._clock.asked()
+        step = next(loader._schedule.steps_from(loader._step), self._last)
+        if step >= self._last:
+            loader._step = self._last
+            self.close()
+            raise StopIteration
+        try:
+            plan, pictures = self._collect(step)
+        except BaseException:
+            self.close()
+            raise
+        loader._step = step + 1
+        loader._clock.handed_out(int(plan.valid.sum()))
+        return loader._hand_over(plan, pictures)
+
+    def _collect(self, step: int) -> tuple[BatchPlan, Any]:
+        loader = self._loader
+        engine = loader._engine
+        if engine is None:
+            engine = loader._engine = loader._make_engine(loader._prefetch)
+        under_way = engine.steps
+        if under_way and under_way[0] != step:
+            engine.drain()
+            under_way = []
+        if self._reader is None:
+            first = under_way[-1] + 1 if under_way else step
+            self._reader = ReadAhead(
+                loader._prepare,
+                loader._schedule.steps_from(first),
+                ahead=loader._prefetch + 1,
+                threads=_READERS,
+            )
+        # One more than `prefetch`, of which one is taken out at once. What is under way already
+        # does not wait for files that are slow to come; only the start does.
+        while len(engine) <= loader._prefetch and (
+            not engine.started or not len(engine) or self._reader.ready
+        ):
+            job = next(self._reader, None)
+            if job is None:
+                break
+            engine.submit(job)
+        return engine.collect()
+
+    def close(self) -> None:
+        self._closed = True
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def overtake(self) -> None:
+        """End this iteration for another's sake."""
+        self._overtaken = not self._closed
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()

@@ -1,0 +1,1 @@
+"""Which image comes when: from a step's number to record keys."""

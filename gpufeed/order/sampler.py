@@ -1,0 +1,205 @@
+"""Samplers: which record comes at which position of the global order.
+
+A sampler knows nothing of batches, shards or processes. Positions count on through the epochs:
+epoch e covers positions e * epoch_size to (e + 1) * epoch_size - 1.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gpufeed import rng
+from gpufeed.errors import ConfigError
+from gpufeed.order.permutation import permutation
+
+__all__ = ["IndexSampler", "RecordMetadata", "Sampler", "SequentialSampler", "Visits"]
+
+Int64 = npt.NDArray[np.int64]
+
+
+class Visits(NamedTuple):
+    """Which records come at some positions, as int64 arrays of one length.
+
+    Attributes:
+        epoch: the epoch each position lies in.
+        record_key: the record's row in the manifest.
+        draw_key: what its random numbers are keyed by, within the epoch. The record_key where a
+            record comes once an epoch; the place within the epoch where records repeat, so that
+            two visits to one record draw different numbers.
+    """
+
+    epoch: Int64
+    record_key: Int64
+    draw_key: Int64
+
+
+@dataclass(frozen=True)
+class RecordMetadata:
+    """One position of the global order.
+
+    Attributes:
+        index: the position.
+        record_key: the record's row in the manifest.
+        epoch: the epoch the position lies in.
+    """
+
+    index: int
+    record_key: int
+    epoch: int
+    _seed: int = field(repr=False)
+    _draw_key: int = field(repr=False)
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """A new generator of this record's own in this epoch, the same each time it is made."""
+        return rng.record_generator(self._seed, self.epoch, self._draw_key)
+
+
+class Sampler(abc.ABC):
+    """The global order of records; subclasses say which record each position holds.
+
+    Attributes:
+        num_records: length of the manifest it is for, at least 1.
+        seed: of the order and of every random transform, 0 to 2**64 - 1.
+        num_epochs: how many epochs there are; None for no end.
+
+    Raises:
+        ConfigError: naming the argument that is out of range.
+    """
+
+    def __init__(self, num_records: int, *, seed: int = 0, num_epochs: int | None = None) -> None:
+        if (
+            isinstance(num_records, bool)
+            or not isinstance(num_records, int | np.integer)
+            or num_records < 1
+        ):
+            raise ConfigError(f"num_records is {num_records!r}; it must be an integer of 1 or more")
+        if num_epochs is not None and (
+            isinstance(num_epochs, bool)
+            or not isinstance(num_epochs, int | np.integer)
+            or not 1 <= num_epochs < 1 << 32
+        ):
+            raise ConfigError(
+                f"num_epochs is {num_epochs!r}; it must be an integer of 1 or more, "
+                "or None for no end"
+            )
+        self.num_records = int(num_records)
+        self.seed = rng.check_seed(seed)
+        self.num_epochs = None if num_epochs is None else int(num_epochs)
+
+    @property
+    def epoch_size(self) -> int:
+        """How many positions make an epoch."""
+        return self.num_records
+
+    @abc.abstractmethod
+    def visits(self, positions: Int64) -> Visits:
+        """Return which records come at `positions`, an int64 array (n,) of valid positions."""
+
+    @property
+    @abc.abstractmethod
+    def identity(self) -> dict[str, object]:
+        """What decides the order, as JSON values; `num_epochs` does not: more may follow."""
+
+    def keys(self, start: int, stop: int) -> Int64:
+        """Return the record keys at positions start to stop - 1, as int64 (stop - start,).
+
+        Raises:
+            IndexError: a position before 0 or past the last epoch.
+        """
+        if start < 0 or (self.num_epochs is not None and stop > len(self)):
+            raise IndexError(f"positions {start} to {stop} are not all in the sampler's order")
+        return self.visits(np.arange(start, stop, dtype=np.int64)).record_key
+
+    def __len__(self) -> int:
+        if self.num_epochs is None:
+            # TypeError, so that list() and others take it as "length not known".
+            raise TypeError("a sampler with num_epochs=None has no end, and so no length")
+        return self.epoch_size * self.num_epochs
+
+    def __getitem__(self, index: int) -> RecordMetadata:
+        """Return what comes at position `index`; IndexError outside the order."""
+        if index < 0 or (self.num_epochs is not None and index >= len(self)):
+            raise IndexError(f"position {index} is not in the sampler's order")
+        visit = self.visits(np.array([index], dtype=np.int64))
+        return RecordMetadata(
+            index=int(index),
+            record_key=int(visit.record_key[0]),
+            epoch=int(visit.epoch[0]),
+            _seed=self.seed,
+            _draw_key=int(visit.draw_key[0]),
+        )
+
+    def __iter__(self) -> Iterator[RecordMetadata]:
+        index = 0
+        while self.num_epochs is None or index < len(self):
+            yield self[index]
+            index += 1
+
+    def __repr__(self) -> str:
+        shown = {**self.identity, "num_epochs": self.num_epochs}
+        kind = shown.pop("kind")
+        return f"{kind}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+
+class SequentialSampler(Sampler):
+    """Every record once an epoch, in the manifest's order."""
+
+    def visits(self, positions: Int64) -> Visits:
+        """Return which records come at `positions`."""
+        epoch, key = np.divmod(positions, self.num_records)
+        return Visits(epoch, key, key)
+
+    @property
+    def identity(self) -> dict[str, object]:
+        """What decides the order."""
+        return {"kind": "SequentialSampler", "num_records": self.num_records, "seed": self.seed}
+
+
+class IndexSampler(Sampler):
+    """Every record once an epoch, in a global order shuffled anew for each epoch.
+
+    Args:
+        num_records: length of the manifest.
+        shuffle: False gives the manifest's order.
+        seed: of the shuffle and of the transforms.
+        num_epochs: None for no end.
+    """
+
+    def __init__(
+        self,
+        num_records: int,
+        *,
+        shuffle: bool = False,
+        seed: int = 0,
+        num_epochs: int | None = None,
+    ) -> None:
+        super().__init__(num_records, seed=seed, num_epochs=num_epochs)
+        self.shuffle = bool(shuffle)
+
+    def visits(self, positions: Int64) -> Visits:
+        """Return which records come at `positions`."""
+        epoch, place = np.divmod(positions, self.num_records)
+        if not self.shuffle:
+            return Visits(epoch, place, place)
+        key = np.empty_like(place)
+        for number in np.unique(epoch):
+            here = epoch == number
+            key[here] = permutation(self.num_records, self.seed, int(number))[place[here]]
+        return Visits(epoch, key, key)
+
+    @property
+    def identity(self) -> dict[str, object]:
+        """What decides the order."""
+        return {
+            "kind": "IndexSampler",
+            "num_records": self.num_records,
+            "shuffle": self.shuffle,
+            "seed": self.seed,
+        }

@@ -1,0 +1,38 @@
+"""Which part of the global batch this process takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpufeed.errors import ConfigError
+
+__all__ = ["ShardOptions"]
+
+
+@dataclass(frozen=True)
+class ShardOptions:
+    """This process is shard `shard_index` of `shard_count`.
+
+    Attributes:
+        shard_index: 0 to shard_count - 1.
+        shard_count: number of processes that feed one training run, at least 1.
+
+    Raises:
+        ConfigError: naming the value that is out of range.
+    """
+
+    shard_index: int = 0
+    shard_count: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("shard_index", "shard_count"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise ConfigError(f"{name} is {value!r}; it must be an integer")
+        if self.shard_count < 1:
+            raise ConfigError(f"shard_count is {self.shard_count}; it must be at least 1")
+        if not 0 <= self.shard_index < self.shard_count:
+            raise ConfigError(
+                f"shard_index is {self.shard_index}; with shard_count={self.shard_count} "
+                f"it must be from 0 to {self.shard_count - 1}"
+            )

@@ -1,0 +1,137 @@
+"""One batch, on paper: everything about it that is known before a file is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpufeed.errors import ConfigError
+from gpufeed.rng import BatchRng
+from gpufeed.transforms.compose import Program, check_transforms, compose
+
+if TYPE_CHECKING:
+    from gpufeed.order.sampler import Sampler, Visits
+    from gpufeed.order.schedule import Schedule
+    from gpufeed.records import Manifest
+    from gpufeed.transforms import Frame, Transform
+
+__all__ = ["BatchPlan", "Planner"]
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """Batch `step`, fully decided; n is its number of records.
+
+    Attributes:
+        step: the batch's number.
+        record_keys: int64 (n,), rows of the manifest.
+        epochs: int64 (n,).
+        labels: int32 (n,).
+        valid: bool (n,), False where a record only fills the batch up.
+        sizes: int64 (n, 2), height and width that the encoded pictures must have.
+        program: what the graph does.
+        params: the numbers it does it with, one contiguous array each, row i for record i.
+        frame: where each picture's pixels go, for boxes and points.
+    """
+
+    step: int
+    record_keys: npt.NDArray[np.int64]
+    epochs: npt.NDArray[np.int64]
+    labels: npt.NDArray[np.int32]
+    valid: npt.NDArray[np.bool_]
+    sizes: npt.NDArray[np.int64]
+    program: Program
+    params: dict[str, npt.NDArray[Any]]
+    frame: Frame
+
+    def __len__(self) -> int:
+        return len(self.record_keys)
+
+
+class Planner:
+    """Turns a step's number into its `BatchPlan`, from nothing but the number.
+
+    Attributes:
+        transforms: the list, ending in an output format.
+        program: what the graph does for every batch.
+
+    Raises:
+        ConfigError: the sampler is for another number of records, or the transforms can not make
+            pictures of one size of this manifest.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        sampler: Sampler,
+        schedule: Schedule,
+        transforms: Sequence[Transform],
+    ) -> None:
+        if sampler.num_records != len(manifest):
+            raise ConfigError(
+                f"the sampler is for {sampler.num_records} records, the manifest has "
+                f"{len(manifest)}; make it with num_records=len(manifest)"
+            )
+        self.transforms = check_transforms(transforms)
+        self._sampler = sampler
+        self._schedule = schedule
+        self._sizes = manifest.sizes().astype(np.int64)
+        self._labels = manifest.frame["label"].to_numpy()
+        boxes = manifest.boxes()
+        self._boxes: npt.NDArray[np.float64] | None = None
+        if boxes is not None:
+            corner, extent = boxes[:, :2].astype(np.float64), boxes[:, 2:]
+            self._boxes = np.concatenate([corner, corner + extent], axis=1)
+        self.program = self._probe()
+
+    def _probe(self) -> Program:
+        """Compose the extremes of the manifest, so that what can not work says so at once."""
+        height, width = self._sizes[:, 0], self._sizes[:, 1]
+        area, aspect = height * width, width / height
+        extremes = {int(pick) for by in (area, aspect) for pick in (by.argmin(), by.argmax())}
+        keys = np.array(sorted(extremes), dtype=np.int64)
+        epochs = np.zeros_like(keys)
+        return self._compose(keys, BatchRng(self._sampler.seed, epochs, keys, 0))[0]
+
+    def _compose(
+        self, keys: npt.NDArray[np.int64], rng: BatchRng
+    ) -> tuple[Program, dict[str, npt.NDArray[Any]], Frame]:
+        boxes = None if self._boxes is None else self._boxes[keys]
+        composed = compose(self.transforms, keys, self._sizes[keys], boxes, rng)
+        return composed.program, composed.params, composed.frame
+
+    def plan(self, step: int) -> BatchPlan | None:
+        """Plan batch `step`; None where this shard gets no record of it.
+
+        Raises:
+            IndexError: no such step.
+            ConfigError: a transform can not be applied to one of the pictures.
+        """
+        positions, valid = self._schedule.positions(step)
+        if not len(positions):
+            return None
+        visits: Visits = self._sampler.visits(positions)
+        keys = visits.record_key
+        rng = BatchRng(self._sampler.seed, visits.epoch, visits.draw_key, 0)
+        program, params, frame = self._compose(keys, rng)
+        if program != self.program:
+            raise ConfigError(
+                f"the transforms give batch {step} as {program.size} (height, width), with "
+                f"{len(program.stages)} stages, and other batches as {self.program.size}, with "
+                f"{len(self.program.stages)}; they must end in one fixed size, say CenterCrop(224)"
+            )
+        return BatchPlan(
+            step=step,
+            record_keys=keys,
+            epochs=visits.epoch,
+            labels=self._labels[keys],
+            valid=valid,
+            sizes=self._sizes[keys],
+            program=program,
+            params=params,
+            frame=frame,
+        )

@@ -1,0 +1,61 @@
+"""One progress bar for everything that takes long: on standard error, and only on a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+
+__all__ = ["progress"]
+
+
+@contextlib.contextmanager
+def progress(
+    description: str, total: int | None, *, show: bool | None = None, unit: str = ""
+) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar while the block runs.
+
+    Args:
+        description: what is going on, in a few words.
+        total: how many steps there are; None where that is not known.
+        show: True or False to force or silence the bar; None shows it on a terminal only.
+        unit: what is counted, such as "images"; the bar then also gives the rate.
+
+    Yields:
+        A function to call with the number of steps done since its last call. It may be called
+        from any thread.
+    """
+    if show is None:
+        show = sys.stderr.isatty()
+    if not show:
+        yield lambda _done: None
+        return
+
+    # Imported here: rich takes longer to import than many runs take that show nothing.
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(f"{task.speed or 0:,.0f} {unit}/s")
+
+    columns: list[ProgressColumn] = [
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    ]
+    if unit:
+        columns.append(Rate())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(description, total=total)
+        yield lambda done: bar.advance(task, done)

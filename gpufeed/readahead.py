@@ -1,0 +1,67 @@
+"""Plans and reads the next batches on threads, and hands them over in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Generic, TypeVar
+
+__all__ = ["ReadAhead"]
+
+T = TypeVar("T")
+
+
+class ReadAhead(Generic[T]):
+    """Calls `prepare(step)` for the steps to come, before they are asked for.
+
+    Args:
+        prepare: called on a thread, with an executor on which it may spread its own work.
+        steps: the steps, in order.
+        ahead: how many are begun before they are asked for, at least 1.
+        threads: how many threads the executor has that `prepare` is given.
+    """
+
+    def __init__(
+        self,
+        prepare: Callable[[int, ThreadPoolExecutor], T],
+        steps: Iterator[int],
+        *,
+        ahead: int,
+        threads: int,
+    ) -> None:
+        self._prepare = prepare
+        self._steps = steps
+        # Two pools: a task that waited for others of its own pool could wait for ever.
+        self._planners = ThreadPoolExecutor(min(ahead, 2), thread_name_prefix="gpufeed-plan")
+        self._readers = ThreadPoolExecutor(threads, thread_name_prefix="gpufeed-read")
+        self._pending: deque[Future[T]] = deque()
+        for _ in range(ahead):
+            self._begin_next()
+
+    def _begin_next(self) -> None:
+        step = next(self._steps, None)
+        if step is not None:
+            self._pending.append(self._planners.submit(self._prepare, step, self._readers))
+
+    @property
+    def ready(self) -> bool:
+        """Whether the next step's result is there, so that asking for it does not wait."""
+        return bool(self._pending) and self._pending[0].done()
+
+    def __iter__(self) -> Iterator[T]:
+        return self
+
+    def __next__(self) -> T:
+        """Wait for the next step's result."""
+        if not self._pending:
+            raise StopIteration
+        future = self._pending.popleft()
+        self._begin_next()
+        return future.result()
+
+    def close(self) -> None:
+        """Drop what is under way and end the threads."""
+        self._pending.clear()
+        for pool in (self._planners, self._readers):
+            pool.shutdown(wait=True, cancel_futures=True)

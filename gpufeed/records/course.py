@@ -1,0 +1,167 @@
+"""NABirds as the JAX AI stack course of WestDRI keeps it: `metadata.parquet` beside the pictures.
+
+The pictures are the original photos, or the course's cleaned ones: each cut to its bounding box
+with a margin, made smaller, and centred on a black square of 269 or 224 pixels a side.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+import polars as pl
+
+from gpufeed.errors import ManifestError
+from gpufeed.records.boxes import BOX, clamp_boxes
+from gpufeed.records.checks import first_true
+from gpufeed.records.files import read_parquet
+from gpufeed.records.headers import picture_size
+from gpufeed.records.manifest import Manifest
+from gpufeed.records.paths import check_links, check_names
+from gpufeed.records.sizes import read_sizes, replace_sizes
+from gpufeed.records.species import collapse, join_name, label_classes, spread
+
+__all__ = ["read_course"]
+
+_NUMBERS = {
+    "width": "width",
+    "height": "height",
+    "bb_x": "box_x",
+    "bb_y": "box_y",
+    "bb_width": "box_width",
+    "bb_height": "box_height",
+    "class_id": "class_id",
+    "species_id": "species_id",
+    "is_training_img": "is_training_img",
+}
+_TEXTS = {
+    "path": "path",
+    "species_name": "species_name",
+    "subcategory": "subcategory",
+    "photographer": "photographer",
+    "UUID": "uuid",
+}
+_NULLABLE = ("subcategory", "photographer")
+_PHOTO = ("width", "height", *BOX)
+_COLUMNS = [
+    *("path", "label", "width", "height", *BOX),
+    *("class_id", "class_name", "species_name", "subcategory", "species_id"),
+    *("photographer", "is_training_img", "uuid"),
+]
+_SAMPLE = 32
+
+
+def read_course(
+    file: Path, labels: str, images: Path | None, *, headers: bool, show: bool | None
+) -> Manifest:
+    """Read the course's `metadata.parquet`; arguments, columns and errors as `read_nabirds`.
+
+    Its own `species_id`, which counts 405 species since two of its names end in a space, is kept;
+    the names are mended, and 404 species come out.
+    """
+    frame = _typed(file, read_parquet(file))
+
+    def at(row: int) -> str:
+        return f"{file}, row {row}"
+
+    check_names(frame["path"], at)
+    root = _pictures_beside(file) if images is None else images
+    check_links(root, frame["path"], at)
+
+    species, subcategory = collapse(frame["species_name"]), collapse(frame["subcategory"])
+    mended = species.ne_missing(frame["species_name"])
+    mended |= subcategory.ne_missing(frame["subcategory"])
+    repairs = {"names_mended": frame["class_id"].filter(mended).n_unique()}
+    frame = frame.with_columns(species, subcategory)
+    classes = frame.select("class_id", "species_name", "subcategory").unique().sort("class_id")
+    if (row := first_true(~classes["class_id"].is_first_distinct())) is not None:
+        raise ManifestError(f"{file}: class_id {classes['class_id'][row]} has more than one name")
+    class_names = [join_name(*row[1:]) for row in classes.iter_rows()]
+    classes, names = label_classes(
+        classes.with_columns(pl.Series("class_name", class_names, dtype=pl.String)), labels
+    )
+    frame = frame.with_columns(spread(classes, frame["class_id"]))
+
+    cleaned = _are_cleaned(root, frame)
+    if headers and not cleaned:
+        frame, repairs["sizes_replaced"] = replace_sizes(frame, root, show=show)
+    frame, repairs["boxes_clamped"] = clamp_boxes(frame, at)
+    columns = _COLUMNS
+    if cleaned:
+        frame = _as_cut(frame, read_sizes(root, frame["path"], show=show))
+        columns = _COLUMNS + [f"photo_{name}" for name in _PHOTO]
+    return Manifest(frame.select(columns), root, names, repairs=repairs)
+
+
+def _typed(file: Path, frame: pl.DataFrame) -> pl.DataFrame:
+    """The columns under gpufeed's names and dtypes."""
+    absent = [name for name in (*_NUMBERS, *_TEXTS) if name not in frame.columns]
+    if absent:
+        raise ManifestError(f"{file}: there is no column {absent[0]!r}; there are {frame.columns}")
+    if frame.is_empty():
+        raise ManifestError(f"{file}: the table has no row")
+    columns = []
+    for old, new in (_NUMBERS | _TEXTS).items():
+        values, dtype = frame[old], pl.Int32 if old in _NUMBERS else pl.String
+        fits = values.dtype.is_integer() if old in _NUMBERS else values.dtype == pl.String
+        # A column of which every value is null may have any dtype.
+        if not fits and not (values.dtype == pl.Null and old in _NULLABLE):
+            raise ManifestError(f"{file}: column {old!r} is of dtype {values.dtype}, not {dtype}")
+        typed = values.cast(dtype, strict=False)
+        if (row := first_true(typed.is_null() & values.is_not_null())) is not None:
+            raise ManifestError(f"{file}, row {row}: {old} {values[row]} is out of range")
+        if old not in _NULLABLE and (row := first_true(typed.is_null())) is not None:
+            raise ManifestError(f"{file}, row {row}: {old} is null")
+        columns.append(typed.alias(new))
+    typed_frame = pl.DataFrame(columns)
+    split = typed_frame["is_training_img"]
+    if (row := first_true(~split.is_between(0, 1))) is not None:
+        raise ManifestError(f"{file}, row {row}: is_training_img {split[row]} is neither 1 nor 0")
+    if (row := first_true((typed_frame["width"] < 1) | (typed_frame["height"] < 1))) is not None:
+        raise ManifestError(
+            f"{file}, row {row}: {typed_frame['width'][row]}x{typed_frame['height'][row]} is no "
+            "size in pixels"
+        )
+    if (row := first_true(~typed_frame["uuid"].is_first_distinct())) is not None:
+        raise ManifestError(
+            f"{file}, row {row}: image {typed_frame['uuid'][row]} is listed already"
+        )
+    return typed_frame.with_columns(split == 1)
+
+
+def _pictures_beside(file: Path) -> Path:
+    cleaned, originals = file.parent / "cleaned_images", file.parent / "images"
+    return cleaned if cleaned.is_dir() else originals
+
+
+def _are_cleaned(root: Path, frame: pl.DataFrame) -> bool:
+    """Whether most of a sample of the pictures have another size than the photos had."""
+    if not root.is_dir():
+        return False
+    # Spread over the set, then all the rest: of a part of the set, few rows have a file.
+    step = max(1, frame.height // (4 * _SAMPLE))
+    rows = sorted(range(frame.height), key=lambda row: (row % step > 0, row))
+    sizes = frame.select("width", "height", "path")
+    present = (row for row in map(sizes.row, rows) if (root / row[2]).is_file())
+    same = other = 0
+    for width, height, path in islice(present, _SAMPLE):
+        try:
+            # A turned picture is still the photo.
+            is_photo = sorted(picture_size(root / path)) == sorted((width, height))
+        except (OSError, ValueError):
+            continue
+        same, other = same + is_photo, other + (not is_photo)
+    return other > same
+
+
+def _as_cut(frame: pl.DataFrame, sizes: pl.DataFrame) -> pl.DataFrame:
+    """Sizes and boxes of the cut pictures; those of the photos under other names."""
+    zero = pl.lit(0, pl.Int32)
+    return frame.with_columns(pl.col(_PHOTO).name.prefix("photo_")).with_columns(
+        sizes["width"],
+        sizes["height"],
+        zero.alias("box_x"),
+        zero.alias("box_y"),
+        sizes["width"].alias("box_width"),
+        sizes["height"].alias("box_height"),
+    )

@@ -1,0 +1,117 @@
+"""A folder in which each class has a folder of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from gpufeed.errors import ConfigError, ManifestError
+from gpufeed.records.manifest import Manifest
+from gpufeed.records.paths import check_names, inside
+from gpufeed.records.sizes import read_sizes
+
+__all__ = ["EXTENSIONS", "read_folder"]
+
+EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp")
+
+
+def read_folder(
+    path: str | Path,
+    *,
+    extensions: Sequence[str] = EXTENSIONS,
+    progress: bool | None = None,
+) -> Manifest:
+    """Read `path/class name/.../picture`, in the order torchvision's `ImageFolder` gives.
+
+    The columns are `path`, `label`, `width`, `height` and `class_name`. Sizes are read from the
+    pictures' headers and kept for the next time. Hidden files and folders are passed over.
+
+    Args:
+        path: the folder of the class folders.
+        extensions: how a picture's file name ends, in small letters or capitals.
+        progress: whether to show a progress bar; None on a terminal only.
+
+    Raises:
+        ManifestError: there is no class folder, or none of the pictures of a class; a picture
+            can not be read; a symbolic link leaves the folder.
+        ConfigError: an extension does not begin with a dot.
+    """
+    if isinstance(extensions, str) or not all(end.startswith(".") for end in extensions):
+        raise ConfigError(f"extensions must be a sequence of endings as '.jpg', not {extensions!r}")
+    root = Path(path)
+    if not root.is_dir():
+        raise ManifestError(f"there is no folder {root}")
+    real_root = os.path.realpath(root)
+    ends = tuple(end.lower() for end in extensions)
+    classes = [name for name, is_folder in _entries(root, real_root) if is_folder]
+    if not classes:
+        raise ManifestError(f"{root} has no class folder")
+    pictures = [
+        # By folder and then by name, so that "a-b/" comes before "a/c/".
+        [
+            file
+            for _, files in sorted(_below(root, name, real_root, ends, frozenset()))
+            for file in files
+        ]
+        for name in classes
+    ]
+    for name, found in zip(classes, pictures, strict=True):
+        if not found:
+            raise ManifestError(
+                f"the class folder {root / name} holds no picture (no file ends in "
+                f"{', '.join(ends)})"
+            )
+    frame = pl.DataFrame(
+        {
+            "path": [file for found in pictures for file in found],
+            "label": [label for label, found in enumerate(pictures) for _ in found],
+            "class_name": [classes[label] for label, found in enumerate(pictures) for _ in found],
+        },
+        schema_overrides={"label": pl.Int32},
+    )
+    # Before the sizes are read, so that no odd name is looked up.
+    check_names(frame["path"], lambda row: f"{root}, file {row}")
+    sizes = read_sizes(root, frame["path"], show=progress)
+    frame = frame.with_columns(sizes).select("path", "label", "width", "height", "class_name")
+    return Manifest(frame, root, classes)
+
+
+def _below(
+    root: Path, folder: str, real_root: str, ends: tuple[str, ...], above: frozenset[str]
+) -> list[tuple[str, list[str]]]:
+    """This folder and each one below it, with its pictures in order, as paths from the root."""
+    above |= {os.path.realpath(root / folder)}
+    entries = [(f"{folder}/{name}", deeper) for name, deeper in _entries(root / folder, real_root)]
+    found = [
+        (folder, [path for path, deeper in entries if not deeper and path.lower().endswith(ends)])
+    ]
+    for path, deeper in entries:
+        if deeper and os.path.realpath(root / path) not in above:  # a link may form a ring
+            found += _below(root, path, real_root, ends, above)
+    return found
+
+
+def _entries(folder: Path, real_root: str) -> list[tuple[str, bool]]:
+    """The names in a folder that are not hidden, in order, and which are folders."""
+    found = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.startswith("."):
+                    continue
+                try:
+                    entry.name.encode()
+                except UnicodeEncodeError:
+                    raise ManifestError(f"a file name is not UTF-8: {entry.path!r}") from None
+                if entry.is_symlink() and not inside(entry.path, real_root):
+                    raise ManifestError(
+                        f"{entry.path} leaves the folder {real_root} by a symbolic link, to "
+                        f"{os.path.realpath(entry.path)}"
+                    )
+                found.append((entry.name, entry.is_dir()))
+    except OSError as error:
+        raise ManifestError(f"can not list the folder {folder}: {error.strerror}") from error
+    return sorted(found)

@@ -1,0 +1,237 @@
+"""The size of a picture, read from its header alone.
+
+Written out here and not left to Pillow for three reasons. The orientation must be the one DALI
+applies, and the two differ on odd files: DALI takes the last Exif block of a JPEG and Pillow the
+first, Pillow also believes an XMP packet. Pillow decodes a whole PNG to find a late `eXIf` chunk.
+And Pillow warns, through the process-wide filters, about pictures that are merely large.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import struct
+from pathlib import Path
+from typing import BinaryIO
+
+__all__ = ["picture_size"]
+
+_ORIENTATION = 0x0112
+_WIDTH, _HEIGHT = 0x0100, 0x0101
+_SHORT, _LONG, _LONG8 = 3, 4, 16
+# Orientations 5 to 8 turn the picture by a quarter, so its sides change places.
+_TURNED = (5, 6, 7, 8)
+_SOF = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_BARE_MARKERS = frozenset(range(0xD0, 0xD8)) | {0x01, 0xD8}
+_GARBAGE_LIMIT = 65536
+_EXIF_LIMIT = 1 << 20
+
+
+def picture_size(
+    file: str | Path | bytes | bytearray | memoryview | BinaryIO,
+) -> tuple[int, int]:
+    """Width and height in pixels, as the picture stands once its EXIF orientation is applied.
+
+    Reads JPEG, PNG, WebP, TIFF, BMP and PNM, told apart by their content, never by their name.
+    No pixel is decoded, and no memory is set aside for any.
+
+    Args:
+        file: a path, the bytes of a file, or a binary file that can seek (read from its start).
+
+    Raises:
+        OSError: the file can not be opened or read.
+        ValueError: the content is no picture of these kinds, or its header is damaged.
+    """
+    if isinstance(file, str | Path):
+        with Path(file).open("rb") as opened:
+            return _size(opened)
+    if isinstance(file, bytes | bytearray | memoryview):
+        return _size(io.BytesIO(file))
+    return _size(file)
+
+
+def _size(file: BinaryIO) -> tuple[int, int]:
+    file.seek(0)
+    head = file.read(16)
+    if not head:
+        raise ValueError("the file is empty")
+    for starts, reader in _READERS:
+        if starts.match(head):
+            try:
+                width, height, orientation = reader(file)
+            except struct.error:
+                raise ValueError("the file ends within its header") from None
+            if width < 1 or height < 1:
+                raise ValueError(f"its header gives the size {width}x{height}")
+            return (height, width) if orientation in _TURNED else (width, height)
+    raise ValueError(f"not a JPEG, PNG, WebP, TIFF, BMP or PNM picture; it begins with {head!r}")
+
+
+def _unpack(file: BinaryIO, layout: str) -> tuple[int, ...]:
+    return struct.unpack(layout, file.read(struct.calcsize(layout)))
+
+
+def _jpeg(file: BinaryIO) -> tuple[int, int, int]:
+    file.seek(2)
+    size: tuple[int, int] | None = None
+    orientation = 1
+    garbage = 0
+    while True:
+        byte = file.read(1)
+        if not byte:
+            raise ValueError("the file ends before its first scan")
+        if byte != b"\xff":  # decoders skip stray bytes between segments
+            garbage += 1
+            if garbage > _GARBAGE_LIMIT:
+                raise ValueError("no JPEG segment where one must be")
+            continue
+        while byte == b"\xff":
+            byte = file.read(1)
+        if byte in (b"", b"\x00"):
+            continue
+        marker = byte[0]
+        if marker in _BARE_MARKERS:
+            continue
+        if marker in (0xD9, 0xDA):
+            break
+        (length,) = _unpack(file, ">H")
+        if length < 2:
+            raise ValueError(f"JPEG segment 0x{marker:02X} gives the length {length}")
+        end = file.tell() + length - 2
+        if marker in _SOF and size is None:
+            _, height, width = _unpack(file, ">BHH")
+            size = width, height
+        elif marker == 0xE1:
+            block = file.read(length - 2)
+            if block.startswith(b"Exif\0\0"):
+                orientation = _exif_orientation(block[6:])
+        file.seek(end)
+    if size is None:
+        raise ValueError("a JPEG without a frame header")
+    return (*size, orientation)
+
+
+def _png(file: BinaryIO) -> tuple[int, int, int]:
+    file.seek(8)
+    _, kind, width, height = struct.unpack(">I4sII", file.read(16))
+    if kind != b"IHDR":
+        raise ValueError("a PNG that does not begin with IHDR")
+    orientation = 1
+    file.seek(33)
+    # eXIf may stand before or after the pixels. A file cut short has a size all the same.
+    while len(start := file.read(8)) == 8:
+        length, kind = struct.unpack(">I4s", start)
+        if kind == b"IEND":
+            break
+        end = file.tell() + length + 4
+        if kind == b"eXIf" and length <= _EXIF_LIMIT:
+            orientation = _exif_orientation(file.read(length))
+        file.seek(end)
+    return width, height, orientation
+
+
+def _webp(file: BinaryIO) -> tuple[int, int, int]:
+    size: tuple[int, int] | None = None
+    orientation = 1
+    file.seek(12)
+    while len(start := file.read(8)) == 8:
+        kind, length = struct.unpack("<4sI", start)
+        end = file.tell() + length + length % 2
+        if kind == b"VP8X" and size is None:
+            canvas = file.read(10)
+            if len(canvas) < 10:
+                raise ValueError("the file ends within its header")
+            size = (
+                1 + int.from_bytes(canvas[4:7], "little"),
+                1 + int.from_bytes(canvas[7:10], "little"),
+            )
+        elif kind == b"VP8 " and size is None:
+            _, width, height = struct.unpack("<6sHH", file.read(10))
+            size = width & 0x3FFF, height & 0x3FFF
+        elif kind == b"VP8L" and size is None:
+            _, bits = _unpack(file, "<BI")
+            size = 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+        elif kind == b"EXIF" and length <= _EXIF_LIMIT:
+            orientation = _exif_orientation(file.read(length).removeprefix(b"Exif\0\0"))
+        file.seek(end)
+    if size is None:
+        raise ValueError("a WebP without a picture")
+    return (*size, orientation)
+
+
+def _tiff(file: BinaryIO) -> tuple[int, int, int]:
+    tags = _first_directory(file)
+    if _WIDTH not in tags or _HEIGHT not in tags:
+        raise ValueError("a TIFF that gives no size")
+    return tags[_WIDTH][1], tags[_HEIGHT][1], _oriented(tags)
+
+
+def _bmp(file: BinaryIO) -> tuple[int, int, int]:
+    file.seek(14)
+    (header,) = _unpack(file, "<I")
+    width, height = _unpack(file, "<HH" if header == 12 else "<ii")
+    return width, abs(height), 1  # a negative height only says which row comes first
+
+
+def _pnm(file: BinaryIO) -> tuple[int, int, int]:
+    file.seek(0)
+    found = _PNM_HEADER.match(file.read(4096))
+    if found is None:
+        raise ValueError("a PNM that gives no size")
+    return int(found[1]), int(found[2]), 1
+
+
+def _exif_orientation(block: bytes) -> int:
+    """The orientation, 1 to 8, of an EXIF block; 1 where it is damaged, as decoders take it."""
+    try:
+        return _oriented(_first_directory(io.BytesIO(block)))
+    except (ValueError, struct.error):
+        return 1
+
+
+def _oriented(tags: dict[int, tuple[int, int]]) -> int:
+    kind, value = tags.get(_ORIENTATION, (_SHORT, 1))
+    return value if kind == _SHORT and 1 <= value <= 8 else 1
+
+
+def _first_directory(file: BinaryIO) -> dict[int, tuple[int, int]]:
+    """Tag -> (type, value) of the one-integer entries in a TIFF's first directory."""
+    file.seek(0)
+    order = {b"II": "<", b"MM": ">"}.get(file.read(2))
+    if order is None:
+        raise ValueError("a TIFF without a byte order")
+    (version,) = _unpack(file, order + "H")
+    if version == 42:
+        (offset,) = _unpack(file, order + "I")
+        count_layout, entry_layout = order + "H", order + "HHI4s"
+    elif version == 43:
+        (offset,) = _unpack(file, order + "4xQ")
+        count_layout, entry_layout = order + "Q", order + "HHQ8s"
+    else:
+        raise ValueError(f"a TIFF of version {version}")
+    if offset >= 1 << 62:
+        raise ValueError(f"a TIFF whose first directory is at byte {offset}")
+    file.seek(offset)
+    (count,) = _unpack(file, count_layout)
+    tags: dict[int, tuple[int, int]] = {}
+    for _ in range(min(count, 65535)):
+        entry = file.read(struct.calcsize(entry_layout))
+        tag, kind, number, value = struct.unpack(entry_layout, entry)
+        layout = {_SHORT: "H", _LONG: "I", _LONG8: "Q"}.get(kind)
+        if layout is None or number != 1 or struct.calcsize(layout) > len(value):
+            continue
+        (integer,) = struct.unpack_from(order + layout, value)
+        tags.setdefault(tag, (kind, integer))
+    return tags
+
+
+_BLANK = rb"(?:\s|#[^\n\r]*[\n\r])+"
+_PNM_HEADER = re.compile(rb"P[1-6]" + _BLANK + rb"(\d{1,9})" + _BLANK + rb"(\d{1,9})\s")
+_READERS = [
+    (re.compile(rb"\xff\xd8\xff"), _jpeg),
+    (re.compile(rb"\x89PNG\r\n\x1a\n"), _png),
+    (re.compile(rb"RIFF.{4}WEBP", re.DOTALL), _webp),
+    (re.compile(rb"II[*+]\x00|MM\x00[*+]"), _tiff),
+    (re.compile(rb"BM"), _bmp),
+    (re.compile(rb"P[1-6]\s"), _pnm),
+]

@@ -1,0 +1,269 @@
+"""The list of images that everything else works from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from gpufeed.errors import ConfigError, ManifestError
+from gpufeed.records.boxes import BOX
+from gpufeed.records.checks import first_true
+from gpufeed.records.fingerprint import fingerprint
+from gpufeed.records.paths import check_names
+
+__all__ = ["Manifest"]
+
+_SPLITS = ("train", "test")
+_INT32_MAX = 2**31 - 1
+
+
+class Manifest:
+    """The images of a dataset, one row each, in a fixed order; it never changes once made.
+
+    A record_key is a row number of one manifest, so `filter` and `split` give new keys.
+
+    Args:
+        frame: at least the columns
+
+            - `path` (String): below `root`, with `/` between its parts;
+            - `label` (Int32): in [0, len(classes));
+            - `width`, `height` (Int32): of the picture in pixels, its EXIF orientation applied;
+
+            and optionally `box_x`, `box_y`, `box_width`, `box_height` (Int32, pixels, all four
+            or none), a box inside the picture. Other integer dtypes are cast to Int32. None of
+            these may be null. Further columns are kept as they are.
+        root: the folder that the paths are relative to.
+        classes: the name of each label.
+        repairs: how often what was mended while the images were read; nothing is ever dropped.
+
+    Raises:
+        ManifestError: a column is missing or of a wrong dtype, there is no row, or a row breaks
+            one of the rules above; the message names the row.
+    """
+
+    __slots__ = ("_classes", "_fingerprint", "_frame", "_repairs", "_root")
+
+    def __init__(
+        self,
+        frame: pl.DataFrame,
+        root: str | Path,
+        classes: Sequence[str],
+        *,
+        repairs: Mapping[str, int] | None = None,
+    ) -> None:
+        if not isinstance(frame, pl.DataFrame):
+            raise ManifestError(f"a manifest needs a polars DataFrame, not {_kind(frame)}")
+        if isinstance(classes, str) or not all(isinstance(name, str) for name in classes):
+            raise ManifestError("classes must be a sequence of strings, one for each label")
+        self._classes = tuple(classes)
+        self._frame = _checked(frame, len(self._classes))
+        # Absolute, so that a manifest means the same after chdir and in another process.
+        self._root = Path(root).absolute()
+        self._repairs = dict(repairs or {})
+        self._fingerprint: str | None = None
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """All columns; a cheap copy, so that changing it in place leaves the manifest alone."""
+        return self._frame.clone()
+
+    @property
+    def root(self) -> Path:
+        """The absolute folder below which the pictures are: `root / path` is the file."""
+        return self._root
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The name of each label: `classes[label]`."""
+        return self._classes
+
+    @property
+    def repairs(self) -> Mapping[str, int]:
+        """What was mended while the whole set was read, such as `{"boxes_clamped": 201}`."""
+        return MappingProxyType(self._repairs)
+
+    @property
+    def has_boxes(self) -> bool:
+        """Whether there is a bounding box for every image."""
+        return BOX[0] in self._frame.columns
+
+    def __len__(self) -> int:
+        return self._frame.height
+
+    def __repr__(self) -> str:
+        boxes = "with boxes" if self.has_boxes else "no boxes"
+        repairs = f", repairs={self._repairs}" if self._repairs else ""
+        return (
+            f"<Manifest: {len(self):,} images, {len(self._classes):,} classes, {boxes}, "
+            f"root={str(self._root)!r}, columns={self._frame.columns}{repairs}>"
+        )
+
+    def sizes(self) -> npt.NDArray[np.int32]:
+        """Height and width of each picture in pixels; int32, (n, 2)."""
+        return self._integers("height", "width")
+
+    def boxes(self) -> npt.NDArray[np.int32] | None:
+        """The bounding boxes x, y, width, height in pixels, int32, (n, 4); None without any."""
+        return self._integers(*BOX) if self.has_boxes else None
+
+    def filter(self, predicate: pl.Expr | pl.Series | npt.NDArray[np.bool_]) -> Manifest:
+        """The images for which the predicate holds, in the same order, with the same classes.
+
+        Args:
+            predicate: a boolean polars expression over the columns, or a mask with one boolean
+                for each image. Null counts as False.
+
+        Raises:
+            ConfigError: the predicate is not boolean, of the wrong length, or can not be
+                evaluated.
+            ManifestError: no image is left.
+        """
+        if isinstance(predicate, pl.Expr):
+            try:
+                mask = self._frame.select(predicate).to_series()
+            except pl.exceptions.PolarsError as error:
+                raise ConfigError(f"the predicate can not be evaluated: {error}") from error
+        elif isinstance(predicate, pl.Series):
+            mask = predicate
+        elif isinstance(predicate, np.ndarray):
+            if predicate.ndim != 1:
+                raise ConfigError(f"a mask must have one dimension, not {predicate.ndim}")
+            mask = pl.Series(predicate)
+        else:
+            raise ConfigError(
+                "a predicate is a polars expression or a mask of booleans, "
+                f"not {_kind(predicate)}: {predicate!r}"
+            )
+        if mask.dtype != pl.Boolean:
+            raise ConfigError(f"the predicate must give booleans, not {mask.dtype}")
+        if len(mask) != len(self):
+            raise ConfigError(f"the predicate gives {len(mask)} values for {len(self)} images")
+        return self._part(mask, "the filter leaves no image")
+
+    def split(self, name: str) -> Manifest:
+        """The images of one split by the column `is_training_img`, with the classes of the whole.
+
+        Args:
+            name: "train" or "test".
+
+        Raises:
+            ConfigError: there is no split of this name.
+            ManifestError: there is no such column, it is neither boolean nor 0 and 1, or no
+                image is in this split.
+        """
+        if name not in _SPLITS:
+            raise ConfigError(f'split must be "train" or "test", not {name!r}')
+        column = "is_training_img"
+        if column not in self._frame.columns:
+            raise ManifestError(
+                f"there is no column {column!r} to split by; there are {self._frame.columns}; "
+                "use filter() with a condition of your own"
+            )
+        values = self._frame[column]
+        if values.dtype.is_integer() and values.is_in([0, 1]).all(ignore_nulls=False):
+            values = values == 1
+        if values.dtype != pl.Boolean or values.null_count():
+            raise ManifestError(f"column {column!r} must be boolean, or 0 and 1, in every row")
+        return self._part(values if name == "train" else ~values, f"no image is in split {name!r}")
+
+    def rows(self, keys: npt.ArrayLike) -> pl.DataFrame:
+        """The rows of these record_keys, in their order, repeats included.
+
+        Args:
+            keys: integers, (k,), each in [0, len(self)).
+
+        Raises:
+            ConfigError: the keys are no integers, not one-dimensional, or out of range.
+        """
+        array = np.asarray(keys)
+        if array.ndim != 1:
+            raise ConfigError(f"record keys must have one dimension, not {array.ndim}")
+        if array.size and array.dtype.kind not in "iu":
+            raise ConfigError(f"record keys must be integers, not {array.dtype}")
+        outside = (array < 0) | (array >= len(self))
+        if outside.any():
+            raise ConfigError(
+                f"record key {array[outside][0]} is out of range for {len(self)} images"
+            )
+        return self._frame[array.astype(np.int64)]
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the classes and of all columns, as 64 hex digits; worked out once.
+
+        It depends on names, dtypes, values and the order of the rows; not on the root, the order
+        of the columns, the machine, or the version of any library.
+
+        Raises:
+            ManifestError: a column is of a dtype that has no canonical form (Object).
+        """
+        if self._fingerprint is None:
+            self._fingerprint = fingerprint(self._frame, self._classes)
+        return self._fingerprint
+
+    def _integers(self, *columns: str) -> npt.NDArray[np.int32]:
+        return np.column_stack([self._frame[column].to_numpy() for column in columns])
+
+    def _part(self, mask: pl.Series, if_empty: str) -> Manifest:
+        frame = self._frame.filter(mask)
+        if frame.is_empty():
+            raise ManifestError(f"{if_empty} of {len(self)}")
+        # A part of checked rows needs no second check.
+        part = object.__new__(Manifest)
+        part._frame = frame
+        part._root = self._root
+        part._classes = self._classes
+        part._repairs = self._repairs
+        part._fingerprint = None
+        return part
+
+
+def _checked(frame: pl.DataFrame, classes: int) -> pl.DataFrame:
+    """The frame with its integers as Int32, once every rule holds."""
+    for name in ("path", "label", "width", "height"):
+        if name not in frame.columns:
+            raise ManifestError(f"there is no column {name!r}; there are {frame.columns}")
+    boxes = [name for name in BOX if name in frame.columns]
+    if boxes and len(boxes) < len(BOX):
+        raise ManifestError(f"boxes need all of the columns {list(BOX)}; there are only {boxes}")
+    if frame.is_empty():
+        raise ManifestError("a manifest needs at least one image")
+    if frame["path"].dtype != pl.String:
+        raise ManifestError(f"column 'path' must be of dtype String, not {frame['path'].dtype}")
+    integers = ["label", "width", "height", *boxes]
+    for name in integers:
+        if not frame[name].dtype.is_integer():
+            raise ManifestError(f"column {name!r} must be of dtype Int32, not {frame[name].dtype}")
+
+    def at(row: int) -> str:
+        return f"row {row} ({frame['path'][row]})"
+
+    for name in ["path", *integers]:
+        if (row := first_true(frame[name].is_null())) is not None:
+            raise ManifestError(f"{at(row)}: {name} is null")
+    check_names(frame["path"], lambda row: f"row {row}")
+    for name, low, high, problem in (
+        ("label", 0, classes - 1, f"is not in [0, {classes}), the range of the classes"),
+        ("width", 1, _INT32_MAX, "is no size in pixels"),
+        ("height", 1, _INT32_MAX, "is no size in pixels"),
+        *((name, 0, _INT32_MAX, "is out of range") for name in boxes),
+    ):
+        if (row := first_true(~frame[name].is_between(low, high))) is not None:
+            raise ManifestError(f"{at(row)}: {name} {frame[name][row]} {problem}")
+    frame = frame.with_columns(pl.col(integers).cast(pl.Int32))
+    if boxes:
+        x, y, w, h, W, H = (frame[name].cast(pl.Int64) for name in (*BOX, "width", "height"))
+        if (row := first_true((w < 1) | (h < 1) | (x + w > W) | (y + h > H))) is not None:
+            raise ManifestError(
+                f"{at(row)}: the box {x[row]} {y[row]} {w[row]} {h[row]} (x y width height) is "
+                f"empty or not inside the picture of {W[row]}x{H[row]} pixels"
+            )
+    return frame
+
+
+def _kind(value: object) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"

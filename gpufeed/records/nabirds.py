@@ -1,0 +1,227 @@
+"""NABirds, as it is distributed: a folder of text files beside the pictures.
+
+Van Horn et al., "Building a bird recognition app and large scale dataset with citizen scientists:
+the fine print in fine-grained dataset collection", CVPR 2015.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import polars as pl
+
+from gpufeed.errors import ConfigError, ManifestError
+from gpufeed.records.boxes import BOX, clamp_boxes
+from gpufeed.records.checks import at_line, first_true
+from gpufeed.records.course import read_course
+from gpufeed.records.lines import read_lines
+from gpufeed.records.manifest import Manifest
+from gpufeed.records.paths import check_links, check_names
+from gpufeed.records.sizes import replace_sizes
+from gpufeed.records.species import collapse, label_classes, spread, take_apart
+
+__all__ = ["read_nabirds"]
+
+_TEXT, _NUMBER = pl.String, pl.Int32
+_IMAGES = "images.txt"
+_CLASS_OF, _SIZES, _BOXES = "image_class_labels.txt", "sizes.txt", "bounding_boxes.txt"
+_PHOTOGRAPHERS, _SPLIT = "photographers.txt", "train_test_split.txt"
+_PER_IMAGE: dict[str, dict[str, type[pl.DataType]]] = {
+    _IMAGES: {"uuid": _TEXT, "path": _TEXT},
+    _CLASS_OF: {"uuid": _TEXT, "class_id": _NUMBER},
+    _SIZES: {"uuid": _TEXT, "width": _NUMBER, "height": _NUMBER},
+    _BOXES: {"uuid": _TEXT, **dict.fromkeys(BOX, _NUMBER)},
+    _PHOTOGRAPHERS: {"uuid": _TEXT, "photographer": _TEXT},
+    _SPLIT: {"uuid": _TEXT, "is_training_img": _NUMBER},
+}
+_CLASSES, _HIERARCHY = "classes.txt", "hierarchy.txt"
+_COLUMNS = [
+    *("path", "label", "width", "height", *BOX),
+    *("class_id", "class_name", "species_name", "subcategory", "species_id", "parents"),
+    *("photographer", "is_training_img", "uuid"),
+]
+
+
+def read_nabirds(
+    path: str | Path,
+    labels: Literal["class", "species"] = "class",
+    *,
+    images: str | Path | None = None,
+    sizes: Literal["manifest", "headers"] = "manifest",
+    progress: bool | None = None,
+) -> Manifest:
+    """Read NABirds, from its own folder or from the `metadata.parquet` of the course on it.
+
+    The columns, beside `path`, `label`, `width`, `height` and the box of a `Manifest`:
+
+    - `class_id` (Int32), `class_name`: of the 1,011 nodes, as the dataset numbers them;
+    - `species_name`, `subcategory` (null where there is none): the class name without its last
+      parentheses, and the text in these;
+    - `species_id` (Int32): from 1, in the order of the species' names;
+    - `parents` (List[String]): the names above the class in the hierarchy, from the top level
+      (`parents.list.first()`) down to its parent; 2 or 3 of them. Not in `metadata.parquet`;
+    - `photographer`, `is_training_img` (Boolean), `uuid`;
+    - where the pictures are the course's cleaned ones, which are cut to their boxes: `photo_width`,
+      `photo_height`, `photo_box_x`, `photo_box_y`, `photo_box_width`, `photo_box_height`, of the
+      photo they were cut from. The manifest's own sizes and boxes are those of the cut pictures.
+
+    Names are rid of doubled spaces and of those just inside parentheses. Boxes that overrun are
+    cut to the picture. Both are counted in `repairs`: `names_mended` (classes), `boxes_clamped`
+    and, with `sizes="headers"`, `sizes_replaced` (images).
+
+    A picture that is missing is no error here, unless its size must be read from it.
+
+    Args:
+        path: the distribution's folder, with images.txt and so on; or a `metadata.parquet`, or a
+            folder that holds one.
+        labels: "class" labels by the rank of the class id (555 of them), "species" by the rank of
+            the species' name (404). Both are of the whole set, so that its splits share them.
+        images: the folder of the pictures. By default `images` below the distribution's folder;
+            `cleaned_images`, else `images`, beside the parquet file.
+        sizes: "manifest" takes the sizes from the metadata, "headers" from the pictures.
+        progress: whether to show a progress bar; None on a terminal only.
+
+    Raises:
+        ManifestError: a file is missing or wrong; the message names it, and its line or row.
+        ConfigError: `labels` or `sizes` is none of the above.
+    """
+    if labels not in ("class", "species"):
+        raise ConfigError(f'labels must be "class" or "species", not {labels!r}')
+    if sizes not in ("manifest", "headers"):
+        raise ConfigError(f'sizes must be "manifest" or "headers", not {sizes!r}')
+    source = Path(path)
+    pictures = None if images is None else Path(images)
+    if pictures is not None and not pictures.is_dir():
+        raise ManifestError(f"images: there is no folder {pictures}")
+    headers = sizes == "headers"
+    if source.is_file():
+        return read_course(source, labels, pictures, headers=headers, show=progress)
+    if not source.is_dir():
+        raise ManifestError(f"there is no file or folder {source}")
+    parquet = source / "metadata.parquet"
+    if not (source / _IMAGES).exists():
+        if parquet.is_file():
+            return read_course(parquet, labels, pictures, headers=headers, show=progress)
+        if not any((source / name).exists() for name in (*_PER_IMAGE, _CLASSES)):
+            raise ManifestError(
+                f"{source} is no NABirds folder: it has neither images.txt nor metadata.parquet"
+            )
+    return _read_distribution(source, labels, pictures, headers=headers, show=progress)
+
+
+def _read_distribution(
+    folder: Path, labels: str, images: Path | None, *, headers: bool, show: bool | None
+) -> Manifest:
+    tables = {name: read_lines(folder / name, fields) for name, fields in _PER_IMAGE.items()}
+    at = {name: at_line(folder / name) for name in _PER_IMAGE}
+    listed, split, size = tables[_IMAGES], tables[_SPLIT], tables[_SIZES]
+    if (row := first_true(~listed["uuid"].is_first_distinct())) is not None:
+        raise ManifestError(f"{at[_IMAGES](row)}: image {listed['uuid'][row]} is listed already")
+    if (row := first_true((size["width"] < 1) | (size["height"] < 1))) is not None:
+        raise ManifestError(
+            f"{at[_SIZES](row)}: {size['width'][row]}x{size['height'][row]} is no size"
+        )
+    if (row := first_true(~split["is_training_img"].is_between(0, 1))) is not None:
+        raise ManifestError(
+            f"{at[_SPLIT](row)}: {split['is_training_img'][row]} is neither 1 (train) nor 0 (test)"
+        )
+    check_names(listed["path"], at[_IMAGES])
+    root = folder / "images" if images is None else images
+    check_links(root, listed["path"], at[_IMAGES])
+
+    classes, mended = _read_classes(folder, tables[_CLASS_OF]["class_id"])
+    classes, names = label_classes(classes, labels)
+    frame = pl.concat(
+        [_aligned(folder, listed, name, table) for name, table in tables.items()], how="horizontal"
+    )
+    frame = frame.with_columns(pl.col("is_training_img") == 1, *spread(classes, frame["class_id"]))
+    repairs = {"names_mended": mended}
+    if headers:
+        frame, repairs["sizes_replaced"] = replace_sizes(frame, root, show=show)
+
+    def box_line(row: int) -> str:
+        return at[_BOXES]((tables[_BOXES]["uuid"] == frame["uuid"][row]).arg_max() or 0)
+
+    frame, repairs["boxes_clamped"] = clamp_boxes(frame, box_line)
+    return Manifest(frame.select(_COLUMNS), root, names, repairs=repairs)
+
+
+def _aligned(folder: Path, listed: pl.DataFrame, name: str, table: pl.DataFrame) -> pl.DataFrame:
+    """The table's rows in the order of images.txt."""
+    ids, own = listed["uuid"], table["uuid"]
+    if name == _IMAGES:
+        return table
+    if len(own) == len(ids) and (own == ids).all():
+        return table.drop("uuid")
+    at = at_line(folder / name)
+    if (row := first_true(~own.is_in(ids.to_list()))) is not None:
+        raise ManifestError(f"{at(row)}: image {own[row]} is not in {_IMAGES}")
+    if (row := first_true(~own.is_first_distinct())) is not None:
+        raise ManifestError(f"{at(row)}: image {own[row]} has a row already")
+    missing = ~ids.is_in(own.to_list())
+    if (row := first_true(missing)) is not None:
+        raise ManifestError(
+            f"{folder / name}: {missing.sum()} of {len(ids)} images have no row; the first is "
+            f"{ids[row]} ({at_line(folder / _IMAGES)(row)})"
+        )
+    # Both hold the same ids, each once, so the k-th smallest of one is that of the other.
+    order = np.empty(len(ids), dtype=np.int64)
+    order[ids.arg_sort().to_numpy()] = own.arg_sort().to_numpy()
+    return table.drop("uuid")[order]
+
+
+def _read_classes(folder: Path, class_ids: pl.Series) -> tuple[pl.DataFrame, int]:
+    """The classes that `class_ids` (those of the images) use, and how many names were mended."""
+    table = read_lines(folder / _CLASSES, {"class_id": _NUMBER, "class_name": _TEXT})
+    links = read_lines(folder / _HIERARCHY, {"child": _NUMBER, "parent": _NUMBER})
+    known = table["class_id"].to_list()
+    for file, ids in ((_CLASSES, table["class_id"]), (_HIERARCHY, links["child"])):
+        if (row := first_true(~ids.is_first_distinct())) is not None:
+            raise ManifestError(
+                f"{at_line(folder / file)(row)}: class {ids[row]} has a row already"
+            )
+    for file, ids in (
+        (_HIERARCHY, links["child"]),
+        (_HIERARCHY, links["parent"]),
+        (_CLASS_OF, class_ids),
+    ):
+        if (row := first_true(~ids.is_in(known))) is not None:
+            raise ManifestError(
+                f"{at_line(folder / file)(row)}: class {ids[row]} is not in {_CLASSES}"
+            )
+    used = table.filter(table["class_id"].is_in(class_ids.unique().to_list()))
+    mended = int((collapse(used["class_name"]) != used["class_name"]).sum())
+    names = dict(zip(table["class_id"], collapse(table["class_name"]), strict=True))
+    above = dict(zip(links["child"], links["parent"], strict=True))
+    parts = [take_apart(names[class_id]) for class_id in used["class_id"]]
+    classes = pl.DataFrame(
+        {
+            "class_id": used["class_id"],
+            "class_name": collapse(used["class_name"]),
+            "species_name": pl.Series([species for species, _ in parts], dtype=_TEXT),
+            "subcategory": pl.Series([subcategory for _, subcategory in parts], dtype=_TEXT),
+            "parents": pl.Series(
+                [
+                    [names[parent] for parent in _line_of_descent(folder, above, class_id)]
+                    for class_id in used["class_id"]
+                ],
+                dtype=pl.List(_TEXT),
+            ),
+        }
+    )
+    species_id = classes["species_name"].rank("dense").cast(_NUMBER)
+    return classes.with_columns(species_id.alias("species_id")), mended
+
+
+def _line_of_descent(folder: Path, above: dict[int, int], class_id: int) -> list[int]:
+    """The classes above one, from the top level down; the root, which holds all, left out."""
+    if class_id not in above:
+        raise ManifestError(f"{folder / _HIERARCHY}: class {class_id} has images but no row")
+    line: list[int] = []
+    while (class_id := above[class_id]) in above:
+        if class_id in line:
+            raise ManifestError(f"{folder / _HIERARCHY}: class {class_id} is below itself")
+        line.append(class_id)
+    return line[::-1]

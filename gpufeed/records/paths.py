@@ -1,0 +1,84 @@
+"""Whether every path of a manifest stays below its root."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import polars as pl
+
+from gpufeed.errors import ManifestError
+from gpufeed.records.checks import Where, first_true
+
+__all__ = ["check_links", "check_names", "inside"]
+
+_RULES = [
+    (pl.col("path") == "", "is empty"),
+    (pl.col("path").str.contains("\0", literal=True), "holds a NUL character"),
+    (pl.col("path").str.contains("\\", literal=True), "holds a backslash; write '/'"),
+    (pl.col("path").str.starts_with("/"), "is absolute; paths are relative to the root"),
+    (pl.col("path").str.contains(r"(^|/)\.\.(/|$)"), "leaves the root by '..'"),
+    (pl.col("path").str.contains(r"(^|/)\.?$"), "names a folder, not a file"),
+]
+
+
+def check_names(paths: pl.Series, where: Where) -> None:
+    """Check the paths as text.
+
+    Args:
+        paths: relative paths with `/` between their parts.
+        where: names a row in an error message.
+
+    Raises:
+        ManifestError: a path is empty, absolute, goes up with `..`, names a folder, or holds a
+            backslash or a NUL.
+    """
+    broken = paths.to_frame("path").select(rule.alias(str(i)) for i, (rule, _) in enumerate(_RULES))
+    for column, (_, reason) in zip(broken, _RULES, strict=True):
+        if (row := first_true(column)) is not None:
+            raise ManifestError(f"{where(row)}: the path {paths[row]!r} {reason}")
+
+
+def check_links(root: Path, paths: pl.Series, where: Where) -> None:
+    """Check that no symbolic link takes a path out of the root; the root may be a link itself.
+
+    Each folder is listed once, whatever the number of files. What does not exist is no error.
+
+    Raises:
+        ManifestError: a path resolves to a file outside the root, or a folder can not be listed.
+    """
+    real_root = os.path.realpath(root)
+    parents = paths.str.replace(r"[^/]*$", "")
+    bad_folders: list[str] = []
+    bad_files: list[str] = []
+    for parent in parents.unique().to_list():
+        folder = os.path.join(root, parent)  # noqa: PTH118 - keeps the path's spelling
+        if not inside(folder, real_root):
+            bad_folders.append(parent)
+            continue
+        try:
+            with os.scandir(folder) as entries:
+                bad_files += [
+                    parent + entry.name
+                    for entry in entries
+                    if entry.is_symlink() and not inside(entry.path, real_root)
+                ]
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise ManifestError(f"can not list the folder {folder}: {error.strerror}") from error
+    if bad_folders or bad_files:
+        # A folder may hold many links out that no path asks for.
+        asked = set(paths.to_list()).intersection(bad_files)
+        leaves = parents.is_in(bad_folders) | paths.is_in(sorted(asked))
+        if (row := first_true(leaves)) is not None:
+            raise ManifestError(
+                f"{where(row)}: the path {paths[row]!r} leaves the root {root} by a symbolic link, "
+                f"to {os.path.realpath(root / paths[row])}"
+            )
+
+
+def inside(path: str | Path, real_root: str) -> bool:
+    """Whether the path, once its links are followed, is at or below the (resolved) root."""
+    real = os.path.realpath(path)
+    return real == real_root or real.startswith(real_root.rstrip(os.sep) + os.sep)

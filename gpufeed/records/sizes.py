@@ -1,0 +1,163 @@
+"""Picture sizes read from the files' headers, in parallel, and kept for the next time."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import secrets
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+import polars as pl
+
+from gpufeed.errors import ManifestError
+from gpufeed.progress import progress
+from gpufeed.records.headers import picture_size
+
+__all__ = ["read_sizes", "replace_sizes"]
+
+_KEY = {"path": pl.String, "bytes": pl.Int64, "mtime_ns": pl.Int64}
+_CACHE = {**_KEY, "width": pl.Int32, "height": pl.Int32}
+_CHUNK = 64
+_THREADS = 32  # more than cores: on network storage the time goes in waiting
+_NAMED = 3
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+
+def read_sizes(root: Path, paths: pl.Series, *, show: bool | None = None) -> pl.DataFrame:
+    """Width and height of each picture, its EXIF orientation applied.
+
+    What was read is kept in `<root>/.gpufeed/sizes.parquet`, or in the user's cache folder where
+    that can not be written, and is used again for files of the same length and time of change.
+
+    Args:
+        root: the folder that the paths are relative to.
+        paths: String, (n,); may repeat.
+        show: whether to show a progress bar; None on a terminal only.
+
+    Returns:
+        The columns `width` and `height`, Int32, in pixels, n rows in the order of the paths.
+
+    Raises:
+        ManifestError: a picture is missing or its header can not be read; names the first few.
+    """
+    names = paths.unique(maintain_order=True).to_list()
+    failures: dict[str, str] = {}
+
+    def key_of(name: str) -> tuple[str, int, int] | None:
+        try:
+            found = (root / name).stat()
+        except (OSError, ValueError) as error:
+            failures[name] = _reason(error)
+            return None
+        return name, found.st_size, found.st_mtime_ns
+
+    def size_of(key: tuple[str, int, int]) -> tuple[str, int, int, int, int] | None:
+        try:
+            return (*key, *picture_size(root / key[0]))
+        except (OSError, ValueError) as error:
+            failures[key[0]] = _reason(error)
+            return None
+
+    keys = pl.DataFrame(_map(key_of, names), schema=_KEY, orient="row")
+    cached = _load(root)
+    known = cached.join(keys, on=list(_KEY), how="semi")
+    unread = keys.join(known, on=list(_KEY), how="anti").rows()
+    with progress("Reading picture sizes", len(unread), show=show, unit="images") as done:
+        read = pl.DataFrame(_map(size_of, unread, done), schema=_CACHE, orient="row")
+    if not read.is_empty():
+        others = cached.join(read, on="path", how="anti")
+        _store(root, pl.concat([others, read]))
+    if failures:
+        first = [f"{root / name}: {failures[name]}" for name in names if name in failures][:_NAMED]
+        rest = f"; and {len(failures) - _NAMED} more" if len(failures) > _NAMED else ""
+        raise ManifestError(
+            f"{len(failures)} of {len(names)} pictures can not be read: {'; '.join(first)}{rest}"
+        )
+    # A dict and not a join, since polars promises no order of a join in all its versions.
+    sizes = {row[0]: row[3:] for row in pl.concat([known, read]).iter_rows()}
+    columns = {"width": pl.Int32, "height": pl.Int32}
+    return pl.DataFrame([sizes[name] for name in paths.to_list()], schema=columns, orient="row")
+
+
+def replace_sizes(
+    frame: pl.DataFrame, root: Path, *, show: bool | None = None
+) -> tuple[pl.DataFrame, int]:
+    """The frame with `width` and `height` as `read_sizes` gives them, and how many differed."""
+    sizes = read_sizes(root, frame["path"], show=show)
+    differ = (frame["width"] != sizes["width"]) | (frame["height"] != sizes["height"])
+    return frame.with_columns(sizes), int(differ.sum())
+
+
+def _map(
+    work: Callable[[_T], _R | None], items: Sequence[_T], done: Callable[[int], None] | None = None
+) -> list[_R]:
+    """What `work` gives for each item, without the Nones, by threads, in order."""
+
+    def chunk(start: int) -> list[_R]:
+        results = [work(item) for item in items[start : start + _CHUNK]]
+        if done is not None:
+            done(len(results))
+        return [result for result in results if result is not None]
+
+    pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="gpufeed-sizes")
+    try:
+        parts = list(pool.map(chunk, range(0, len(items), _CHUNK)))
+    finally:
+        pool.shutdown(cancel_futures=True)  # an interrupt must not wait for the rest
+    return [result for part in parts for result in part]
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def _places(root: Path) -> list[Path]:
+    places = [root / ".gpufeed" / "sizes.parquet"]
+    with contextlib.suppress(RuntimeError):  # a user without a home folder
+        caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        name = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:32]
+        places.append(Path(caches) / "gpufeed" / f"sizes-{name}.parquet")
+    return places
+
+
+def _load(root: Path) -> pl.DataFrame:
+    """The sizes that were kept; one that is damaged or from elsewhere counts as none."""
+    found = [pl.DataFrame(schema=_CACHE)]
+    for place in _places(root):
+        try:
+            frame = pl.read_parquet(io.BytesIO(place.read_bytes()))
+        except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
+            continue
+        if frame.schema == _CACHE and not sum(frame.null_count().row(0)):
+            sane = frame.filter((pl.col("width") > 0) & (pl.col("height") > 0))
+            found.append(sane)
+    return pl.concat(found).unique(subset=list(_KEY), keep="first")
+
+
+def _store(root: Path, sizes: pl.DataFrame) -> None:
+    """Keep the sizes for the next time, where that is possible; whole or not at all."""
+    for place in _places(root):
+        part = place.with_name(f".{place.name}.{os.getpid()}-{secrets.token_hex(4)}")
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                part.write_bytes(_parquet(sizes))
+                part.replace(place)
+            finally:
+                part.unlink(missing_ok=True)
+        except OSError:
+            continue
+        return
+
+
+def _parquet(frame: pl.DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer)
+    return buffer.getvalue()

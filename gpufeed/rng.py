@@ -1,0 +1,172 @@
+"""Random numbers without state: each is a function of (seed, epoch, draw key, transform, draw).
+
+The generator is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
+SC 2011), which turns a 128-bit counter and a 64-bit key into four 32-bit words. The five numbers
+are laid side by side into counter and key, never added or hashed, so no two of them can share a
+stream:
+
+    key     = seed (64 bits)
+    counter = draw key (64) | epoch (32) | transform (16) | block (16)
+"""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import numpy.typing as npt
+
+from gpufeed.errors import ConfigError
+
+__all__ = ["ORDER_STREAM", "BatchRng", "check_seed", "philox4x32", "record_generator", "words"]
+
+ORDER_STREAM = 0xFFFF
+"""The transform number that the samplers' own shuffles use; no transform ever has it."""
+
+_MULTIPLIERS = np.array([0xD2511F53, 0xCD9E8D57], dtype=np.uint64)
+_WEYL = np.array([0x9E3779B9, 0xBB67AE85], dtype=np.uint64)
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+_ROUNDS = 10
+
+UInt32 = npt.NDArray[np.uint32]
+UInt64 = npt.NDArray[np.uint64]
+Int64 = npt.NDArray[np.int64]
+Float64 = npt.NDArray[np.float64]
+
+
+def check_seed(seed: int) -> int:
+    """Return `seed` if it is an integer in [0, 2**64); raise `ConfigError` otherwise."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
+        raise ConfigError(f"seed is {seed!r}; it must be an integer from 0 to 2**64 - 1")
+    return int(seed)
+
+
+def philox4x32(counter: UInt64, key: tuple[int, int]) -> UInt32:
+    """Philox4x32-10 over many counters under one key.
+
+    Args:
+        counter: uint64 (4, ...), each a 32-bit word.
+        key: two 32-bit words.
+
+    Returns:
+        uint32 (..., 4).
+    """
+    # Words 0 and 2 go through the multipliers, words 1 and 3 are mixed in: as two arrays, a round
+    # is six NumPy calls, whose number and not the arrays' length is what a batch pays for.
+    columns = (2,) + (1,) * (counter.ndim - 1)
+    multipliers = _MULTIPLIERS.reshape(columns)
+    multiplied, mixed = counter[0::2], counter[1::2]
+    round_key = np.array(key, dtype=np.uint64).reshape(columns)
+    weyl = _WEYL.reshape(columns)
+    for _ in range(_ROUNDS):
+        product = multiplied * multipliers
+        multiplied = (product >> _HALF)[::-1] ^ mixed
+        multiplied ^= round_key
+        mixed = (product & _LOW)[::-1]
+        round_key = (round_key + weyl) & _LOW
+    out = np.stack([multiplied[0], mixed[0], multiplied[1], mixed[1]], axis=-1)
+    return out.astype(np.uint32)
+
+
+def words(
+    seed: int, epoch: Int64, draw_key: Int64, transform: int, block: int, blocks: int
+) -> UInt32:
+    """Return `blocks` consecutive Philox outputs for each record.
+
+    Args:
+        seed: 0 to 2**64 - 1.
+        epoch: int64 (n,), each 0 to 2**32 - 1.
+        draw_key: int64 (n,), not negative.
+        transform: the stream's number, 0 to 65,535.
+        block: number of the first output, 0 to 65,535.
+        blocks: how many outputs.
+
+    Returns:
+        uint32 (n, 4 * blocks).
+    """
+    if block + blocks > 1 << 16:
+        raise ConfigError(f"a transform drew more than {1 << 18} random words for one record")
+    counter = np.empty((4, len(draw_key), blocks), dtype=np.uint64)
+    keys = draw_key.astype(np.uint64)[:, None]
+    counter[0] = keys & _LOW
+    counter[1] = keys >> _HALF
+    counter[2] = epoch[:, None]
+    counter[3] = transform << 16 | np.arange(block, block + blocks, dtype=np.uint64)
+    drawn = philox4x32(counter, (seed & 0xFFFFFFFF, seed >> 32))
+    return drawn.reshape(len(draw_key), 4 * blocks)
+
+
+class BatchRng:
+    """The random numbers of one transform for one batch: row i belongs to record i alone.
+
+    What a record draws depends on nothing but (seed, epoch, its draw key, the transform's place in
+    the list, how many draws the transform made before), so it is the same in any batch, shard,
+    order or thread. Successive calls give independent numbers.
+    """
+
+    __slots__ = ("_block", "_draw_key", "_epoch", "_seed", "_transform")
+
+    def __init__(self, seed: int, epoch: Int64, draw_key: Int64, transform: int) -> None:
+        self._seed = seed
+        self._epoch = epoch
+        self._draw_key = draw_key
+        self._transform = transform
+        self._block = 0
+
+    def __len__(self) -> int:
+        return len(self._draw_key)
+
+    def spawn(self, transform: int) -> BatchRng:
+        """The same records' numbers for another transform."""
+        other = copy.copy(self)
+        other._transform = transform
+        other._block = 0
+        return other
+
+    def _words(self, count: int) -> UInt32:
+        blocks = -(-count // 4)
+        drawn = words(self._seed, self._epoch, self._draw_key, self._transform, self._block, blocks)
+        self._block += blocks
+        return drawn[:, :count]
+
+    def uniform(
+        self, low: npt.ArrayLike = 0.0, high: npt.ArrayLike = 1.0, size: int | None = None
+    ) -> Float64:
+        """Draw from [low, high): float64 (n,), or (n, size); bounds may be one per record."""
+        count = 1 if size is None else size
+        halves = self._words(2 * count).astype(np.uint64)
+        # 53 random bits: the doubles k / 2**53.
+        mantissa = (halves[:, ::2] >> np.uint64(5)) << np.uint64(26) | halves[:, 1::2] >> np.uint64(
+            6
+        )
+        unit = mantissa.astype(np.float64) * 2.0**-53
+        lower = np.asarray(low, dtype=np.float64)
+        upper = np.asarray(high, dtype=np.float64)
+        if size is None:
+            return np.asarray(lower + unit[:, 0] * (upper - lower))
+        return np.asarray(lower[..., None] + unit * (upper - lower)[..., None])
+
+    def integers(self, low: npt.ArrayLike, high: npt.ArrayLike, size: int | None = None) -> Int64:
+        """Draw integers from [low, high): int64 (n,), or (n, size).
+
+        The bounds may be one per record; each range must be shorter than 2**32, where the largest
+        bias is below 2**-20.
+        """
+        lower = np.asarray(low, dtype=np.int64)
+        span = np.asarray(high, dtype=np.int64) - lower
+        if np.any(span <= 0) or np.any(span >= 1 << 32):
+            raise ConfigError("integers(low, high) needs low < high, less than 2**32 apart")
+        unit = self.uniform(size=size)
+        if size is not None:
+            lower, span = lower[..., None], span[..., None]
+        return np.asarray(lower + np.floor(unit * span).astype(np.int64))
+
+    def bernoulli(self, p: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Draw True with probability `p`: bool (n,)."""
+        return np.asarray(self.uniform() < np.asarray(p, dtype=np.float64))
+
+
+def record_generator(seed: int, epoch: int, draw_key: int) -> np.random.Generator:
+    """A NumPy generator of one record's own, for what users draw themselves."""
+    return np.random.Generator(np.random.Philox(counter=[0, draw_key, epoch, 0], key=[seed, 0]))

@@ -1,0 +1,65 @@
+"""How fast a loader is, and how long its consumer waited for it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+__all__ = ["Clock", "Stats"]
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Figures of one pass over a loader, from its first request to its last batch.
+
+    Attributes:
+        batches: batches handed out.
+        images: records handed out, padding not counted.
+        seconds: wall time.
+        waited: the part of it the consumer spent waiting for batches, in seconds.
+    """
+
+    batches: int
+    images: int
+    seconds: float
+    waited: float
+
+    @property
+    def images_per_second(self) -> float:
+        """Images over wall time; 0 before the first batch."""
+        return self.images / self.seconds if self.seconds else 0.0
+
+    @property
+    def waiting_share(self) -> float:
+        """Share of wall time the consumer waited, 0 to 1; high where the loader is the limit."""
+        return self.waited / self.seconds if self.seconds else 0.0
+
+
+class Clock:
+    """Takes the times of one pass."""
+
+    def __init__(self) -> None:
+        self._first: float | None = None
+        self._asked = 0.0
+        self._last = 0.0
+        self._waited = 0.0
+        self._batches = 0
+        self._images = 0
+
+    def asked(self) -> None:
+        """Note that the consumer asks for a batch."""
+        self._asked = time.perf_counter()
+        if self._first is None:
+            self._first = self._asked
+
+    def handed_out(self, images: int) -> None:
+        """Note that it got one."""
+        self._last = time.perf_counter()
+        self._waited += self._last - self._asked
+        self._batches += 1
+        self._images += images
+
+    def read(self) -> Stats:
+        """Return the figures so far."""
+        seconds = self._last - self._first if self._first is not None and self._batches else 0.0
+        return Stats(self._batches, self._images, seconds, self._waited)

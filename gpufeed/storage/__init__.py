@@ -1,0 +1,1 @@
+"""Where pictures' bytes are: from record keys to encoded pictures."""

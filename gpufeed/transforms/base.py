@@ -1,0 +1,133 @@
+"""What a transform is.
+
+Each has a half that runs on the host, in NumPy, over a whole batch, and draws every number it
+needs per record; and a half that does what was drawn: a `GeometricTransform` moves a `Frame`, a
+`PixelTransform` adds DALI operators to the graph, an `OutputFormat` says how pixels leave it.
+"""
+
+from __future__ import annotations
+
+import abc
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from gpufeed.errors import ConfigError
+from gpufeed.rng import BatchRng
+from gpufeed.transforms.frame import Frame
+
+__all__ = [
+    "DType",
+    "GeometricTransform",
+    "Layout",
+    "OutputFormat",
+    "Params",
+    "PixelTransform",
+    "Records",
+    "Transform",
+]
+
+Params = dict[str, npt.NDArray[Any]]
+"""One array per drawn parameter, each (n,) or (n, k), row i for record i."""
+
+DType = Literal["float32", "float16", "uint8"]
+Layout = Literal["NCHW", "NHWC"]
+
+
+@dataclass(frozen=True)
+class Records:
+    """The records of one batch as a transform finds them: after those before it in the list.
+
+    Attributes:
+        record_key: int64 (n,).
+        height: int64 (n,), pixels.
+        width: int64 (n,), pixels.
+        boxes: float64 (n, 4) of (x0, y0, x1, y1) in pixels, cut to the picture; None where the
+            manifest has no boxes.
+    """
+
+    record_key: npt.NDArray[np.int64]
+    height: npt.NDArray[np.int64]
+    width: npt.NDArray[np.int64]
+    boxes: npt.NDArray[np.float64] | None
+
+    def __len__(self) -> int:
+        return len(self.record_key)
+
+
+class Transform(abc.ABC):  # noqa: B024 - a common root; what is abstract differs by kind
+    """Something done to every picture; its public attributes say all about what it does."""
+
+    @property
+    def identity(self) -> dict[str, object]:
+        """Kind and settings as JSON values: two transforms with one identity do the same."""
+        kind = type(self)
+        settings = {name: value for name, value in vars(self).items() if not name.startswith("_")}
+        described = {"kind": f"{kind.__module__}.{kind.__qualname__}", **settings}
+        try:
+            plain: dict[str, object] = json.loads(json.dumps(described))
+        except TypeError as error:
+            raise ConfigError(
+                f"{kind.__name__} has a setting that no fingerprint can be made of: {error}; keep "
+                "numbers, strings and tuples, or name other attributes with a leading underscore"
+            ) from None
+        return plain
+
+
+class GeometricTransform(Transform):
+    """Moves pixels without changing their levels: crops, resizes, pads, flips."""
+
+    def draw(self, rng: BatchRng, records: Records) -> Params:  # noqa: ARG002
+        """Draw or work out what this transform needs for each record; {} where it needs nothing."""
+        return {}
+
+    @abc.abstractmethod
+    def place(self, frame: Frame, params: Params) -> Frame:
+        """Move `frame` as drawn. Call the same methods of `frame` whatever the numbers are."""
+
+
+class PixelTransform(Transform):
+    """Changes levels, in the DALI graph."""
+
+    def draw(self, rng: BatchRng, records: Records) -> Params:  # noqa: ARG002
+        """Draw what this transform needs for each record; {} where it needs nothing."""
+        return {}
+
+    @abc.abstractmethod
+    def build(self, image: Any, params: dict[str, Any]) -> Any:
+        """Add the operators.
+
+        Args:
+            image: DALI `DataNode` of uint8 HWC pictures, on the CPU or the GPU.
+            params: a CPU `DataNode` for each array that `draw` returns.
+
+        Returns:
+            `DataNode` of uint8 HWC pictures of unchanged size.
+        """
+
+
+class OutputFormat(Transform):
+    """The last of a list: how levels 0..255 become the batch's numbers.
+
+    A level v leaves as (v - mean) / std of its channel.
+
+    Attributes:
+        dtype: "float32", "float16" or "uint8".
+        layout: "NCHW" or "NHWC".
+    """
+
+    dtype: DType
+    layout: Layout
+
+    @property
+    @abc.abstractmethod
+    def mean(self) -> tuple[float, float, float]:
+        """Subtracted from the channels' levels, on the scale 0..255."""
+
+    @property
+    @abc.abstractmethod
+    def std(self) -> tuple[float, float, float]:
+        """What the levels are then divided by, on the scale 0..255."""

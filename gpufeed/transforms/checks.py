@@ -1,0 +1,108 @@
+"""Checks of transforms' arguments, each answered with a `ConfigError` that names the value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, get_args
+
+from gpufeed.errors import ConfigError
+from gpufeed.transforms.base import DType, Layout
+from gpufeed.transforms.frame import Fill, Interpolation
+
+__all__ = [
+    "check_dtype",
+    "check_fill",
+    "check_interpolation",
+    "check_layout",
+    "check_probability",
+    "check_range",
+    "check_size",
+    "check_sizes",
+    "check_triple",
+]
+
+
+def check_size(name: str, value: Any) -> int:
+    """Return a number of pixels, 1 or more."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError(f"{name} is {value!r}; it must be an integer of 1 or more, in pixels")
+    return value
+
+
+def check_sizes(name: str, value: Any) -> tuple[int, int]:
+    """Return (height, width) from one number or two."""
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        if len(value) == 1:
+            value = value[0]
+        elif len(value) == 2:
+            return check_size(name, value[0]), check_size(name, value[1])
+        else:
+            raise ConfigError(f"{name} is {value!r}; it must be one integer or (height, width)")
+    return check_size(name, value), check_size(name, value)
+
+
+def check_range(name: str, value: Any, *, above: float = 0.0) -> tuple[float, float]:
+    """Return (low, high) with above < low <= high."""
+    try:
+        low, high = (float(bound) for bound in value)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{name} is {value!r}; it must be two numbers, (low, high)") from None
+    if not (above < low <= high < math.inf):
+        raise ConfigError(f"{name} is {value!r}; it must hold {above:g} < low <= high")
+    return low, high
+
+
+def check_probability(name: str, value: Any) -> float:
+    """Return a number from 0 to 1."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ConfigError(f"{name} is {value!r}; it must be a number from 0 to 1")
+    return float(value)
+
+
+def check_triple(name: str, value: Any) -> tuple[float, float, float]:
+    """Return three finite numbers, one per channel, from one or three."""
+    numbers = (value,) * 3 if isinstance(value, int | float) else value
+    try:
+        red, green, blue = (float(number) for number in numbers)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{name} is {value!r}; it must be one number or three (RGB)") from None
+    if not all(map(math.isfinite, (red, green, blue))):
+        raise ConfigError(f"{name} is {value!r}; its numbers must be finite")
+    return red, green, blue
+
+
+def check_fill(value: Any) -> Fill:
+    """Return the levels of a padding, 0 to 255 each."""
+    fill = check_triple("fill", value)
+    if not all(0 <= level <= 255 for level in fill):
+        raise ConfigError(f"fill is {value!r}; levels go from 0 to 255")
+    return fill
+
+
+def check_interpolation(value: Any) -> Interpolation:
+    """Return the name of a filter."""
+    if value not in get_args(Interpolation):
+        raise ConfigError(f"interpolation is {value!r}; it must be one of {_names(Interpolation)}")
+    chosen: Interpolation = value
+    return chosen
+
+
+def check_dtype(value: Any) -> DType:
+    """Return the name of an output type."""
+    if value not in get_args(DType):
+        raise ConfigError(f"dtype is {value!r}; it must be one of {_names(DType)}")
+    chosen: DType = value
+    return chosen
+
+
+def check_layout(value: Any) -> Layout:
+    """Return the name of an output layout."""
+    if value not in get_args(Layout):
+        raise ConfigError(f"layout is {value!r}; it must be one of {_names(Layout)}")
+    chosen: Layout = value
+    return chosen
+
+
+def _names(literal: Any) -> str:
+    return ", ".join(f'"{name}"' for name in get_args(literal))

@@ -1,0 +1,226 @@
+"""Axis-aligned geometry, worked out on the host: what of each picture is shown where.
+
+A `Frame` is one resampling of a batch of pictures, in the order in which it is carried out:
+
+    input picture --crop--> source window --resize--> scaled picture --crop/pad--> canvas --flip-->
+
+Crops, pads and flips fold into the frame they act on, so a crop of a crop is one window to decode,
+and a crop after a resize computes only the pixels it keeps. What does not fold (a second resize,
+a resize of padding) starts a new frame on the canvas of the one before.
+
+Which calls were made, never the numbers passed, decides a frame's static half, since the graph
+that carries it out is built once for all batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["SUPPORT", "Fill", "Frame", "Interpolation"]
+
+Int64 = npt.NDArray[np.int64]
+Float64 = npt.NDArray[np.float64]
+Bool = npt.NDArray[np.bool_]
+
+Interpolation = Literal["bilinear", "bicubic"]
+Fill = tuple[float, float, float]
+
+SUPPORT: dict[Interpolation, int] = {"bilinear": 1, "bicubic": 2}
+"""How far each filter reaches from its centre, in pixels of the coarser of both grids."""
+
+
+def _pairs(first: npt.ArrayLike, second: npt.ArrayLike, count: int) -> Int64:
+    """Two scalars or (n,) arrays as one int64 array (n, 2)."""
+    pairs = np.empty((count, 2), dtype=np.int64)
+    pairs[:, 0] = first
+    pairs[:, 1] = second
+    return pairs
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One crop, resize, crop or pad, and flip of n pictures; sizes and places are (y, x).
+
+    Attributes:
+        source: int64 (n, 2), first pixel of the window of the input that is resized.
+        extent: int64 (n, 2), size of that window; the filter reads nothing outside it.
+        scaled: int64 (n, 2), the size the window is resized to.
+        origin: int64 (n, 2), where the canvas begins on the scaled picture; may be negative.
+        size: int64 (n, 2), the canvas.
+        shown: int64 (n, 2), first pixel of the scaled picture that may appear on the canvas.
+        shown_end: int64 (n, 2), one past the last; shows nothing where not past `shown`.
+        mirror: bool (n,), whether the canvas is flipped left to right at the end.
+        interpolation: the filter of the resize; None where none is made.
+        trimmed: whether the scaled picture was cropped.
+        fill: levels of the padding, 0 to 255; None where none is made.
+        mirrored: whether any picture may be flipped.
+        previous: the frame whose canvas is this one's input; None for the encoded picture.
+    """
+
+    source: Int64
+    extent: Int64
+    scaled: Int64
+    origin: Int64
+    size: Int64
+    shown: Int64
+    shown_end: Int64
+    mirror: Bool
+    interpolation: Interpolation | None = None
+    trimmed: bool = False
+    fill: Fill | None = None
+    mirrored: bool = False
+    previous: Frame | None = None
+
+    @staticmethod
+    def whole(sizes: Int64, previous: Frame | None = None) -> Frame:
+        """The frame that shows pictures of these sizes, int64 (n, 2) of (height, width), as is."""
+        zero = np.zeros_like(sizes)
+        return Frame(
+            source=zero,
+            extent=sizes,
+            scaled=sizes,
+            origin=zero,
+            size=sizes,
+            shown=zero,
+            shown_end=sizes,
+            mirror=np.zeros(len(sizes), dtype=np.bool_),
+            previous=previous,
+        )
+
+    def then(self) -> Frame:
+        """A new frame on this one's canvas."""
+        return Frame.whole(self.size, previous=self)
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+    @property
+    def height(self) -> Int64:
+        """Heights of the canvas, int64 (n,)."""
+        return self.size[:, 0]
+
+    @property
+    def width(self) -> Int64:
+        """Widths of the canvas, int64 (n,)."""
+        return self.size[:, 1]
+
+    def _unflipped(self, left: npt.ArrayLike, right: npt.ArrayLike) -> Int64:
+        """Distance from the canvas's left edge before the flip, given both distances after it."""
+        return np.where(self.mirror, right, left)
+
+    def crop(
+        self,
+        top: npt.ArrayLike,
+        left: npt.ArrayLike,
+        height: npt.ArrayLike,
+        width: npt.ArrayLike,
+    ) -> Frame:
+        """Cut a window out of the canvas; each argument is an integer or int64 (n,).
+
+        The window must lie inside the canvas: who may reach out of it pads first.
+        """
+        count = len(self)
+        size = _pairs(height, width, count)
+        right = self.width - np.asarray(left) - size[:, 1]
+        place = _pairs(top, self._unflipped(left, right), count)
+        if np.any(place < 0) or np.any(place + size > self.size) or np.any(size < 1):
+            raise ValueError("a crop reaches out of its canvas")
+        if self.interpolation is None and self.fill is None:
+            cut = Frame.whole(size, previous=self.previous)
+            return replace(
+                cut, source=self.source + place, mirror=self.mirror, mirrored=self.mirrored
+            )
+        origin = self.origin + place
+        return replace(
+            self,
+            origin=origin,
+            size=size,
+            shown=np.maximum(self.shown, origin),
+            shown_end=np.minimum(self.shown_end, origin + size),
+            trimmed=True,
+        )
+
+    def resize(
+        self, height: npt.ArrayLike, width: npt.ArrayLike, interpolation: Interpolation
+    ) -> Frame:
+        """Resize the canvas, antialiased; each size is an integer or int64 (n,)."""
+        if self.interpolation is not None or self.fill is not None:
+            return self.then().resize(height, width, interpolation)
+        size = _pairs(height, width, len(self))
+        whole = Frame.whole(size)
+        return replace(
+            self,
+            scaled=size,
+            size=size,
+            shown=whole.shown,
+            shown_end=whole.shown_end,
+            interpolation=interpolation,
+        )
+
+    def pad(
+        self,
+        top: npt.ArrayLike,
+        left: npt.ArrayLike,
+        bottom: npt.ArrayLike,
+        right: npt.ArrayLike,
+        fill: Fill,
+    ) -> Frame:
+        """Widen the canvas; each argument is an integer or int64 (n,), 0 or more."""
+        if self.fill not in (None, fill):
+            return self.then().pad(top, left, bottom, right, fill)
+        count = len(self)
+        before = _pairs(top, self._unflipped(left, right), count)
+        return replace(
+            self,
+            origin=self.origin - before,
+            size=self.size + _pairs(top, left, count) + _pairs(bottom, right, count),
+            fill=fill,
+        )
+
+    def flip(self, mask: Bool) -> Frame:
+        """Flip the canvases where `mask`, bool (n,), says so, left to right."""
+        return replace(self, mirror=self.mirror ^ mask, mirrored=True)
+
+    def chain(self) -> Iterator[Frame]:
+        """Yield the frames from the encoded picture to this one."""
+        if self.previous is not None:
+            yield from self.previous.chain()
+        yield self
+
+    def map_points(self, points: Float64) -> Float64:
+        """Follow points from the encoded picture to the canvas, also those that fall outside it.
+
+        Args:
+            points: float64 (n, k, 2) of (x, y) in pixels; pixel i covers [i, i + 1).
+
+        Returns:
+            float64 (n, k, 2).
+        """
+        for frame in self.chain():
+            scale = frame.scaled / frame.extent
+            moved = (points[..., ::-1] - frame.source[:, None]) * scale[:, None]
+            moved -= frame.origin[:, None]
+            flipped = np.where(
+                frame.mirror[:, None], frame.width[:, None] - moved[..., 1], moved[..., 1]
+            )
+            points = np.stack([flipped, moved[..., 0]], axis=-1)
+        return points
+
+    def map_boxes(self, boxes: Float64) -> Float64:
+        """Follow boxes from the encoded picture to the canvas, cut to it.
+
+        Args:
+            boxes: float64 (n, 4) of (x0, y0, x1, y1) in pixels.
+
+        Returns:
+            float64 (n, 4); a box that is not on the canvas comes out without area.
+        """
+        corners = self.map_points(boxes.reshape(len(boxes), 2, 2))
+        limit = self.size[:, None, ::-1].astype(np.float64)
+        corners = np.clip(np.sort(corners, axis=1), 0.0, limit)
+        return corners.reshape(len(boxes), 4)

@@ -1,0 +1,338 @@
+"""Crops, resizes, pads and flips, with torchvision v2's names, defaults and rounding."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from gpufeed.errors import ConfigError
+from gpufeed.rng import BatchRng
+from gpufeed.transforms import checks
+from gpufeed.transforms.base import GeometricTransform, Params, Records
+from gpufeed.transforms.frame import Frame, Interpolation
+
+__all__ = [
+    "BoxCrop",
+    "CenterCrop",
+    "PadToSquare",
+    "RandomCrop",
+    "RandomHorizontalFlip",
+    "RandomResizedCrop",
+    "Resize",
+    "ResizeLongest",
+]
+
+Float64 = npt.NDArray[np.float64]
+
+_ATTEMPTS = 10
+
+
+class RandomResizedCrop(GeometricTransform):
+    """Crop a window of random area and aspect ratio and resize it, antialiased.
+
+    The sampling is torchvision's (Szegedy et al., "Going deeper with convolutions", CVPR 2015):
+    ten attempts at an area and a log-uniform aspect ratio, of which the first that fits is taken,
+    else the largest centred window whose ratio is allowed.
+
+    Args:
+        size: pixels of the output, one number for a square or (height, width).
+        scale: bounds of the window's share of the picture's area.
+        ratio: bounds of its width over its height.
+        interpolation: "bilinear" or "bicubic".
+    """
+
+    def __init__(
+        self,
+        size: int | Sequence[int],
+        scale: Sequence[float] = (0.08, 1.0),
+        ratio: Sequence[float] = (3.0 / 4.0, 4.0 / 3.0),
+        interpolation: Interpolation = "bilinear",
+    ) -> None:
+        self.size = checks.check_sizes("size", size)
+        self.scale = checks.check_range("scale", scale)
+        self.ratio = checks.check_range("ratio", ratio)
+        self.interpolation = checks.check_interpolation(interpolation)
+
+    def draw(self, rng: BatchRng, records: Records) -> Params:
+        """Draw top, left, height, width: int64 (n,), pixels."""
+        rows = np.arange(len(records))
+        full_height, full_width = records.height, records.width
+        area = (full_height * full_width)[:, None] * rng.uniform(*self.scale, size=_ATTEMPTS)
+        log_ratio = (math.log(self.ratio[0]), math.log(self.ratio[1]))
+        aspect = np.exp(rng.uniform(*log_ratio, size=_ATTEMPTS))
+        widths = np.rint(np.sqrt(area * aspect)).astype(np.int64)
+        heights = np.rint(np.sqrt(area / aspect)).astype(np.int64)
+        fits = (
+            (widths > 0)
+            & (heights > 0)
+            & (widths <= full_width[:, None])
+            & (heights <= full_height[:, None])
+        )
+        first = fits.argmax(axis=1)
+        height, width = heights[rows, first], widths[rows, first]
+
+        whole = full_width / full_height
+        low, high = self.ratio
+        narrow, wide = whole < low, whole > high
+        spare_height = np.where(narrow, np.rint(full_width / low), full_height).astype(np.int64)
+        spare_width = np.where(wide, np.rint(full_height * high), full_width).astype(np.int64)
+        none = ~fits.any(axis=1)
+        height = np.where(none, np.clip(spare_height, 1, full_height), height)
+        width = np.where(none, np.clip(spare_width, 1, full_width), width)
+
+        top = rng.integers(0, full_height - height + 1)
+        left = rng.integers(0, full_width - width + 1)
+        return {
+            "top": np.where(none, (full_height - height) // 2, top),
+            "left": np.where(none, (full_width - width) // 2, left),
+            "height": height,
+            "width": width,
+        }
+
+    def place(self, frame: Frame, params: Params) -> Frame:
+        """Crop and resize."""
+        window = frame.crop(params["top"], params["left"], params["height"], params["width"])
+        return window.resize(*self.size, self.interpolation)
+
+
+class Resize(GeometricTransform):
+    """Resize, antialiased.
+
+    Args:
+        size: one number for the shorter side, the longer one then following and rounded down as
+            torchvision does; or (height, width); or None, to make the longer side `max_size`.
+        interpolation: "bilinear" or "bicubic".
+        max_size: with one number, the most the longer side may have.
+    """
+
+    def __init__(
+        self,
+        size: int | Sequence[int] | None,
+        interpolation: Interpolation = "bilinear",
+        max_size: int | None = None,
+    ) -> None:
+        self.size: int | tuple[int, int] | None
+        if size is None or isinstance(size, int):
+            self.size = None if size is None else checks.check_size("size", size)
+        elif len(size) == 1:
+            self.size = checks.check_size("size", size[0])
+        else:
+            self.size = checks.check_sizes("size", size)
+        self.interpolation = checks.check_interpolation(interpolation)
+        self.max_size = None if max_size is None else checks.check_size("max_size", max_size)
+        if self.size is None and self.max_size is None:
+            raise ConfigError("Resize needs a size, or size=None with max_size")
+        if isinstance(self.size, tuple) and self.max_size is not None:
+            raise ConfigError(
+                f"max_size is {self.max_size}; it goes with one number for size, not with "
+                f"{self.size}"
+            )
+        if isinstance(self.size, int) and self.max_size is not None and self.max_size <= self.size:
+            raise ConfigError(
+                f"max_size is {self.max_size}; it must be more than size, {self.size}"
+            )
+
+    def place(self, frame: Frame, params: Params) -> Frame:  # noqa: ARG002
+        """Resize."""
+        if isinstance(self.size, tuple):
+            return frame.resize(*self.size, self.interpolation)
+        short = np.minimum(frame.height, frame.width)
+        long = np.maximum(frame.height, frame.width)
+        if self.size is None:
+            new_long = np.full_like(long, self.max_size)
+            # torchvision leaves no side under a pixel here only by luck; we make sure.
+            new_short = np.maximum(new_long * short // long, 1)
+        else:
+            new_short = np.full_like(short, self.size)
+            new_long = self.size * long // short
+            if self.max_size is not None:
+                over = new_long > self.max_size
+                limited = np.maximum(self.max_size * new_short // new_long, 1)
+                new_short = np.where(over, limited, new_short)
+                new_long = np.where(over, self.max_size, new_long)
+        portrait = frame.height > frame.width
+        return frame.resize(
+            np.where(portrait, new_long, new_short),
+            np.where(portrait, new_short, new_long),
+            self.interpolation,
+        )
+
+
+class ResizeLongest(GeometricTransform):
+    """Resize, antialiased, by the factor that makes the longer side `size`, rounding down.
+
+    The factor is rounded to a double before it is applied, so the longer side of some pictures
+    comes out a pixel short, as in the data preparation of the WestDRI course "AI with JAX".
+
+    Args:
+        size: pixels.
+        interpolation: "bilinear" or "bicubic".
+    """
+
+    def __init__(self, size: int, interpolation: Interpolation = "bilinear") -> None:
+        self.size = checks.check_size("size", size)
+        self.interpolation = checks.check_interpolation(interpolation)
+
+    def place(self, frame: Frame, params: Params) -> Frame:  # noqa: ARG002
+        """Resize."""
+        factor = self.size / np.maximum(frame.height, frame.width)
+        height = np.maximum((frame.height * factor).astype(np.int64), 1)
+        width = np.maximum((frame.width * factor).astype(np.int64), 1)
+        return frame.resize(height, width, self.interpolation)
+
+
+class CenterCrop(GeometricTransform):
+    """Cut out the centre; a picture that is smaller is padded with black first.
+
+    Args:
+        size: pixels, one number for a square or (height, width).
+    """
+
+    def __init__(self, size: int | Sequence[int]) -> None:
+        self.size = checks.check_sizes("size", size)
+
+    def place(self, frame: Frame, params: Params) -> Frame:  # noqa: ARG002
+        """Pad where needed, and crop."""
+        height, width = self.size
+        missing_y = np.maximum(height - frame.height, 0)
+        missing_x = np.maximum(width - frame.width, 0)
+        padded = frame.pad(
+            missing_y // 2,
+            missing_x // 2,
+            (missing_y + 1) // 2,
+            (missing_x + 1) // 2,
+            (0.0, 0.0, 0.0),
+        )
+        # Halves round to even, as Python's round() does in torchvision.
+        top = np.rint((padded.height - height) / 2.0).astype(np.int64)
+        left = np.rint((padded.width - width) / 2.0).astype(np.int64)
+        return padded.crop(top, left, height, width)
+
+
+class RandomCrop(GeometricTransform):
+    """Cut out a window at a random place.
+
+    Args:
+        size: pixels, one number for a square or (height, width).
+
+    Raises:
+        ConfigError: when a batch holds a picture that is smaller.
+    """
+
+    def __init__(self, size: int | Sequence[int]) -> None:
+        self.size = checks.check_sizes("size", size)
+
+    def draw(self, rng: BatchRng, records: Records) -> Params:
+        """Draw top, left: int64 (n,), pixels."""
+        height, width = self.size
+        small = (records.height < height) | (records.width < width)
+        if small.any():
+            one = int(small.argmax())
+            raise ConfigError(
+                f"RandomCrop({height} x {width}) got record {records.record_key[one]} of "
+                f"{records.height[one]} x {records.width[one]} (height x width); resize or pad "
+                "before it"
+            )
+        return {
+            "top": rng.integers(0, records.height - height + 1),
+            "left": rng.integers(0, records.width - width + 1),
+        }
+
+    def place(self, frame: Frame, params: Params) -> Frame:
+        """Crop."""
+        return frame.crop(params["top"], params["left"], *self.size)
+
+
+class BoxCrop(GeometricTransform):
+    """Cut out the record's bounding box, with a margin on each side, clamped to the picture.
+
+    Args:
+        margin: of each side, as a share of the box's width or height, rounded down to pixels.
+
+    Raises:
+        ConfigError: the manifest has no boxes, or a record's box is not on the picture any more.
+    """
+
+    def __init__(self, margin: float = 0.0) -> None:
+        if not isinstance(margin, int | float) or not 0 <= margin < math.inf:
+            raise ConfigError(f"margin is {margin!r}; it must be a number of 0 or more")
+        self.margin = float(margin)
+
+    def draw(self, rng: BatchRng, records: Records) -> Params:  # noqa: ARG002
+        """Work out top, left, height, width: int64 (n,), pixels."""
+        if records.boxes is None:
+            raise ConfigError("BoxCrop needs box_x, box_y, box_width, box_height in the manifest")
+        start = np.floor(records.boxes[:, :2]).astype(np.int64)
+        end = np.ceil(records.boxes[:, 2:]).astype(np.int64)
+        gone = (end <= start).any(axis=1)
+        if gone.any():
+            raise ConfigError(
+                f"BoxCrop got record {records.record_key[gone.argmax()]}, whose box was cut off by "
+                "the transforms before; put BoxCrop first"
+            )
+        margin = ((end - start) * self.margin).astype(np.int64)
+        start = np.maximum(start - margin, 0)
+        end = np.minimum(end + margin, np.stack([records.width, records.height], axis=1))
+        return {
+            "top": start[:, 1],
+            "left": start[:, 0],
+            "height": end[:, 1] - start[:, 1],
+            "width": end[:, 0] - start[:, 0],
+        }
+
+    def place(self, frame: Frame, params: Params) -> Frame:
+        """Crop."""
+        return frame.crop(params["top"], params["left"], params["height"], params["width"])
+
+
+class PadToSquare(GeometricTransform):
+    """Centre the picture on a square of one colour.
+
+    Args:
+        size: side of the square, pixels.
+        fill: level of the padding, 0 to 255, or one for each of red, green, blue.
+
+    Raises:
+        ConfigError: when a batch holds a picture that is larger.
+    """
+
+    def __init__(self, size: int, fill: float | Sequence[float] = 0.0) -> None:
+        self.size = checks.check_size("size", size)
+        self.fill = checks.check_fill(fill)
+
+    def draw(self, rng: BatchRng, records: Records) -> Params:  # noqa: ARG002
+        """Work out top, left, bottom, right: int64 (n,), pixels to add."""
+        large = (records.height > self.size) | (records.width > self.size)
+        if large.any():
+            one = int(large.argmax())
+            raise ConfigError(
+                f"PadToSquare({self.size}) got record {records.record_key[one]} of "
+                f"{records.height[one]} x {records.width[one]} (height x width); resize before it"
+            )
+        missing_y, missing_x = self.size - records.height, self.size - records.width
+        top, left = missing_y // 2, missing_x // 2
+        return {"top": top, "left": left, "bottom": missing_y - top, "right": missing_x - left}
+
+    def place(self, frame: Frame, params: Params) -> Frame:
+        """Pad."""
+        return frame.pad(
+            params["top"], params["left"], params["bottom"], params["right"], self.fill
+        )
+
+
+class RandomHorizontalFlip(GeometricTransform):
+    """Flip left to right with probability `p`."""
+
+    def __init__(self, p: float = 0.5) -> None:
+        self.p = checks.check_probability("p", p)
+
+    def draw(self, rng: BatchRng, records: Records) -> Params:  # noqa: ARG002
+        """Draw flip: bool (n,)."""
+        return {"flip": rng.bernoulli(self.p)}
+
+    def place(self, frame: Frame, params: Params) -> Frame:
+        """Flip."""
+        return frame.flip(params["flip"])

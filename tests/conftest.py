@@ -1,0 +1,49 @@
+"""Fixtures every test may use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+from gpufeed import Manifest
+from media import make_manifest
+
+# Deadlines are timings, and this suite times nothing.
+settings.register_profile("gpufeed", deadline=None, print_blob=True)
+settings.load_profile("gpufeed")
+
+
+@pytest.fixture(scope="session")
+def testdata() -> Path:
+    """The folder of real data: skipped where none is named, an error where it is named wrongly."""
+    named = os.environ.get("GPUFEED_TESTDATA")
+    if named is None:
+        pytest.skip("needs real data: set GPUFEED_TESTDATA to its folder")
+    folder = Path(named)
+    if not (folder / "photos").is_dir():
+        raise FileNotFoundError(f"GPUFEED_TESTDATA is {named!r}, which holds no folder 'photos'")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
+    """Fifty small pictures of many sizes, with boxes, in three classes."""
+    drawn = np.random.default_rng(5)
+    sizes = [(int(h), int(w)) for h, w in drawn.integers(40, 160, size=(50, 2))]
+    return make_manifest(tmp_path_factory.mktemp("pictures"), sizes, boxes=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip tests marked `gpu` where DALI sees no GPU."""
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if not marked:
+        return
+    from gpufeed.engine.device import gpu_count
+
+    if not gpu_count():
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU; DALI sees none"))

@@ -1,0 +1,57 @@
+"""Pictures and manifests that tests make for themselves."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from PIL import Image
+
+from gpufeed import Manifest
+
+
+def picture(height: int, width: int, seed: int) -> Image.Image:
+    """A smooth picture with edges, so that both blurring and shifting it shows."""
+    drawn = np.random.default_rng(seed)
+    y, x = np.mgrid[0:height, 0:width]
+    waves = [
+        127 + 90 * np.sin(x * a + y * b + c) for a, b, c in drawn.uniform(0.02, 0.25, size=(3, 3))
+    ]
+    levels = np.stack(waves, axis=-1)
+    top, left = drawn.integers(0, height // 2 + 1), drawn.integers(0, width // 2 + 1)
+    levels[top : top + height // 3, left : left + width // 3] = drawn.integers(0, 256, 3)
+    return Image.fromarray(levels.clip(0, 255).astype(np.uint8))
+
+
+def jpeg(image: Image.Image, **options: object) -> bytes:
+    """Encode a picture."""
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", **{"quality": 90, **options})
+    return buffer.getvalue()
+
+
+def make_manifest(
+    folder: Path, sizes: Sequence[tuple[int, int]], *, classes: int = 3, boxes: bool = False
+) -> Manifest:
+    """Write JPEGs of these (height, width) below `folder`, and list them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for number, (height, width) in enumerate(sizes):
+        name = f"{number:05}.jpg"
+        (folder / name).write_bytes(jpeg(picture(height, width, seed=number)))
+        row = {"path": name, "label": number % classes, "width": width, "height": height}
+        if boxes:
+            row |= {
+                "box_x": width // 5,
+                "box_y": height // 7,
+                "box_width": max(width // 2, 1),
+                "box_height": max(height // 2, 1),
+            }
+        rows.append(row)
+    kinds = dict.fromkeys(rows[0], pl.Int32) | {"path": pl.String}
+    return Manifest(
+        pl.DataFrame(rows, schema=kinds), folder, [f"class {c}" for c in range(classes)]
+    )

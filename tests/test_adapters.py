@@ -1,0 +1,222 @@
+"""Handing over: shared memory, the types frameworks want, and batches that stay as they are."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpufeed
+from gpufeed import IndexSampler, Loader, Manifest, MissingExtraError
+from gpufeed import transforms as tf
+
+CHAIN = [tf.RandomResizedCrop(24), tf.RandomHorizontalFlip(), tf.Normalize()]
+FRAMEWORKS = ["numpy", "torch", "jax"]
+
+
+def make(manifest: Manifest, framework: str, **options: Any) -> Loader:
+    settled = {
+        "sampler": IndexSampler(len(manifest), shuffle=True, seed=3),
+        "transforms": CHAIN,
+        "batch_size": 8,
+        "device": "cpu",
+        "last_batch": "pad",
+        "framework": framework,
+    }
+    return Loader(manifest, **{**settled, **options})
+
+
+def pointer(array: Any) -> int:
+    if isinstance(array, np.ndarray):
+        return array.__array_interface__["data"][0]
+    return array.data_ptr() if hasattr(array, "data_ptr") else array.unsafe_buffer_pointer()
+
+
+def watch_pixels(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Note where DALI's own memory is for each batch that is handed over."""
+    seen: list[int] = []
+    hand_over = type(loader._adapter).pictures
+
+    def noted(self: Any, tensor: Any) -> Any:
+        seen.append(tensor.data_ptr())
+        return hand_over(self, tensor)
+
+    monkeypatch.setattr(type(loader._adapter), "pictures", noted)
+    return seen
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_pixels_are_not_copied(
+    pictures: Manifest, framework: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with make(pictures, framework) as loader:
+        seen = watch_pixels(loader, monkeypatch)
+        handed = [pointer(batch["image"]) for batch in (loader.batch(0), *loader)]
+    assert handed == seen
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "uint8"])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_frameworks_see_the_same_numbers(
+    pictures: Manifest, framework: str, dtype: str, layout: str
+) -> None:
+    chain = gpufeed.presets.train(24, dtype=dtype, layout=layout)
+    with (
+        make(pictures, "numpy", transforms=chain) as plain,
+        make(pictures, framework, transforms=chain) as loader,
+    ):
+        wanted, batch = plain.batch(6), loader.batch(6)
+    shape = (8, 3, 24, 24) if layout == "NCHW" else (8, 24, 24, 3)
+    assert tuple(batch["image"].shape) == shape
+    assert str(batch["image"].dtype).removeprefix("torch.") == dtype
+    assert set(batch) == {"image", "label", "record_key", "epoch", "valid"}
+    for name, values in batch.items():
+        np.testing.assert_array_equal(np.asarray(values), wanted[name])
+
+
+@pytest.mark.parametrize(
+    ("framework", "kinds"),
+    [
+        ("numpy", {"label": "int32", "record_key": "int64", "epoch": "int64", "valid": "bool"}),
+        ("torch", {"label": "int64", "record_key": "int64", "epoch": "int64", "valid": "bool"}),
+        ("jax", {"label": "int32", "record_key": "int32", "epoch": "int32", "valid": "bool"}),
+    ],
+)
+def test_small_arrays_have_the_frameworks_types(
+    pictures: Manifest, framework: str, kinds: dict[str, str]
+) -> None:
+    import jax
+    import torch
+
+    types = {"numpy": np.ndarray, "torch": torch.Tensor, "jax": jax.Array}
+    with make(pictures, framework) as loader:
+        batch = loader.batch(0)
+        assert loader.rows(batch)["label"].to_list() == np.asarray(batch["label"]).tolist()
+    assert all(isinstance(values, types[framework]) for values in batch.values())
+    assert {name: str(batch[name].dtype).removeprefix("torch.") for name in kinds} == kinds
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_kept_batches_stay_as_they_are(pictures: Manifest, framework: str) -> None:
+    """While later ones are made, and after loader and pipeline are gone."""
+    loader = make(pictures, framework)
+    kept, copies = [], []
+    for _ in range(3):
+        for batch in loader:
+            kept.append(batch["image"])
+            copies.append(np.asarray(batch["image"]).copy())
+    loader.close()
+    del loader, batch
+    assert len({pointer(image) for image in kept}) == len(kept)
+    for image, copy in zip(kept, copies, strict=True):
+        np.testing.assert_array_equal(np.asarray(image), copy)
+
+
+def test_torch_can_train_on_a_batch(pictures: Manifest) -> None:
+    import torch
+
+    with make(pictures, "torch") as loader:
+        batch = loader.batch(0)
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 24 * 24, 3))
+    loss = torch.nn.functional.cross_entropy(model(batch["image"]), batch["label"])
+    loss.backward()
+    assert torch.isfinite(loss)
+    batch["image"].add_(1)
+
+
+def test_jax_can_train_on_a_batch(pictures: Manifest) -> None:
+    import jax
+    import jax.numpy as jnp
+
+    with make(pictures, "jax") as loader:
+        batch = loader.batch(0)
+
+    @jax.jit
+    def loss(weights: jax.Array, batch: dict[str, jax.Array]) -> jax.Array:
+        logits = batch["image"].reshape(8, -1) @ weights
+        chosen = jnp.take_along_axis(jax.nn.log_softmax(logits), batch["label"][:, None], axis=1)
+        return -(chosen[:, 0] * batch["valid"]).mean()
+
+    assert bool(jnp.isfinite(jax.grad(loss)(jnp.zeros((3 * 24 * 24, 3)), batch)).all())
+
+
+def test_numbers_too_large_for_jax_are_an_error() -> None:
+    from gpufeed.adapters import make_adapter
+    from gpufeed.engine.device import Device
+
+    adapter = make_adapter("jax", Device(None))
+    with pytest.raises(gpufeed.ConfigError, match="2147483648 does not fit in JAX's int32"):
+        adapter.numbers(np.array([2**31]))
+
+
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_a_missing_framework_is_named_with_its_extra(
+    pictures: Manifest, framework: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, framework, None)  # as if it were not installed
+    message = rf'{framework} is not installed; run: pip install "gpufeed\[{framework}\]"'
+    with pytest.raises(MissingExtraError, match=message):
+        make(pictures, framework)
+    with pytest.raises(MissingExtraError, match=message):
+        getattr(gpufeed, f"shard_from_{framework}")()
+
+
+def test_a_process_alone_is_the_only_shard() -> None:
+    assert gpufeed.shard_from_torch() == gpufeed.ShardOptions(0, 1)
+    assert gpufeed.shard_from_jax() == gpufeed.ShardOptions(0, 1)
+
+
+# ----------------------------------------------------------------------------- on a GPU
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_gpu_batch_is_near_the_cpus(pictures: Manifest, framework: str) -> None:
+    """The same windows and flips; decoders and filters may round differently by a few levels."""
+    chain = gpufeed.presets.train(24, dtype="uint8")
+    with (
+        make(pictures, "numpy", transforms=chain) as cpu,
+        make(pictures, framework, transforms=chain, device="cuda") as gpu,
+    ):
+        for step in range(len(cpu)):
+            wanted, batch = cpu.batch(step), gpu.batch(step)
+            image = batch["image"]
+            if framework == "torch":
+                assert image.is_cuda
+                assert batch["label"].is_cuda
+                image = image.cpu()
+            elif framework == "jax":
+                assert next(iter(image.devices())).platform == "gpu"
+            apart = np.abs(np.asarray(image).astype(int) - wanted["image"])
+            assert apart.mean() < 1.0
+            assert np.percentile(apart, 99) <= 4
+            np.testing.assert_array_equal(gpu.rows(batch)["path"], cpu.rows(wanted)["path"])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_pixels_stay_on_the_gpu(
+    pictures: Manifest, framework: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with make(pictures, framework, device="cuda") as loader:
+        seen = watch_pixels(loader, monkeypatch)
+        kept = [batch["image"] for batch in loader]
+    assert [pointer(image) for image in kept] == seen
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_record_looks_the_same_in_any_gpu_batch(pictures: Manifest, framework: str) -> None:
+    def by_record(batch_size: int) -> dict[int, bytes]:
+        options = {"batch_size": batch_size, "device": "cuda", "last_batch": "partial"}
+        with make(pictures, framework, **options) as loader:
+            return {
+                int(key): np.asarray(image.cpu() if framework == "torch" else image).tobytes()
+                for batch in loader
+                for key, image in zip(batch["record_key"], batch["image"], strict=True)
+            }
+
+    assert by_record(8) == by_record(5) == by_record(50)

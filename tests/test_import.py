@@ -1,0 +1,139 @@
+"""`import gpufeed` is light, its public face is whole, and arrows between packages run one way."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gpufeed
+
+PACKAGE = Path(gpufeed.__file__).parent
+HEAVY = ("nvidia.dali", "torch", "jax")
+
+PROBE = """
+import sys, time
+before = time.process_time()
+{statement}
+spent = time.process_time() - before
+print(*[name for name in {heavy!r} if name in sys.modules], "|", spent)
+"""
+
+
+def probe(statement: str) -> tuple[list[str], float]:
+    """Heavy packages that a statement imports, and the CPU seconds it takes: the least of three."""
+    code = PROBE.format(statement=statement, heavy=HEAVY)
+    runs = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        for _ in range(3)
+    ]
+    answers = [run.stdout.split("|") for run in runs]
+    return answers[0][0].split(), min(float(spent) for _, spent in answers)
+
+
+def test_importing_is_light() -> None:
+    imported, seconds = probe("import gpufeed")
+    assert imported == []
+    assert seconds < 0.5
+
+
+def test_the_test_above_can_fail() -> None:
+    imported, _ = probe("import gpufeed, jax")
+    assert imported == ["jax"]
+    _, seconds = probe("import gpufeed, time\nwhile time.process_time() < 0.7: pass")
+    assert seconds > 0.5
+
+
+def test_reading_and_planning_need_no_dali() -> None:
+    statement = "import gpufeed; gpufeed.Loader, gpufeed.read_nabirds, gpufeed.presets.train()"
+    assert probe(statement)[0] == []
+
+
+def test_every_public_name_is_there() -> None:
+    assert sorted(gpufeed.__all__) == gpufeed.__all__
+    for name in gpufeed.__all__:
+        assert getattr(gpufeed, name) is not None
+    assert set(gpufeed.__all__) <= set(dir(gpufeed))
+    with pytest.raises(AttributeError, match="module 'gpufeed' has no attribute 'nonsense'"):
+        _ = gpufeed.nonsense
+
+
+def test_names_for_type_checkers_are_those_at_run_time() -> None:
+    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    imported = {
+        alias.asname or alias.name
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert imported == set(gpufeed.__all__)
+
+
+def test_all_errors_have_one_root() -> None:
+    from gpufeed import errors
+
+    for name in errors.__all__:
+        assert issubclass(getattr(errors, name), gpufeed.GpufeedError)
+        assert getattr(gpufeed, name) is getattr(errors, name)
+
+
+LAYERS = [
+    {"errors"},
+    {"rng", "progress", "stats", "state"},
+    {"records"},
+    {"order"},
+    {"transforms"},
+    {"presets", "plan"},
+    {"storage"},
+    {"engine"},
+    {"adapters", "readahead"},
+    {"loader"},
+    {"tools"},
+    {"cli", "__main__"},
+]
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+MAY_IMPORT = {
+    "nvidia": {"engine", "tools"},
+    "torch": {"adapters/torch.py"},
+    "jax": {"adapters/jax.py"},
+}
+
+
+def imports(path: Path) -> set[str]:
+    """Modules that a file imports when it runs: not what only type checkers see."""
+    found: set[str] = set()
+
+    def visit(node: ast.AST) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+                continue
+            if isinstance(child, ast.Import):
+                found.update(alias.name for alias in child.names)
+            elif isinstance(child, ast.ImportFrom) and child.module:
+                found.add(child.module)
+                found.update(f"{child.module}.{alias.name}" for alias in child.names)
+            visit(child)
+
+    visit(ast.parse(path.read_text()))
+    return found
+
+
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_arrows_run_one_way(path: Path) -> None:
+    relative = path.relative_to(PACKAGE)
+    own = relative.parts[0].removesuffix(".py")
+    assert own in LEVEL, f"gpufeed/{own} has no place in the layers"
+    for name in imports(path):
+        parts = name.split(".")
+        if parts[0] == "gpufeed" and len(parts) > 1 and parts[1] in LEVEL:
+            assert LEVEL[parts[1]] <= LEVEL[own], f"{relative} imports {name}"
+        allowed = MAY_IMPORT.get(parts[0])
+        if allowed is not None:
+            assert allowed & {own, str(relative)}, f"{relative} imports {name}"

@@ -1,0 +1,481 @@
+"""The loader's laws: a batch is a function of its number, and of nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import gpufeed
+from gpufeed import (
+    ConfigError,
+    EpochsExhausted,
+    IndexSampler,
+    Loader,
+    Manifest,
+    SequentialSampler,
+    ShardOptions,
+    StateError,
+)
+from gpufeed import transforms as tf
+
+CHAIN = [tf.RandomResizedCrop(24), tf.RandomHorizontalFlip(), tf.Normalize()]
+
+
+def make(manifest: Manifest, **options: Any) -> Loader:
+    settled = {
+        "sampler": IndexSampler(len(manifest), shuffle=True, seed=3),
+        "transforms": CHAIN,
+        "batch_size": 8,
+        "device": "cpu",
+        "num_threads": 2,
+    }
+    return Loader(manifest, **{**settled, **options})
+
+
+def digest(batch: dict[str, Any]) -> str:
+    """Of all that is in a batch."""
+    total = hashlib.sha256()
+    for name in sorted(batch):
+        values = np.asarray(batch[name])
+        total.update(f"{name} {values.dtype} {values.shape}".encode())
+        total.update(np.ascontiguousarray(values).tobytes())
+    return total.hexdigest()
+
+
+def by_record(batch: dict[str, Any]) -> dict[tuple[int, int], str]:
+    """A digest of each picture, by epoch and record."""
+    return {
+        (int(epoch), int(key)): hashlib.sha256(np.ascontiguousarray(image).tobytes()).hexdigest()
+        for epoch, key, image in zip(
+            batch["epoch"], batch["record_key"], batch["image"], strict=True
+        )
+    }
+
+
+@pytest.fixture(scope="module")
+def two_epochs(pictures: Manifest) -> list[str]:
+    """Digests of the batches of two epochs, made one after the other."""
+    with make(pictures) as loader:
+        return [digest(batch) for _ in range(2) for batch in loader]
+
+
+# ------------------------------------------------------------------ the main law
+
+
+def test_an_epoch_is_iterated_at_a_time(pictures: Manifest, two_epochs: list[str]) -> None:
+    with make(pictures) as loader:
+        assert len(loader) == 50 // 8
+        assert len(two_epochs) == 2 * len(loader)
+        first = list(loader)
+        assert [set(batch["epoch"].tolist()) for batch in first] == [{0}] * len(loader)
+        assert (loader.step, loader.epoch) == (len(loader), 1)
+        second = list(loader)
+        assert [set(batch["epoch"].tolist()) for batch in second] == [{1}] * len(loader)
+    keys = [batch["record_key"].tolist() for batch in first]
+    assert len(set(sum(keys, []))) == 48  # noqa: RUF017 - six short lists
+    assert len(set(two_epochs)) == len(two_epochs)
+
+
+def test_any_batch_can_be_made_from_its_number(pictures: Manifest, two_epochs: list[str]) -> None:
+    with make(pictures) as loader:
+        for step in (11, 0, 6, 5, 5):
+            assert digest(loader.batch(step)) == two_epochs[step]
+        assert loader.step == 0
+
+
+def test_single_batches_do_not_disturb_iterating(pictures: Manifest, two_epochs: list[str]) -> None:
+    with make(pictures) as loader:
+        seen = []
+        for batch in loader:
+            seen.append(digest(batch))
+            assert digest(loader.batch(9)) == two_epochs[9]
+    assert seen == two_epochs[: len(loader)]
+
+
+@pytest.mark.parametrize("num_threads", [1, 3])
+@pytest.mark.parametrize("prefetch", [1, 2, 5])
+def test_threads_and_prefetch_change_nothing(
+    pictures: Manifest, two_epochs: list[str], num_threads: int, prefetch: int
+) -> None:
+    with make(pictures, num_threads=num_threads, prefetch=prefetch) as loader:
+        assert [digest(batch) for _ in range(2) for batch in loader] == two_epochs
+
+
+def test_a_new_process_makes_the_same_bytes(
+    pictures: Manifest, two_epochs: list[str], tmp_path: Path
+) -> None:
+    pictures.frame.write_parquet(tmp_path / "table.parquet")
+    script = f"""
+import sys
+sys.path[:0] = {[str(Path(__file__).parent)]!r}
+import polars as pl
+import gpufeed
+from test_loader import digest, make
+frame = pl.read_parquet({str(tmp_path / "table.parquet")!r})
+manifest = gpufeed.Manifest(frame, {str(pictures.root)!r}, {list(pictures.classes)!r})
+with make(manifest, num_threads=1, prefetch=3) as loader:
+    print(*[digest(batch) for _ in range(2) for batch in loader])
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.split() == two_epochs
+
+
+@pytest.mark.parametrize("batch_size", [1, 5, 16, 50])
+def test_a_record_looks_the_same_in_batches_of_any_size(
+    pictures: Manifest, batch_size: int
+) -> None:
+    with make(pictures) as loader:
+        reference = {key: seen for batch in loader for key, seen in by_record(batch).items()}
+    with make(pictures, batch_size=batch_size, last_batch="partial") as loader:
+        others = {key: seen for batch in loader for key, seen in by_record(batch).items()}
+    assert len(others) == 50
+    assert {key: others[key] for key in reference} == reference
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+@pytest.mark.parametrize("last_batch", ["drop", "pad", "partial"])
+def test_shards_together_are_the_whole(pictures: Manifest, world: int, last_batch: str) -> None:
+    with make(pictures, batch_size=12, last_batch=last_batch) as loader:
+        alone = [by_record(batch) for batch in loader]
+    shards = []
+    for index in range(world):
+        shard = ShardOptions(index, world)
+        options = {"batch_size": 12 // world, "shard": shard, "last_batch": last_batch}
+        with make(pictures, **options) as loader:
+            shards.append([by_record(batch) for batch in loader])
+    for step, whole in enumerate(alone):
+        together: dict[tuple[int, int], str] = {}
+        for shard_batches in shards:
+            if step < len(shard_batches):
+                together |= shard_batches[step]
+        assert together == whole
+
+
+def test_seeds_and_epochs_change_order_and_pictures(pictures: Manifest) -> None:
+    with make(pictures) as loader:
+        plain = loader.batch(0)
+    with make(pictures, sampler=IndexSampler(50, shuffle=True, seed=4)) as loader:
+        other = loader.batch(0)
+    assert plain["record_key"].tolist() != other["record_key"].tolist()
+    with make(pictures, sampler=SequentialSampler(50, seed=3)) as loader:
+        epochs = [loader.batch(step) for step in (0, len(loader))]
+    assert epochs[0]["record_key"].tolist() == epochs[1]["record_key"].tolist()
+    same = [np.array_equal(a, b) for a, b in zip(*(e["image"] for e in epochs), strict=True)]
+    assert not any(same)
+
+
+# --------------------------------------------------------------- state and places
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    stop=st.integers(0, 12),
+    prefetch=st.integers(1, 4),
+    world=st.sampled_from([1, 2, 4]),
+    last_batch=st.sampled_from(["drop", "pad", "partial"]),
+)
+def test_a_stopped_run_goes_on_exactly(
+    pictures: Manifest, stop: int, prefetch: int, world: int, last_batch: str
+) -> None:
+    """Stopped after any batch, saved as JSON, resumed at any number of shards: exactly the rest."""
+    options: dict[str, Any] = {"batch_size": 8, "last_batch": last_batch}
+    with make(pictures, **options) as loader:
+        steps = 2 * len(loader)
+        whole = [by_record(loader.batch(step)) for step in range(steps)]
+    with make(pictures, **options, prefetch=prefetch) as loader:
+        for _ in range(min(stop, steps)):
+            next(iter(loader))
+        saved = loader.get_state()
+    rest: list[dict[tuple[int, int], str]] = [{} for _ in whole]
+    for index in range(world):
+        options["batch_size"] = 8 // world
+        with make(pictures, **options, shard=ShardOptions(index, world)) as loader:
+            loader.set_state(saved)
+            assert loader.step == stop
+            while loader.epoch < 2:
+                for step, batch in zip(range(loader.step, steps), loader, strict=False):
+                    rest[step] |= by_record(batch)
+    assert rest[stop:] == whole[stop:]
+    assert not any(rest[:stop])
+
+
+def test_a_state_is_small_and_plain(pictures: Manifest) -> None:
+    with make(pictures) as loader:
+        iterator = iter(loader)
+        for _ in range(3):
+            next(iterator)
+        state = loader.state_dict()
+        # Batches made ahead do not count.
+        assert state["records"] == 3 * 8
+        assert set(state) == {"version", "records", "fingerprints"}
+        assert set(state["fingerprints"]) == {"manifest", "sampler", "transforms"}
+        assert json.loads(loader.get_state()) == state
+        for _ in iterator:
+            pass
+        # At an epoch's end, the records that "drop" left out are passed as well.
+        assert loader.state_dict()["records"] == 50
+
+
+def test_a_state_can_be_edited(pictures: Manifest, two_epochs: list[str]) -> None:
+    with make(pictures) as loader:
+        loader.load_state_dict({**loader.state_dict(), "records": 50 + 16})
+        assert digest(next(iter(loader))) == two_epochs[len(loader) + 2]
+
+
+@pytest.mark.parametrize(
+    ("change", "options"),
+    [
+        ("manifest", {}),
+        ("sampler", {"sampler": IndexSampler(50, shuffle=True, seed=4)}),
+        ("sampler", {"sampler": SequentialSampler(50, seed=3)}),
+        ("transforms", {"transforms": [tf.RandomResizedCrop(23), *CHAIN[1:]]}),
+    ],
+)
+def test_a_state_of_something_else_is_refused(
+    pictures: Manifest, change: str, options: dict[str, Any]
+) -> None:
+    state = make(pictures).state_dict()
+    manifest = pictures
+    if change == "manifest":
+        frame = pictures.frame.with_columns(label=(pictures.frame["label"] + 1) % 3)
+        manifest = Manifest(frame, pictures.root, pictures.classes)
+    loader = make(manifest, **options)
+    message = rf"saved with another {change} than this loader has.*pass ignore=\('{change}',\)"
+    with pytest.raises(StateError, match=message):
+        loader.load_state_dict(state)
+    loader.load_state_dict(state, ignore=[change])
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        ({"version": 2}, "the state has version 2, this gpufeed reads 1"),
+        ({"records": -1}, "'records' is -1, no integer of 0 or more"),
+        ({"records": "8"}, "'records' is '8'"),
+        ({"records": 7}, "no batch starts after 7 records"),
+        ({"fingerprints": None}, "'fingerprints' is None, no mapping"),
+    ],
+)
+def test_a_malformed_state_is_refused(
+    pictures: Manifest, edit: dict[str, Any], message: str
+) -> None:
+    loader = make(pictures)
+    with pytest.raises(StateError, match=message):
+        loader.load_state_dict({**loader.state_dict(), **edit})
+    assert loader.step == 0
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b"\xff\x00", b'{"version": 1}', b"[" * 10_000])
+def test_what_is_no_state_is_refused(pictures: Manifest, text: bytes) -> None:
+    with pytest.raises(StateError):
+        make(pictures).set_state(text)
+
+
+def test_ignore_names_what_there_is(pictures: Manifest) -> None:
+    loader = make(pictures)
+    with pytest.raises(StateError, match=r"ignore names \['seed'\]; it may name \['manifest', "):
+        loader.load_state_dict(loader.state_dict(), ignore=["seed"])
+
+
+def test_any_step_can_be_gone_to(pictures: Manifest, two_epochs: list[str]) -> None:
+    with make(pictures) as loader:
+        next(iter(loader))
+        loader.skip(4)
+        assert [digest(batch) for batch in loader] == two_epochs[5 : len(loader)]
+        loader.seek(1)
+        assert [digest(batch) for batch in loader] == two_epochs[1 : len(loader)]
+        loader.seek(10**12)
+        assert next(iter(loader))["epoch"][0] == 10**12 // len(loader)
+        with pytest.raises(IndexError, match="step is -1"):
+            loader.seek(-1)
+
+
+# -------------------------------------------------------------------- ends of epochs
+
+
+def test_pad_marks_what_is_no_record(pictures: Manifest) -> None:
+    with make(pictures, last_batch="pad", batch_size=16) as loader:
+        batches = list(loader)
+    assert [batch["image"].shape[0] for batch in batches] == [16] * 4
+    assert [int(batch["valid"].sum()) for batch in batches] == [16, 16, 16, 2]
+    keys = np.concatenate([batch["record_key"][batch["valid"]] for batch in batches])
+    assert sorted(keys.tolist()) == list(range(50))
+
+
+def test_partial_hands_out_what_is_left(pictures: Manifest) -> None:
+    with make(pictures, last_batch="partial", batch_size=16) as loader:
+        assert [len(batch["label"]) for batch in loader] == [16, 16, 16, 2]
+        assert "valid" not in loader.batch(3)
+
+
+def test_a_shard_without_a_rest_has_a_batch_less(pictures: Manifest) -> None:
+    options = {"last_batch": "partial", "batch_size": 16}
+    with make(pictures, **options, shard=ShardOptions(2, 3)) as loader:
+        assert [len(batch["label"]) for batch in loader] == [16]
+        assert loader.epoch == 1
+        assert [len(batch["label"]) for batch in loader] == [16]
+        with pytest.raises(IndexError, match="this shard gets no record of batch 1"):
+            loader.batch(1)
+
+
+def test_a_finite_sampler_ends(pictures: Manifest, two_epochs: list[str]) -> None:
+    sampler = IndexSampler(50, shuffle=True, seed=3, num_epochs=2)
+    with make(pictures, sampler=sampler, prefetch=5) as loader:
+        assert [digest(batch) for _ in range(2) for batch in loader] == two_epochs
+        with pytest.raises(EpochsExhausted, match=r"all 2 epoch\(s\) .* num_epochs=None"):
+            iter(loader)
+        loader.seek(11)
+        assert [digest(batch) for batch in loader] == two_epochs[11:]
+
+
+def test_a_run_shorter_than_the_prefetch_works(pictures: Manifest, two_epochs: list[str]) -> None:
+    sampler = IndexSampler(50, shuffle=True, seed=3, num_epochs=1)
+    with make(pictures, sampler=sampler, prefetch=9) as loader:
+        loader.seek(5)
+        assert [digest(batch) for batch in loader] == two_epochs[5:6]
+        loader.seek(0)
+        assert [digest(batch) for batch in loader] == two_epochs[:6]
+
+
+# ---------------------------------------------------------------------- life and death
+
+
+def test_a_loop_left_early_leaves_no_thread_and_goes_on(
+    pictures: Manifest, two_epochs: list[str]
+) -> None:
+    before = set(threading.enumerate())
+    loader = make(pictures)
+    for batch in loader:
+        assert digest(batch) == two_epochs[0]
+        break
+    assert set(threading.enumerate()) == before
+    with contextlib.suppress(ZeroDivisionError):
+        for batch in loader:
+            assert digest(batch) == two_epochs[1]
+            _ = 1 / 0
+    del batch
+    assert set(threading.enumerate()) == before
+    assert [digest(batch) for batch in loader] == two_epochs[2 : len(loader)]
+    assert set(threading.enumerate()) == before
+    loader.close()
+    assert digest(next(iter(loader))) == two_epochs[len(loader)]
+    loader.close()
+    assert set(threading.enumerate()) == before
+
+
+def test_a_later_iteration_ends_an_earlier_one(pictures: Manifest, two_epochs: list[str]) -> None:
+    with make(pictures) as loader:
+        first = iter(loader)
+        next(first)
+        second = iter(loader)
+        assert digest(next(second)) == two_epochs[1]
+        with pytest.raises(ConfigError, match="this iteration was ended by a later one"):
+            next(first)
+        assert digest(next(second)) == two_epochs[2]
+
+
+def test_two_loaders_go_side_by_side(pictures: Manifest, two_epochs: list[str]) -> None:
+    with make(pictures) as one, make(pictures) as other:
+        for step, (a, b) in enumerate(zip(one, other, strict=True)):
+            assert digest(a) == digest(b) == two_epochs[step]
+
+
+@pytest.mark.parametrize("ending", ["pass", "raise SystemExit(3)", "1 / 0", "held = iter(loader)"])
+def test_the_interpreter_ends(pictures: Manifest, tmp_path: Path, ending: str) -> None:
+    """With batches under way, whatever ends it, and no word on stderr but the program's own."""
+    pictures.frame.write_parquet(tmp_path / "table.parquet")
+    script = f"""
+import sys
+sys.path[:0] = {[str(Path(__file__).parent)]!r}
+import polars as pl
+import gpufeed
+from test_loader import make
+frame = pl.read_parquet({str(tmp_path / "table.parquet")!r})
+loader = make(gpufeed.Manifest(frame, {str(pictures.root)!r}, {list(pictures.classes)!r}))
+iterator = iter(loader)
+next(iterator)
+{ending}
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.returncode == {"raise SystemExit(3)": 3, "1 / 0": 1}.get(ending, 0), ran.stderr
+    assert ("ZeroDivisionError" in ran.stderr) == (ending == "1 / 0")
+    assert ending == "1 / 0" or not ran.stderr
+
+
+# ------------------------------------------------------------------- names and figures
+
+
+def test_rows_are_those_of_the_batch(pictures: Manifest) -> None:
+    with make(pictures) as loader:
+        batch = loader.batch(2)
+        rows = loader.rows(batch)
+    assert rows["path"].to_list() == [f"{key:05}.jpg" for key in batch["record_key"]]
+    assert rows["label"].to_list() == batch["label"].tolist()
+
+
+def test_the_last_pass_is_counted(pictures: Manifest) -> None:
+    with make(pictures, last_batch="pad", batch_size=16) as loader:
+        assert loader.stats == gpufeed.Stats(batches=0, images=0, seconds=0.0, waited=0.0)
+        assert (loader.stats.images_per_second, loader.stats.waiting_share) == (0.0, 0.0)
+        list(loader)
+        stats = loader.stats
+    assert (stats.batches, stats.images) == (4, 50)
+    assert 0 < stats.waited <= stats.seconds
+    assert 0 < stats.waiting_share <= 1
+    assert stats.images_per_second == 50 / stats.seconds
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"num_threads": 0}, ConfigError, "num_threads is 0; it must be an integer of 1 or more"),
+        ({"prefetch": 0}, ConfigError, "prefetch is 0; it must be an integer of 1 or more"),
+        ({"batch_size": 51}, ConfigError, "an epoch of 50 records has no whole batch of 51 x 1"),
+        ({"batch_size": "8"}, ConfigError, "batch_size is '8'"),
+        ({"framework": "tf"}, ConfigError, 'framework is \'tf\'; it must be "numpy", "torch" or'),
+        ({"device": "gpu"}, ConfigError, 'device is \'gpu\'; it must be "auto", "cpu", "cuda"'),
+        ({"device": "cuda:999"}, gpufeed.DeviceError, "device is 'cuda:999', but DALI sees"),
+        ({"sampler": range(50)}, ConfigError, r"sampler is range\(0, 50\); it must be a gpufeed"),
+        ({"sampler": IndexSampler(49)}, ConfigError, "for 49 records, the manifest has 50"),
+        ({"transforms": [tf.Resize(9)]}, ConfigError, "must come out in one size"),
+    ],
+)
+def test_bad_arguments_are_named(
+    pictures: Manifest, options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        make(pictures, **options)
+
+
+def test_defaults_are_those_of_the_readme(pictures: Manifest) -> None:
+    loader = Loader(pictures, batch_size=10)
+    batch = loader.batch(0)
+    assert batch["image"].shape == (10, 3, 224, 224)
+    assert repr(loader.sampler) == (
+        "IndexSampler(num_records=50, shuffle=True, seed=0, num_epochs=None)"
+    )
+    assert repr(loader).startswith("Loader(50 records, IndexSampler(")
+    loader.close()
+
+
+def test_threads_follow_the_cores_this_process_may_use() -> None:
+    from gpufeed.engine.device import available_threads
+
+    assert available_threads() == len(os.sched_getaffinity(0))

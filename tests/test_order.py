@@ -1,0 +1,275 @@
+"""Samplers, shards and the schedule: who is read when, and by whom."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpufeed import (
+    ConfigError,
+    IndexSampler,
+    Sampler,
+    SequentialSampler,
+    ShardOptions,
+    StateError,
+)
+from gpufeed.order.permutation import permutation
+from gpufeed.order.schedule import LastBatch, Schedule
+
+
+def samplers() -> st.SearchStrategy[Sampler]:
+    sizes, seeds = st.integers(1, 60), st.integers(0, 2**64 - 1)
+    ends = st.none() | st.integers(1, 4)
+    return st.builds(SequentialSampler, sizes, seed=seeds, num_epochs=ends) | st.builds(
+        IndexSampler, sizes, shuffle=st.booleans(), seed=seeds, num_epochs=ends
+    )
+
+
+# ---------------------------------------------------------------- permutation
+
+
+@given(st.integers(1, 300), st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1))
+def test_a_permutation_holds_each_record_once(size: int, seed: int, epoch: int) -> None:
+    assert sorted(permutation(size, seed, epoch).tolist()) == list(range(size))
+
+
+def test_the_order_never_changes() -> None:
+    """Literal orders: a change here would break every run that is resumed across versions."""
+    assert permutation(10, 0, 0).tolist() == GOLDEN_10
+    assert permutation(10, 0, 1).tolist() == GOLDEN_10_EPOCH_1
+    assert permutation(7, 2**64 - 1, 2**32 - 1).tolist() == GOLDEN_7
+
+
+GOLDEN_10 = [9, 0, 7, 6, 8, 3, 1, 2, 4, 5]
+GOLDEN_10_EPOCH_1 = [3, 9, 2, 0, 4, 6, 1, 5, 8, 7]
+GOLDEN_7 = [3, 0, 4, 6, 1, 2, 5]
+
+
+def test_each_place_is_as_likely() -> None:
+    """Chi-square of record x place over 5,000 seeds of ten records."""
+    counts = np.zeros((10, 10))
+    for seed in range(5_000):
+        counts[np.arange(10), permutation(10, seed, 0)] += 1
+    assert ((counts - 500) ** 2 / 500).sum() < 128  # 99.9th percentile at 81 degrees
+
+
+def test_epochs_and_seeds_are_unrelated() -> None:
+    orders = {
+        (seed, epoch): permutation(2_000, seed, epoch) for seed in range(3) for epoch in range(3)
+    }
+    for one, other in itertools.combinations(orders.values(), 2):
+        assert abs(np.corrcoef(one, other)[0, 1]) < 0.08
+    assert not np.array_equal(orders[0, 1], orders[1, 0])
+
+
+# ------------------------------------------------------------------- samplers
+
+
+@given(samplers(), st.integers(0, 200), st.integers(0, 60))
+def test_positions_can_be_asked_for_one_by_one_or_at_once(
+    sampler: Sampler, start: int, count: int
+) -> None:
+    if sampler.num_epochs is not None:
+        start = min(start, len(sampler))
+        count = min(count, len(sampler) - start)
+    keys = sampler.keys(start, start + count)
+    assert keys.dtype == np.int64
+    one_by_one = [sampler[index] for index in range(start, start + count)]
+    assert [record.record_key for record in one_by_one] == keys.tolist()
+    assert [record.index for record in one_by_one] == list(range(start, start + count))
+    epochs = [record.epoch for record in one_by_one]
+    assert epochs == [index // sampler.epoch_size for index in range(start, start + count)]
+
+
+@given(samplers(), st.integers(0, 3))
+def test_every_epoch_holds_every_record_once(sampler: Sampler, epoch: int) -> None:
+    epoch = min(epoch, (sampler.num_epochs or 4) - 1)
+    size = sampler.num_records
+    keys = sampler.keys(epoch * size, (epoch + 1) * size)
+    assert sorted(keys.tolist()) == list(range(size))
+
+
+@given(samplers())
+def test_the_global_generator_has_no_say(sampler: Sampler) -> None:
+    np.random.seed(0)  # noqa: NPY002 - the global generator is the point
+    first = sampler.keys(0, sampler.num_records).tolist()
+    np.random.seed(1)  # noqa: NPY002
+    assert sampler.keys(0, sampler.num_records).tolist() == first
+
+
+def test_a_finite_sampler_is_a_sequence() -> None:
+    sampler = IndexSampler(4, shuffle=True, seed=3, num_epochs=2)
+    assert len(sampler) == 8
+    assert [record.index for record in sampler] == list(range(8))
+    with pytest.raises(IndexError, match="position 8 is not in the sampler's order"):
+        sampler[8]
+    with pytest.raises(IndexError, match="positions 5 to 9 are not all in the sampler's order"):
+        sampler.keys(5, 9)
+    with pytest.raises(IndexError, match="position -1"):
+        sampler[-1]
+
+
+def test_an_endless_sampler_has_no_length() -> None:
+    with pytest.raises(TypeError, match="num_epochs=None has no end"):
+        len(IndexSampler(4))
+    assert IndexSampler(4)[10**12].epoch == 10**12 // 4
+
+
+def test_shuffling_is_off_by_default_as_in_grain() -> None:
+    assert IndexSampler(5).keys(0, 10).tolist() == [0, 1, 2, 3, 4] * 2
+
+
+def test_a_records_generator_is_its_own() -> None:
+    sampler = IndexSampler(50, shuffle=True, seed=9)
+    numbers = [sampler[index].rng.random() for index in range(100)]
+    assert len(set(numbers)) == 100
+    assert sampler[17].rng.random() == numbers[17]
+    # The same record in the same epoch, wherever a sampler with that seed puts it.
+    plain = SequentialSampler(50, seed=9)
+    assert plain[sampler[17].record_key].rng.random() == numbers[17]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_records": 0}, "num_records is 0; it must be an integer of 1 or more"),
+        ({"num_records": 2.5}, "num_records is 2.5"),
+        ({"num_epochs": 0}, "num_epochs is 0; it must be an integer of 1 or more, or None"),
+        ({"seed": -1}, r"seed is -1; it must be an integer from 0 to 2\*\*64 - 1"),
+        ({"seed": 2**64}, "seed is 18446744073709551616"),
+        ({"seed": True}, "seed is True"),
+    ],
+)
+def test_bad_arguments_are_named(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        IndexSampler(**{"num_records": 3, **arguments})
+
+
+# --------------------------------------------------------------------- shards
+
+
+@pytest.mark.parametrize(
+    ("index", "count", "message"),
+    [
+        (0, 0, "shard_count is 0; it must be at least 1"),
+        (-1, 2, "shard_index is -1; with shard_count=2 it must be from 0 to 1"),
+        (2, 2, "shard_index is 2; with shard_count=2 it must be from 0 to 1"),
+        (0.0, 2, "shard_index is 0.0; it must be an integer"),
+    ],
+)
+def test_bad_shards_are_named(index: int, count: int, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ShardOptions(index, count)
+
+
+# ------------------------------------------------------------------- schedule
+
+
+def schedule(
+    size: int,
+    batch: int,
+    shard: tuple[int, int] = (0, 1),
+    last: LastBatch = "drop",
+    epochs: int | None = None,
+) -> Schedule:
+    return Schedule(size, epochs, batch, ShardOptions(*shard), last)
+
+
+def taken(plan: Schedule, step: int) -> list[int]:
+    positions, valid = plan.positions(step)
+    return positions[valid].tolist()
+
+
+@given(
+    size=st.integers(1, 80),
+    shards=st.integers(1, 5),
+    batch=st.integers(1, 12),
+    last=st.sampled_from(["drop", "pad", "partial"]),
+    epoch=st.integers(0, 3),
+)
+def test_shards_share_an_epoch_out(
+    size: int, shards: int, batch: int, last: LastBatch, epoch: int
+) -> None:
+    """Together and step by step, shards read the epoch in order: all of it, or whole batches."""
+    try:
+        plans = [schedule(size, batch, (index, shards), last) for index in range(shards)]
+    except ConfigError:
+        assert size < batch * shards
+        return
+    steps = range(epoch * plans[0].steps_per_epoch, (epoch + 1) * plans[0].steps_per_epoch)
+    read = [position for step in steps for plan in plans for position in taken(plan, step)]
+    whole = size // (batch * shards) * batch * shards if last == "drop" else size
+    assert read == list(range(epoch * size, epoch * size + whole))
+    for plan, step in itertools.product(plans, steps):
+        length = len(plan.positions(step)[0])
+        assert length == batch if last != "partial" else length <= batch
+
+
+@given(
+    size=st.integers(12, 200), world=st.sampled_from([1, 2, 3, 4, 6, 12]), step=st.integers(0, 40)
+)
+def test_one_global_batch_is_the_same_at_any_number_of_shards(
+    size: int, world: int, step: int
+) -> None:
+    alone = taken(schedule(size, 12), step)
+    shared = [
+        position
+        for index in range(world)
+        for position in taken(schedule(size, 12 // world, (index, world)), step)
+    ]
+    assert shared == alone
+
+
+@given(
+    size=st.integers(1, 60),
+    batch=st.integers(1, 9),
+    last=st.sampled_from(["drop", "pad", "partial"]),
+    step=st.integers(0, 50),
+)
+def test_a_step_is_found_again_by_its_position(
+    size: int, batch: int, last: LastBatch, step: int
+) -> None:
+    if last == "drop" and size < batch:
+        return
+    plan = schedule(size, batch, last=last)
+    assert plan.step_at(plan.records_before(step)) == step
+
+
+def test_padding_repeats_the_last_record_and_says_so() -> None:
+    positions, valid = schedule(10, 4, last="pad").positions(2)
+    assert positions.tolist() == [8, 9, 9, 9]
+    assert valid.tolist() == [True, True, False, False]
+    far, none = schedule(10, 4, (1, 2), "pad").positions(1)
+    assert far.tolist() == [9] * 4
+    assert not none.any()
+
+
+def test_a_position_between_batches_is_an_error() -> None:
+    with pytest.raises(StateError, match=r"no batch starts after 6 records.*global batch, 4 x 1"):
+        schedule(20, 4).step_at(6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((5, 8), "an epoch of 5 records has no whole batch of 8 x 1 shard"),
+        ((5, 0), "batch_size is 0; it must be an integer of 1 or more"),
+        ((5, 3, (0, 1), "keep"), 'last_batch is \'keep\'; it must be "drop", "pad" or "partial"'),
+        ((5, 3, (2, 3), "partial"), "shard 2 of 3 would never get a record"),
+    ],
+)
+def test_bad_schedules_are_named(arguments: tuple[object, ...], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        schedule(*arguments)
+
+
+def test_there_is_no_batch_past_the_end() -> None:
+    plan = schedule(10, 4, epochs=2)
+    with pytest.raises(IndexError, match="there is no batch 4: the last is 3"):
+        plan.positions(4)
+    with pytest.raises(IndexError, match="there is no batch -1"):
+        plan.positions(-1)

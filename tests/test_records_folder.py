@@ -1,0 +1,129 @@
+"""Class folders."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from gpufeed.errors import ConfigError, ManifestError
+from gpufeed.records import read_folder
+from nabirds_data import write_picture
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "set"
+    for number, name in enumerate(
+        ("wren/b.JPG", "wren/a.jpeg", "wren/nest/x.png", "Auk/z.webp", "auk/y.TIFF", "auk/1.bmp")
+    ):
+        write_picture(root / name, (10 + number, 20))
+    for name in ("wren/notes.txt", "wren/.hidden.jpg", ".git/x.jpg", "README.md"):
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_bytes(b"no picture")
+    return root
+
+
+def test_classes_and_files_are_in_order(root: Path) -> None:
+    read = read_folder(root)
+    assert read.classes == ("Auk", "auk", "wren")
+    assert read.frame.rows() == [
+        ("Auk/z.webp", 0, 13, 20, "Auk"),
+        ("auk/1.bmp", 1, 15, 20, "auk"),
+        ("auk/y.TIFF", 1, 14, 20, "auk"),
+        ("wren/a.jpeg", 2, 11, 20, "wren"),
+        ("wren/b.JPG", 2, 10, 20, "wren"),
+        ("wren/nest/x.png", 2, 12, 20, "wren"),
+    ]
+    assert read.frame.columns == ["path", "label", "width", "height", "class_name"]
+    assert read.root == root
+    assert not read.has_boxes
+    assert all((read.root / path).is_file() for path in read.frame["path"])
+
+
+def test_a_second_reading_is_the_same_and_sees_no_class_in_the_cache(root: Path) -> None:
+    first = read_folder(root)
+    assert (root / ".gpufeed" / "sizes.parquet").is_file()
+    assert read_folder(str(root)).fingerprint() == first.fingerprint()
+
+
+def test_the_order_is_torchvisions(root: Path) -> None:
+    """As `sorted(os.walk(...))` gives it, which ImageFolder uses, with folders of odd names."""
+    for name in ("wren/nest-2/a.png", "wren/nest/deep/b.png", "wren/nest.d/c.png", "wren/zz.png"):
+        write_picture(root / name, (5, 5))
+    expected = []
+    for label in ("Auk", "auk", "wren"):
+        for folder, _, files in sorted(os.walk(root / label)):
+            expected += [
+                str(Path(folder, name).relative_to(root))
+                for name in sorted(files)
+                if name not in ("notes.txt", ".hidden.jpg")
+            ]
+    assert read_folder(root).frame["path"].to_list() == expected
+
+
+def test_sizes_are_turned(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 8
+    (tmp_path / "a").mkdir()
+    Image.new("RGB", (40, 20)).save(tmp_path / "a" / "x.jpg", exif=exif)
+    assert read_folder(tmp_path).sizes().tolist() == [[40, 20]]
+
+
+def test_extensions(root: Path) -> None:
+    for folder in ("Auk", "auk"):
+        write_picture(root / folder / "p.Png", (3, 3))
+    assert read_folder(root, extensions=[".PNG"]).frame["path"].to_list() == [
+        "Auk/p.Png",
+        "auk/p.Png",
+        "wren/nest/x.png",
+    ]
+    for wrong in (".png", ["png"]):
+        with pytest.raises(ConfigError, match="extensions must be a sequence of endings as"):
+            read_folder(root, extensions=wrong)
+
+
+def test_what_it_refuses(root: Path, tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match=f"there is no folder {tmp_path}/none"):
+        read_folder(tmp_path / "none")
+    (tmp_path / "empty" / ".git").mkdir(parents=True)
+    write_picture(tmp_path / "empty" / "x.jpg", (4, 4))
+    with pytest.raises(ManifestError, match=f"{tmp_path}/empty has no class folder"):
+        read_folder(tmp_path / "empty")
+    (root / "bare").mkdir()
+    with pytest.raises(
+        ManifestError, match=rf"the class folder {root}/bare holds no picture \(no file ends in .jp"
+    ):
+        read_folder(root)
+
+
+def test_a_picture_that_is_none_is_named(root: Path) -> None:
+    (root / "auk" / "bad.jpg").write_bytes(b"<html>")
+    with pytest.raises(ManifestError) as caught:
+        read_folder(root)
+    assert f"1 of 7 pictures can not be read: {root}/auk/bad.jpg: not a JPEG" in str(caught.value)
+
+
+def test_links(root: Path, tmp_path: Path) -> None:
+    (root / "wren" / "same.jpg").symlink_to(root / "wren" / "b.JPG")
+    (root / "wren" / "ring").symlink_to(root / "wren")
+    assert len(read_folder(root)) == 7
+    outside = tmp_path / "outside"
+    write_picture(outside / "o.jpg", (4, 4))
+    for link in (root / "wren" / "out.jpg", root / "out"):
+        link.symlink_to(outside / "o.jpg" if link.suffix else outside)
+        with pytest.raises(ManifestError, match=f"{link} leaves the folder {root} by a symbolic"):
+            read_folder(root)
+        link.unlink()
+
+
+def test_names_that_can_not_be_kept(root: Path) -> None:
+    (root / "auk" / "a\\b.jpg").write_bytes(b"x")
+    with pytest.raises(ManifestError, match="holds a backslash"):
+        read_folder(root)
+    (root / "auk" / "a\\b.jpg").unlink()
+    (root / "auk" / os.fsdecode(b"\xff.jpg")).write_bytes(b"x")
+    with pytest.raises(ManifestError, match="a file name is not UTF-8"):
+        read_folder(root)

@@ -1,0 +1,135 @@
+"""Sizes read in parallel, and what is kept of them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from gpufeed.errors import ManifestError
+from gpufeed.records import sizes
+from gpufeed.records.sizes import read_sizes
+from nabirds_data import write_picture
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user cache"))
+    for number in range(5):
+        write_picture(tmp_path / "data" / f"{number}.png", (10 + number, 20))
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def headers_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files whose header was read, as they are."""
+    read: list[str] = []
+
+    def reading(file: Path) -> tuple[int, int]:
+        read.append(file.name)
+        return original(file)
+
+    original = sizes.picture_size
+    monkeypatch.setattr(sizes, "picture_size", reading)
+    return read
+
+
+def widths(root: Path, *names: str) -> list[int]:
+    frame = read_sizes(root, pl.Series("path", list(names)))
+    assert frame.schema == {"width": pl.Int32, "height": pl.Int32}
+    return frame["width"].to_list()
+
+
+def test_the_order_is_that_of_the_paths_and_repeats_are_allowed(root: Path) -> None:
+    assert widths(root, "3.png", "0.png", "3.png", "1.png") == [13, 10, 13, 11]
+
+
+def test_more_files_than_a_thread_takes_at_once(root: Path) -> None:
+    for number in range(200):
+        os.link(root / f"{number % 5}.png", root / f"link{number}.png")
+    names = [f"link{number}.png" for number in range(200)]
+    assert widths(root, *names) == [10 + number % 5 for number in range(200)]
+
+
+def test_a_size_is_read_once(root: Path, headers_read: list[str]) -> None:
+    assert widths(root, "0.png", "1.png") == [10, 11]
+    assert widths(root, "1.png", "2.png") == [11, 12]
+    assert widths(root, "0.png", "1.png", "2.png") == [10, 11, 12]
+    assert sorted(headers_read) == ["0.png", "1.png", "2.png"]
+    assert [file.name for file in (root / ".gpufeed").iterdir()] == [
+        "sizes.parquet"
+    ]  # no temporary file is left
+
+
+def test_a_replaced_file_is_read_again(root: Path, headers_read: list[str]) -> None:
+    os.utime(root / "1.png", ns=(1, 1))
+    assert widths(root, "0.png", "1.png") == [10, 11]
+    before = (root / "0.png").stat()
+    write_picture(root / "0.png", (77, 20))
+    # The same length, so that only the time tells.
+    os.truncate(root / "0.png", before.st_size)
+    os.utime(root / "0.png", ns=(before.st_atime_ns, before.st_mtime_ns + 1))
+    assert widths(root, "0.png", "1.png") == [77, 11]
+    assert headers_read.count("0.png") == 2
+    # The same time, so that only the length tells.
+    os.truncate(root / "1.png", (root / "1.png").stat().st_size + 1)
+    os.utime(root / "1.png", ns=(1, 1))
+    assert widths(root, "0.png", "1.png") == [77, 11]
+    assert headers_read.count("1.png") == 2
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1 nonsense PAR1", b"\0" * 400])
+def test_a_damaged_cache_is_passed_over_and_written_anew(
+    root: Path, headers_read: list[str], content: bytes
+) -> None:
+    (root / ".gpufeed").mkdir()
+    (root / ".gpufeed" / "sizes.parquet").write_bytes(content)
+    assert widths(root, "4.png") == [14]
+    assert widths(root, "4.png") == [14]
+    assert headers_read == ["4.png"]
+
+
+def test_a_cache_of_another_form_is_passed_over(root: Path, headers_read: list[str]) -> None:
+    (root / ".gpufeed").mkdir()
+    pl.DataFrame({"path": ["4.png"], "width": [1]}).write_parquet(
+        root / ".gpufeed" / "sizes.parquet"
+    )
+    assert widths(root, "4.png") == [14]
+    assert headers_read == ["4.png"]
+
+
+def test_where_the_data_can_not_be_written_the_users_cache_is(
+    root: Path, headers_read: list[str], tmp_path: Path
+) -> None:
+    (root / ".gpufeed").write_text("a file, so that no folder can be made")
+    assert widths(root, "1.png") == [11]
+    assert widths(root, "1.png") == [11]
+    assert headers_read == ["1.png"]
+    (kept,) = (tmp_path / "user cache" / "gpufeed").iterdir()
+    assert kept.name.startswith("sizes-")
+
+
+def test_no_place_to_write_is_no_error(
+    root: Path, headers_read: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / ".gpufeed").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(root / ".gpufeed"))
+    assert widths(root, "1.png") == [11]
+    assert widths(root, "1.png") == [11]
+    assert headers_read == ["1.png", "1.png"]
+
+
+def test_pictures_that_can_not_be_read_are_named(root: Path) -> None:
+    for number in range(4):
+        (root / f"bad{number}.png").write_bytes(b"")
+    names = ["0.png", "none.png", *(f"bad{number}.png" for number in range(4))]
+    with pytest.raises(ManifestError) as caught:
+        widths(root, *names)
+    assert str(caught.value) == (
+        f"5 of 6 pictures can not be read: {root}/none.png: No such file or directory; "
+        f"{root}/bad0.png: the file is empty; {root}/bad1.png: the file is empty; and 2 more"
+    )
+    # What could be read is kept all the same.
+    assert widths(root, "0.png") == [10]

@@ -1,0 +1,447 @@
+"""Transforms: geometry against Pillow, draws against torchvision's rules, arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+import gpufeed
+from gpufeed import ConfigError, Loader, Manifest, SequentialSampler
+from gpufeed import transforms as tf
+from gpufeed.rng import BatchRng
+from gpufeed.transforms.frame import Frame
+from pillow_reference import Edges, difference, reference
+
+UINT8 = tf.ToDtype("uint8", layout="NHWC")
+
+
+def feed(
+    manifest: Manifest, transforms: list[tf.Transform], seed: int = 0
+) -> dict[str, np.ndarray]:
+    loader = Loader(
+        manifest,
+        sampler=SequentialSampler(len(manifest), seed=seed),
+        transforms=transforms,
+        batch_size=len(manifest),
+        device="cpu",
+        num_threads=2,
+    )
+    with loader:
+        return loader.batch(0)
+
+
+def expected(
+    manifest: Manifest, transforms: list[tf.Transform], seed: int = 0, edges: Edges = "repeated"
+) -> Iterator[np.ndarray]:
+    boxes = manifest.boxes()
+    for key, path in enumerate(manifest.frame["path"]):
+        x, y, width, height = boxes[key].tolist()
+        with Image.open(manifest.root / path) as image:
+            yield reference(
+                image,
+                transforms,
+                seed=seed,
+                epoch=0,
+                key=key,
+                box=(x, y, x + width, y + height),
+                edges=edges,
+            )
+
+
+def few(manifest: Manifest) -> Manifest:
+    """The first dozen: enough shapes, and quick."""
+    return Manifest(manifest.frame.head(12), manifest.root, manifest.classes)
+
+
+# ------------------------------------------------------------ pixels, against Pillow
+
+CHAINS = {
+    "train": [tf.RandomResizedCrop(48), tf.RandomHorizontalFlip()],
+    "train, oblong": [tf.RandomResizedCrop((30, 60)), tf.RandomHorizontalFlip()],
+    "bicubic": [tf.RandomResizedCrop(48, interpolation="bicubic")],
+    "evaluate": [tf.Resize(48), tf.CenterCrop(42)],
+    "evaluate, bicubic": [tf.Resize(48, interpolation="bicubic"), tf.CenterCrop(42)],
+    "enlarge": [tf.Resize(200), tf.CenterCrop(190)],
+    "squash": [tf.Resize((33, 55))],
+    "crop of what may be smaller": [tf.CenterCrop(100)],
+    "crop larger than the resized": [tf.Resize(40), tf.CenterCrop(90)],
+    "longest, padded": [tf.ResizeLongest(64), tf.PadToSquare(64, fill=(10, 200, 30))],
+    "longest with max_size": [tf.Resize(None, max_size=64), tf.PadToSquare(64)],
+    "limited longest": [tf.Resize(30, max_size=40), tf.CenterCrop(30)],
+    "course": [
+        tf.BoxCrop(0.2),
+        tf.ResizeLongest(60),
+        tf.PadToSquare(60),
+        tf.RandomCrop(50),
+        tf.RandomHorizontalFlip(),
+    ],
+    "flip before crop": [tf.Resize(60), tf.RandomHorizontalFlip(), tf.RandomCrop(41)],
+    "flip between paddings": [
+        tf.ResizeLongest(31),
+        tf.PadToSquare(40),
+        tf.RandomHorizontalFlip(),
+        tf.RandomCrop((33, 21)),
+        tf.CenterCrop(44),
+    ],
+    "crop of a crop": [tf.Resize(80), tf.RandomCrop(70), tf.CenterCrop(50), tf.RandomCrop(31)],
+    "crops before a resize": [tf.BoxCrop(), tf.Resize((20, 20))],
+    "a crop that misses the picture": [
+        tf.ResizeLongest(20),
+        tf.PadToSquare(200),
+        tf.RandomCrop(40),
+    ],
+    "nothing but a flip": [tf.RandomResizedCrop(32, scale=(1, 1)), tf.RandomHorizontalFlip(1.0)],
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_one_resampling_is_pillows_to_one_level(pictures: Manifest, name: str) -> None:
+    some, chain = few(pictures), [*CHAINS[name], UINT8]
+    images = feed(some, chain)["image"]
+    for key, wanted in enumerate(expected(some, chain)):
+        assert images[key].shape == wanted.shape
+        largest, mean = difference(images[key], wanted)
+        assert largest <= 1, f"record {key}"
+        assert mean < 0.3, f"record {key}"
+
+
+@pytest.mark.parametrize(
+    ("name", "rim"),
+    [("train", 1), ("train, oblong", 1), ("squash", 1), ("bicubic", 2), ("evaluate", 0)],
+)
+def test_only_at_a_windows_rim_the_filter_differs(pictures: Manifest, name: str, rim: int) -> None:
+    """Where a filter reaches out of a picture, DALI repeats the edge and Pillow leaves it out."""
+    some, chain = few(pictures), [*CHAINS[name], UINT8]
+    images = feed(some, chain)["image"]
+    inside = slice(rim, -rim or None)
+    for key, wanted in enumerate(expected(some, chain, edges="left out")):
+        assert difference(images[key][inside, inside], wanted[inside, inside])[0] <= 1
+
+
+TWICE = {
+    "resize twice": [tf.Resize(90), tf.CenterCrop(80), tf.Resize((37, 41))],
+    "pad, then resize": [tf.ResizeLongest(50), tf.PadToSquare(60, fill=255), tf.Resize(30)],
+    "two fills": [
+        tf.ResizeLongest(30),
+        tf.PadToSquare(40, fill=255),
+        tf.RandomHorizontalFlip(),
+        tf.PadToSquare(50, fill=7),
+    ],
+    "flip, then resize of a padded": [
+        tf.ResizeLongest(50),
+        tf.PadToSquare(60),
+        tf.RandomHorizontalFlip(),
+        tf.RandomResizedCrop(30),
+        tf.RandomHorizontalFlip(),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_two_resamplings_are_pillows_to_two_levels(pictures: Manifest, name: str) -> None:
+    some, chain = few(pictures), [*TWICE[name], UINT8]
+    images = feed(some, chain)["image"]
+    for key, wanted in enumerate(expected(some, chain)):
+        assert difference(images[key], wanted)[0] <= 2, f"record {key}"
+
+
+STEPS = st.one_of(
+    st.builds(tf.RandomResizedCrop, st.integers(8, 60)),
+    st.builds(tf.Resize, st.integers(8, 60)),
+    st.builds(tf.Resize, st.tuples(st.integers(8, 60), st.integers(8, 60))),
+    st.builds(tf.ResizeLongest, st.integers(8, 60)),
+    st.builds(tf.CenterCrop, st.integers(4, 70)),
+    st.builds(tf.RandomCrop, st.integers(4, 20)),
+    st.builds(tf.PadToSquare, st.integers(60, 90), fill=st.sampled_from([0, 128])),
+    st.builds(tf.RandomHorizontalFlip),
+)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(STEPS, min_size=1, max_size=5), st.integers(0, 2**32))
+def test_any_composition_is_pillows(
+    pictures: Manifest, steps: list[tf.GeometricTransform], seed: int
+) -> None:
+    """Each resampling may differ by a level, which a later one can hardly raise."""
+    some, chain = few(pictures), [*steps, tf.CenterCrop(40), UINT8]
+    try:
+        images = feed(some, chain, seed)["image"]
+    except ConfigError as error:
+        assert "smaller" in str(error) or "got record" in str(error)  # noqa: PT017
+        return
+    resamplings = sum(
+        isinstance(step, tf.RandomResizedCrop | tf.Resize | tf.ResizeLongest) for step in steps
+    )
+    for key, wanted in enumerate(expected(some, chain, seed)):
+        assert difference(images[key], wanted)[0] <= resamplings, f"record {key}"
+
+
+def test_exif_orientation_is_undone(testdata: Path) -> None:
+    """Windows, sizes and pixels are those of the picture as it is meant to be seen."""
+    folder = testdata / "odd_jpegs" / "exif_orientation"
+    names = sorted(path.name for path in folder.glob("*.jpg"))
+    assert len(names) == 18
+    table = pl.DataFrame({"path": names, "label": [0] * len(names)})
+    manifest = gpufeed.read_table(table, root=folder)
+    chain = [tf.Resize(64), tf.CenterCrop((40, 56)), UINT8]
+    images = feed(manifest, chain)["image"]
+    for key, path in enumerate(manifest.frame["path"]):
+        with Image.open(manifest.root / path) as image:
+            wanted = reference(image, chain, seed=0, epoch=0, key=key)
+        assert difference(images[key], wanted)[0] <= 1, path
+
+
+# ---------------------------------------------------------------------- output formats
+
+
+def test_normalisation_is_torchvisions(pictures: Manifest) -> None:
+    some = few(pictures)
+    chain = [tf.Resize((32, 32))]
+    levels = feed(some, [*chain, UINT8])["image"].astype(np.float64)
+    mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+    wanted = ((levels / 255 - mean) / std).transpose(0, 3, 1, 2)
+    image = feed(some, [*chain, tf.Normalize()])["image"]
+    assert (image.dtype, image.shape) == (np.float32, (12, 3, 32, 32))
+    np.testing.assert_allclose(image, wanted, atol=2e-6)
+    half = feed(some, [*chain, tf.Normalize(dtype="float16", layout="NHWC")])["image"]
+    assert (half.dtype, half.shape) == (np.float16, (12, 32, 32, 3))
+    np.testing.assert_allclose(half, wanted.transpose(0, 2, 3, 1), atol=2e-3)
+
+
+def test_output_formats_agree(pictures: Manifest) -> None:
+    some = few(pictures)
+    chain = [tf.RandomResizedCrop(32), tf.RandomHorizontalFlip()]
+    plain = feed(some, [*chain, UINT8])["image"]
+    channels_first = feed(some, [*chain, tf.ToDtype("uint8")])["image"]
+    np.testing.assert_array_equal(channels_first, plain.transpose(0, 3, 1, 2))
+    np.testing.assert_array_equal(feed(some, chain)["image"], channels_first)
+    unscaled = feed(some, [*chain, tf.ToDtype("float32", layout="NHWC")])["image"]
+    np.testing.assert_array_equal(unscaled, plain.astype(np.float32))
+    scaled = feed(some, [*chain, tf.ToDtype("float32", scale=True, layout="NHWC")])["image"]
+    np.testing.assert_allclose(scaled, plain / 255, atol=1e-6)
+
+
+# ------------------------------------------------------------------------------- draws
+
+
+def records(height: int, width: int, count: int) -> tuple[BatchRng, tf.Records]:
+    keys = np.arange(count)
+    rng = BatchRng(11, np.zeros(count, dtype=np.int64), keys, 0)
+    return rng, tf.Records(keys, np.full(count, height), np.full(count, width), None)
+
+
+def test_windows_have_the_asked_for_area_and_ratio() -> None:
+    rng, some = records(3000, 4000, 20_000)
+    drawn = tf.RandomResizedCrop(10).draw(rng, some)
+    area = drawn["height"] * drawn["width"] / (3000 * 4000)
+    ratio = np.log(drawn["width"] / drawn["height"])
+    # Where a window is small it always fits, so the first attempt counts and is uniform.
+    small = area < 0.5
+    edges = np.linspace(0.08, 0.5, 11)
+    counts = np.histogram(area[small], edges)[0]
+    even = counts.sum() / 10
+    assert ((counts - even) ** 2 / even).sum() < 28  # 99.9th percentile at 9 degrees
+    bound = np.log(4 / 3)
+    counts = np.histogram(ratio[small], np.linspace(-bound, bound, 11))[0]
+    even = counts.sum() / 10
+    assert ((counts - even) ** 2 / even).sum() < 28
+    assert np.all(drawn["top"] + drawn["height"] <= 3000)
+    assert np.all(drawn["left"] + drawn["width"] <= 4000)
+    assert min(drawn["top"].min(), drawn["left"].min()) == 0
+
+
+@pytest.mark.parametrize(("height", "width"), [(10, 1000), (1000, 10), (1, 1)])
+def test_where_no_window_fits_the_widest_allowed_is_taken(height: int, width: int) -> None:
+    """torchvision's fallback: the whole short side, and the ratio's bound on the long one."""
+    rng, some = records(height, width, 500)
+    drawn = tf.RandomResizedCrop(10, scale=(0.9, 1.0)).draw(rng, some)
+    assert set(drawn["height"]) == {min(height, round(width / (3 / 4)))}
+    assert set(drawn["width"]) == {min(width, round(height * (4 / 3)))}
+    assert set(drawn["top"]) == {(height - drawn["height"][0]) // 2}
+    assert set(drawn["left"]) == {(width - drawn["width"][0]) // 2}
+
+
+def test_flips_come_as_often_as_asked() -> None:
+    rng, some = records(10, 10, 40_000)
+    flips = tf.RandomHorizontalFlip(0.3).draw(rng, some)["flip"].mean()
+    assert abs(flips - 0.3) < 0.0076  # 3.3 deviations
+
+
+def test_transforms_draw_independently(pictures: Manifest) -> None:
+    """The same transform twice in a list draws two numbers: two flips agree half the time."""
+    rng, some = records(10, 10, 10_000)
+    flip = tf.RandomHorizontalFlip()
+    first, second = (flip.draw(rng.spawn(place), some)["flip"] for place in (0, 1))
+    assert abs((first == second).mean() - 0.5) < 0.0165
+
+
+# ------------------------------------------------------------------- boxes and points
+
+
+@settings(max_examples=60)
+@given(st.lists(STEPS, min_size=1, max_size=5), st.integers(0, 2**32))
+def test_points_go_where_their_pixels_go(steps: list[tf.GeometricTransform], seed: int) -> None:
+    """Two points of a frame determine its map; a third must follow, and the corners must fit."""
+    sizes = np.array([[97, 61], [64, 130]])
+    keys = np.arange(2)
+    frame = Frame.whole(sizes)
+    seen = []
+    try:
+        for number, step in enumerate(steps):
+            rng = BatchRng(seed, np.zeros(2, dtype=np.int64), keys, number)
+            before = frame
+            some = tf.Records(keys, frame.height, frame.width, None)
+            drawn = step.draw(rng, some)
+            frame = step.place(frame, drawn)
+            seen.append((step, before, drawn, frame))
+    except ConfigError:
+        return
+    points = np.random.default_rng(seed).uniform(0, 60, size=(2, 5, 2))
+    for step, before, drawn, after in seen:
+        start, end = before.map_points(points), after.map_points(points)
+        for row in range(2):
+            height, width = before.size[row]
+            new_height, new_width = after.size[row]
+            x, y = start[row, :, 0], start[row, :, 1]
+            match step:
+                case tf.RandomHorizontalFlip():
+                    wanted = (width - x if drawn["flip"][row] else x), y
+                case tf.RandomResizedCrop():
+                    wanted = (
+                        (x - drawn["left"][row]) * new_width / drawn["width"][row],
+                        (y - drawn["top"][row]) * new_height / drawn["height"][row],
+                    )
+                case tf.RandomCrop():
+                    wanted = x - drawn["left"][row], y - drawn["top"][row]
+                case tf.Resize() | tf.ResizeLongest():
+                    wanted = x * new_width / width, y * new_height / height
+                case tf.PadToSquare():
+                    wanted = x + drawn["left"][row], y + drawn["top"][row]
+                case _:
+                    continue
+            np.testing.assert_allclose(end[row], np.stack(wanted, axis=1), atol=1e-6)
+
+
+def test_boxes_are_cut_to_the_canvas() -> None:
+    frame = Frame.whole(np.array([[100, 200]])).crop(20, 50, 60, 100).resize(30, 50, "bilinear")
+    inside = frame.map_boxes(np.array([[60.0, 30.0, 80.0, 50.0]]))
+    np.testing.assert_allclose(inside, [[5, 5, 15, 15]])
+    over = frame.map_boxes(np.array([[0.0, 0.0, 70.0, 500.0]]))
+    np.testing.assert_allclose(over, [[0, 0, 10, 30]])
+    outside = frame.map_boxes(np.array([[0.0, 0.0, 40.0, 10.0]]))
+    assert outside[0, 2] == outside[0, 0]
+
+
+# --------------------------------------------------------------------------- arguments
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: tf.RandomResizedCrop(0), "size is 0; it must be an integer of 1 or more"),
+        (
+            lambda: tf.RandomResizedCrop((1, 2, 3)),
+            r"size is \(1, 2, 3\); it must be one integer or",
+        ),
+        (lambda: tf.RandomResizedCrop(8, scale=(0, 1)), r"scale is \(0, 1\); it must hold 0 < low"),
+        (lambda: tf.RandomResizedCrop(8, ratio=1.0), r"ratio is 1.0; it must be two numbers"),
+        (lambda: tf.Resize(None), "Resize needs a size, or size=None with max_size"),
+        (lambda: tf.Resize(20, max_size=20), "max_size is 20; it must be more than size, 20"),
+        (lambda: tf.Resize((2, 3), max_size=9), "max_size is 9; it goes with one number for size"),
+        (lambda: tf.Resize(20, interpolation="area"), "interpolation is 'area'; it must be one of"),
+        (lambda: tf.BoxCrop(-0.1), "margin is -0.1; it must be a number of 0 or more"),
+        (lambda: tf.PadToSquare(9, fill=256), "fill is 256; levels go from 0 to 255"),
+        (lambda: tf.PadToSquare(9, fill=(1, 2)), r"fill is \(1, 2\); it must be one number or"),
+        (lambda: tf.RandomHorizontalFlip(1.5), "p is 1.5; it must be a number from 0 to 1"),
+        (lambda: tf.Normalize(std=0), "std is 0; it must be above 0"),
+        (lambda: tf.Normalize(mean=float("nan")), "mean is nan; its numbers must be finite"),
+        (lambda: tf.Normalize(dtype="uint8"), 'Normalize can not give "uint8"'),
+        (lambda: tf.ToDtype("int8"), "dtype is 'int8'; it must be one of \"float32\""),
+        (lambda: tf.ToDtype("uint8", scale=True), 'do not fit in "uint8"'),
+        (lambda: tf.ToDtype(layout="CHW"), "layout is 'CHW'; it must be one of \"NCHW\""),
+    ],
+)
+def test_bad_arguments_are_named(make: Callable[[], tf.Transform], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("chain", "message"),
+    [
+        ([tf.Resize(32)], r"must come out in one size, but record \d+ comes out as"),
+        (
+            [tf.RandomCrop(500)],
+            r"RandomCrop\(500 x 500\) got record \d+ of .* resize or pad before",
+        ),
+        ([tf.PadToSquare(50)], r"PadToSquare\(50\) got record \d+ of .*; resize before it"),
+        ([tf.Normalize(), tf.CenterCrop(3)], r"transforms\[0\] is Normalize, which must come last"),
+        ([tf.CenterCrop], r"transforms\[0\] is <class .*CenterCrop'>, .*pass an instance"),
+        ([len], r"transforms\[0\] is <built-in function len>, no gpufeed transform"),
+    ],
+)
+def test_lists_that_can_not_work_say_so_at_once(
+    pictures: Manifest, chain: list[tf.Transform], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Loader(pictures, transforms=chain, batch_size=4, device="cpu")
+
+
+def test_box_crop_needs_boxes(pictures: Manifest) -> None:
+    frame = pictures.frame.select("path", "label", "width", "height")
+    bare = Manifest(frame, pictures.root, pictures.classes)
+    with pytest.raises(ConfigError, match="BoxCrop needs box_x, box_y, box_width, box_height"):
+        Loader(bare, transforms=[tf.BoxCrop(), tf.Resize((8, 8))], batch_size=4, device="cpu")
+
+
+def test_a_box_that_was_cut_off_is_an_error(pictures: Manifest) -> None:
+    corner = pictures.frame.with_columns(
+        pl.lit(value, pl.Int32).alias(f"box_{name}")
+        for name, value in (("x", 0), ("y", 0), ("width", 3), ("height", 3))
+    )
+    manifest = Manifest(corner, pictures.root, pictures.classes)
+    chain = [tf.CenterCrop(8), tf.BoxCrop(), tf.Resize((8, 8))]
+    with pytest.raises(
+        ConfigError, match=r"record \d+, whose box was cut off .* put BoxCrop first"
+    ):
+        Loader(manifest, transforms=chain, batch_size=4, device="cpu")
+
+
+def test_an_identity_says_all() -> None:
+    """Every public setting is part of it: a changed recipe is seen when a run is resumed."""
+    assert tf.RandomResizedCrop(8).identity == tf.RandomResizedCrop((8, 8)).identity
+    kinds = [
+        tf.RandomResizedCrop(8),
+        tf.RandomResizedCrop(9),
+        tf.RandomResizedCrop(8, scale=(0.1, 1)),
+        tf.RandomResizedCrop(8, ratio=(0.5, 2)),
+        tf.RandomResizedCrop(8, interpolation="bicubic"),
+        tf.CenterCrop(8),
+        tf.RandomCrop(8),
+        tf.Normalize(),
+        tf.Normalize(mean=0.5),
+        tf.Normalize(std=0.5),
+        tf.Normalize(dtype="float16"),
+        tf.Normalize(layout="NHWC"),
+        tf.ToDtype("uint8"),
+    ]
+    assert len({str(kind.identity) for kind in kinds}) == len(kinds)
+
+
+def test_a_setting_without_fingerprint_is_an_error() -> None:
+    class Odd(tf.GeometricTransform):
+        def __init__(self) -> None:
+            self.function = len
+
+        def place(self, frame: Frame, _params: tf.Params) -> Frame:
+            return frame
+
+    with pytest.raises(ConfigError, match="Odd has a setting that no fingerprint can be made of"):
+        _ = Odd().identity
