@@ -85,9 +85,7 @@ class Loader:
         if not isinstance(sampler, Sampler | None):
             raise ConfigError(f"sampler is {sampler!r}; it must be a gpufeed sampler")
         self.manifest = manifest
-        self.sampler = (
-            IndexSampler(len(manifest), shuffle=True) if sampler is None else sampler
-        )
+        self.sampler = IndexSampler(len(manifest), shuffle=True) if sampler is None else sampler
         for name, value in (("num_threads", num_threads), ("prefetch", prefetch)):
             if value is None and name == "num_threads":
                 continue

@@ -81,7 +81,7 @@ def evaluate(
 
 
 def course_train(*, dtype: DType = "float32", layout: Layout = "NHWC") -> list[Transform]:
-    """The training feed of the WestDRI course "AI with JAX", from the original photos.
+    """The training feed of the WestDRI course on the JAX AI stack, from the original photos.
 
     Its prepared form is made on the way: the bounding box with a margin of a fifth, fitted into a
     black square of 269 pixels; then its random crop of 224 and flip, and levels scaled to -1..1.

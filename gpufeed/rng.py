@@ -124,6 +124,13 @@ class BatchRng:
         other._block = 0
         return other
 
+    def rows(self, chosen: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> BatchRng:
+        """The numbers that follow, for some of the records only."""
+        other = copy.copy(self)
+        other._epoch = self._epoch[chosen]
+        other._draw_key = self._draw_key[chosen]
+        return other
+
     def _words(self, count: int) -> UInt32:
         blocks = -(-count // 4)
         drawn = words(self._seed, self._epoch, self._draw_key, self._transform, self._block, blocks)

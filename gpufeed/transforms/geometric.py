@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
 
 _ATTEMPTS = 10
 
@@ -58,39 +59,51 @@ class RandomResizedCrop(GeometricTransform):
 
     def draw(self, rng: BatchRng, records: Records) -> Params:
         """Draw top, left, height, width: int64 (n,), pixels."""
-        rows = np.arange(len(records))
-        full_height, full_width = records.height, records.width
-        area = (full_height * full_width)[:, None] * rng.uniform(*self.scale, size=_ATTEMPTS)
-        log_ratio = (math.log(self.ratio[0]), math.log(self.ratio[1]))
-        aspect = np.exp(rng.uniform(*log_ratio, size=_ATTEMPTS))
-        widths = np.rint(np.sqrt(area * aspect)).astype(np.int64)
-        heights = np.rint(np.sqrt(area / aspect)).astype(np.int64)
-        fits = (
-            (widths > 0)
-            & (heights > 0)
-            & (widths <= full_width[:, None])
-            & (heights <= full_height[:, None])
-        )
-        first = fits.argmax(axis=1)
-        height, width = heights[rows, first], widths[rows, first]
+        full = records.height, records.width
+        first = rng.uniform(size=4)
+        height, width, fits = self._attempt(first[:, :2], *full)
+        missing = np.flatnonzero(~fits)
+        if len(missing):
+            # Few need more than one attempt, so the others' are not drawn.
+            more = rng.rows(missing).uniform(size=2 * (_ATTEMPTS - 1))
+            tall, broad, fit = self._attempt(
+                more.reshape(len(missing), -1, 2), *(side[missing, None] for side in full)
+            )
+            rows, chosen = np.arange(len(missing)), fit.argmax(axis=1)
+            height[missing], width[missing] = tall[rows, chosen], broad[rows, chosen]
+            none = missing[~fit.any(axis=1)]
+            height[none], width[none] = self._widest(*(side[none] for side in full))
+        else:
+            none = missing
+        spare_y, spare_x = full[0] - height, full[1] - width
+        top = np.floor(first[:, 2] * (spare_y + 1)).astype(np.int64)
+        left = np.floor(first[:, 3] * (spare_x + 1)).astype(np.int64)
+        top[none], left[none] = spare_y[none] // 2, spare_x[none] // 2
+        return {"top": top, "left": left, "height": height, "width": width}
 
-        whole = full_width / full_height
+    def _attempt(
+        self, unit: Float64, full_height: Int64, full_width: Int64
+    ) -> tuple[Int64, Int64, npt.NDArray[np.bool_]]:
+        """Return heights, widths and whether they fit, from uniform numbers (..., 2)."""
+        share = self.scale[0] + unit[..., 0] * (self.scale[1] - self.scale[0])
+        low, high = math.log(self.ratio[0]), math.log(self.ratio[1])
+        root = np.exp(0.5 * (low + unit[..., 1] * (high - low)))
+        side = np.sqrt(full_height * full_width * share)
+        width = np.rint(side * root).astype(np.int64)
+        height = np.rint(side / root).astype(np.int64)
+        fits = (width > 0) & (height > 0) & (width <= full_width) & (height <= full_height)
+        return height, width, fits
+
+    def _widest(self, full_height: Int64, full_width: Int64) -> tuple[Int64, Int64]:
+        """Return height and width of the largest window whose ratio is allowed."""
         low, high = self.ratio
-        narrow, wide = whole < low, whole > high
-        spare_height = np.where(narrow, np.rint(full_width / low), full_height).astype(np.int64)
-        spare_width = np.where(wide, np.rint(full_height * high), full_width).astype(np.int64)
-        none = ~fits.any(axis=1)
-        height = np.where(none, np.clip(spare_height, 1, full_height), height)
-        width = np.where(none, np.clip(spare_width, 1, full_width), width)
-
-        top = rng.integers(0, full_height - height + 1)
-        left = rng.integers(0, full_width - width + 1)
-        return {
-            "top": np.where(none, (full_height - height) // 2, top),
-            "left": np.where(none, (full_width - width) // 2, left),
-            "height": height,
-            "width": width,
-        }
+        whole = full_width / full_height
+        height = np.where(whole < low, np.rint(full_width / low), full_height)
+        width = np.where(whole > high, np.rint(full_height * high), full_width)
+        return (
+            np.clip(height, 1, full_height).astype(np.int64),
+            np.clip(width, 1, full_width).astype(np.int64),
+        )
 
     def place(self, frame: Frame, params: Params) -> Frame:
         """Crop and resize."""
@@ -143,7 +156,7 @@ class Resize(GeometricTransform):
         long = np.maximum(frame.height, frame.width)
         if self.size is None:
             new_long = np.full_like(long, self.max_size)
-            # torchvision leaves no side under a pixel here only by luck; we make sure.
+            # At least a pixel, which torchvision's formula does not promise.
             new_short = np.maximum(new_long * short // long, 1)
         else:
             new_short = np.full_like(short, self.size)
@@ -165,7 +178,7 @@ class ResizeLongest(GeometricTransform):
     """Resize, antialiased, by the factor that makes the longer side `size`, rounding down.
 
     The factor is rounded to a double before it is applied, so the longer side of some pictures
-    comes out a pixel short, as in the data preparation of the WestDRI course "AI with JAX".
+    comes out a pixel short, as in the data preparation of the WestDRI course on the JAX AI stack.
 
     Args:
         size: pixels.

@@ -1,0 +1,1 @@
+"""Measurements; each file is run as `python -m benchmarks.NAME`."""
