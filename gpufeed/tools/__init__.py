@@ -1,0 +1,1 @@
+"""Commands behind the command line, each usable from Python."""
