@@ -33,7 +33,7 @@ class ReadAhead(Generic[T]):
         self._prepare = prepare
         self._steps = steps
         # Two pools: a task that waited for others of its own pool could wait for ever.
-        self._planners = ThreadPoolExecutor(min(ahead, 2), thread_name_prefix="gpufeed-plan")
+        self._planners = ThreadPoolExecutor(min(ahead, 1), thread_name_prefix="gpufeed-plan")
         self._readers = ThreadPoolExecutor(threads, thread_name_prefix="gpufeed-read")
         self._pending: deque[Future[T]] = deque()
         for _ in range(ahead):

@@ -1,0 +1,367 @@
+"""The command line. Each command only reads its options, calls `gpufeed.tools` and prints.
+
+What a command needs is imported within it, so that `gpufeed --help` and errors of usage are quick.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from gpufeed.errors import GpufeedError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gpufeed.tools.demo import Fed
+
+__all__ = ["main"]
+
+_USAGE, _UNEXPECTED, _INTERRUPTED, _BROKEN_PIPE = 2, 1, 130, 1
+_ON_DEMO_SHEET = 24
+
+# The parent of typer's own errors of usage; not imported, since it is not always click's.
+_UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__base__)
+
+
+class _Preset(StrEnum):
+    train = "train"
+    evaluate = "evaluate"
+    course_train = "course_train"
+    course_evaluate = "course_evaluate"
+
+
+class _Framework(StrEnum):
+    numpy = "numpy"
+    torch = "torch"
+    jax = "jax"
+
+
+class _Labels(StrEnum):
+    class_ = "class"
+    species = "species"
+
+
+class _Split(StrEnum):
+    train = "train"
+    test = "test"
+    all = "all"
+
+
+@dataclass
+class _Settings:
+    """What is given before the command."""
+
+    debug: bool = False
+
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_BatchSize = Annotated[int, typer.Option(min=1, help="Pictures in a batch.")]
+_Seed = Annotated[int, typer.Option(min=0, help="Of everything random.")]
+_Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
+_PresetOption = Annotated[_Preset, typer.Option(help="What is done to the pictures.")]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        import gpufeed
+
+        typer.echo(f"gpufeed {gpufeed.__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _before(
+    context: typer.Context,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """An image feed for GPU training, in which every batch has a number.
+
+    Begin with `gpufeed demo`; it needs no data.
+    """
+    context.obj.debug = debug
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command()
+def demo(
+    images: Annotated[int, typer.Option(min=2, help="Pictures to draw.")] = 1000,
+    batch_size: _BatchSize = 64,
+    preset: _PresetOption = _Preset.train,
+    framework: Annotated[_Framework, typer.Option(help="Whose arrays to make.")] = _Framework.numpy,
+    device: _Device = "auto",
+    seed: _Seed = 0,
+    out: Annotated[
+        Path, typer.Option(help="Where the contact sheet goes, a PNG file or a folder.")
+    ] = Path("gpufeed-demo.png"),
+) -> None:
+    """Feed a synthetic set, which is drawn once, and show what comes out."""
+    from gpufeed.records import read_nabirds
+    from gpufeed.tools.demo import check_usable, demo_folder, feed_epoch
+    from gpufeed.tools.sheet import check_target, save_sheet
+    from gpufeed.tools.show import show_batch
+    from gpufeed.tools.synth import write_nabirds
+
+    _keep_interruptible()
+    target = check_target(out, "gpufeed-demo.png")
+    check_usable(framework.value, device)
+    console = _console()
+    folder = demo_folder(images, seed)
+    done = "are in" if folder.exists() else "are drawn, this one time, in"
+    _say(console, f"{images:,} synthetic pictures in the shape of NABirds {done} {folder}")
+    birds = read_nabirds(write_nabirds(folder, images=images, seed=seed), labels="species")
+    train = birds.split("train")
+    fed = feed_epoch(
+        train,
+        preset=preset.value,
+        batch_size=batch_size,
+        seed=seed,
+        device=device,
+        framework=framework.value,
+    )
+    # Whatever the size of its batch, a record is given the same numbers.
+    shown = show_batch(
+        train,
+        preset=preset.value,
+        batch_size=min(_ON_DEMO_SHEET, batch_size, len(train)),
+        seed=seed,
+        device=device,
+        split="train",
+    )
+    save_sheet(shown.sheet, target)
+    _print_fed(console, fed, framework.value)
+    _say(
+        console,
+        "Waiting is near 100 % since the demo does nothing with its batches; in training it should "
+        "be near 0 %.",
+    )
+    _say(console, f"The first {shown.images} pictures: {target}")
+
+
+@app.command()
+def show(
+    data: Annotated[
+        Path,
+        typer.Option(help="A NABirds folder, a metadata.parquet, or a folder of class folders."),
+    ],
+    step: Annotated[int, typer.Option(min=0, help="Number of the batch, over all epochs.")] = 0,
+    preset: _PresetOption = _Preset.train,
+    split: Annotated[
+        _Split | None,
+        typer.Option(help="By default the preset's own, or all where the data have no split."),
+    ] = None,
+    labels: Annotated[
+        _Labels | None, typer.Option(help="By default species, where the data have them.")
+    ] = None,
+    batch_size: _BatchSize = 32,
+    seed: _Seed = 0,
+    size: Annotated[int, typer.Option(min=1, help="Side of the pictures, pixels.")] = 224,
+    device: _Device = "auto",
+    out: Annotated[
+        Path, typer.Option(help="Where the contact sheet goes, a PNG file or a folder.")
+    ] = Path("gpufeed-show.png"),
+) -> None:
+    """Draw the contact sheet of any batch: what training gets at that step."""
+    from gpufeed.tools.named import open_manifest, take_split
+    from gpufeed.tools.sheet import check_target, save_sheet
+    from gpufeed.tools.show import show_batch
+
+    _keep_interruptible()
+    target = check_target(out, "gpufeed-show.png")
+    whole = open_manifest(data, labels.value if labels else None)
+    manifest, name = take_split(whole, split.value if split else None, preset.value)
+    shown = show_batch(
+        manifest,
+        step,
+        preset=preset.value,
+        size=size,
+        batch_size=batch_size,
+        seed=seed,
+        device=device,
+        split=name,
+    )
+    save_sheet(shown.sheet, target)
+    place = step % shown.steps_per_epoch + 1
+    console = _console()
+    _say(
+        console,
+        f"Step {step}, batch {place:,} of {shown.steps_per_epoch:,} in epoch {shown.epoch}: "
+        f"{shown.images} of {len(manifest):,} pictures (split: {name})",
+    )
+    _say(console, f"Contact sheet: {target}")
+
+
+@app.command()
+def synth(
+    folder: Annotated[Path, typer.Argument(help="Where to; new or empty.", metavar="DIR")],
+    images: Annotated[int, typer.Option(min=2, help="How many.")] = 256,
+    seed: _Seed = 0,
+) -> None:
+    """Write a synthetic data set in the shape of NABirds."""
+    from gpufeed.records import read_nabirds
+    from gpufeed.tools.synth import write_nabirds
+
+    _keep_interruptible()
+    written = write_nabirds(folder, images=images, seed=seed)
+    birds = read_nabirds(written)
+    train = int(birds.frame["is_training_img"].sum())
+    _say(
+        _console(),
+        f"{len(birds):,} pictures ({train:,} train, {len(birds) - train:,} test) of "
+        f"{len(birds.classes)} classes: {written}",
+    )
+
+
+@app.command()
+def info() -> None:
+    """List versions and devices, what is missing, and how to get it."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from gpufeed.tools.info import list_devices, list_versions
+
+    console = _console()
+    for title, facts in (("Versions", list_versions()), ("Devices", list_devices())):
+        table = Table(title=title, title_justify="left", box=box.SIMPLE, show_header=False)
+        table.add_column(style="bold", no_wrap=True)
+        table.add_column(overflow="fold")
+        for fact in facts:
+            value = Text(fact.value)
+            if fact.hint:
+                value.append(f"\n{fact.hint}", style="yellow")
+            table.add_row(fact.name, value)
+        console.print(table)
+
+
+def _keep_interruptible() -> None:
+    """Have Ctrl-C end waits at once, as Python does.
+
+    Polars puts a handler of its own before Python's, with system calls restarted: a main thread
+    that waits for others would wait on. To be called before a command's work.
+    """
+    import polars  # noqa: F401 - whoever imports it later would undo what follows
+
+    signal.siginterrupt(signal.SIGINT, True)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False, emoji=False)
+
+
+def _say(console: Console, text: str) -> None:
+    """Print a paragraph, unwrapped, so that a path in it stays in one piece."""
+    console.print(text, markup=False, soft_wrap=True)
+
+
+def _print_fed(console: Console, fed: Fed, framework: str) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE, show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    whole = fed.whole
+    marks = ", ".join(f"{name} {mark[:8]}" for name, mark in fed.state["fingerprints"].items())
+    for name, value in (
+        ("device", fed.device),
+        ("images", f"{whole.images:,} in {whole.batches:,} batches"),
+        ("first batch", f"after {fed.first.seconds:.1f} s, with the start of the pipeline"),
+        ("then", f"{fed.images_per_second:,.0f} images/s"),
+        ("waiting", f"{whole.waiting_share:.1%} of the time"),
+        ("a batch", _arrays(fed, framework)),
+        ("state after it", f"records {fed.state['records']} of: {marks}"),
+    ):
+        table.add_row(name, Text(value))
+    console.print(table)
+
+
+def _arrays(fed: Fed, framework: str) -> str:
+    # torch names its dtypes torch.float32; the framework is named once, in front.
+    lines = [
+        f"{name} {'x'.join(map(str, shape))} {dtype.removeprefix('torch.')}"
+        for name, shape, dtype in fed.arrays
+    ]
+    return "\n".join([f"{framework} arrays", *lines])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        arguments: without the program's name; those of the process where none are given.
+
+    Returns:
+        Exit code: 0; 2 for what a user can put right; 130 when interrupted; 1 for anything else.
+    """
+    settings = _Settings()
+    try:
+        code = _run(settings, arguments)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # Whoever read the output has gone; the interpreter's last flush must not fail as well.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE
+
+
+def _run(settings: _Settings, arguments: Sequence[str] | None) -> int:
+    try:
+        given = None if arguments is None else list(arguments)
+        # Not standalone, or typer would print and exit by itself; it gives an exit code, or None.
+        code = int(app(given, standalone_mode=False, prog_name="gpufeed", obj=settings) or 0)
+    except (KeyboardInterrupt, typer.Abort):
+        code = _INTERRUPTED
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        return _report(error, settings.debug)
+    if code == _INTERRUPTED:
+        print("gpufeed: interrupted", file=sys.stderr)
+    return code
+
+
+def _report(error: Exception, debug: bool) -> int:
+    """Print an error on one line; after its traceback, if that is wanted."""
+    code, text = _USAGE, str(error)
+    if isinstance(error, _UsageError):
+        text = error.format_message()
+        context = getattr(error, "ctx", None)
+        text = f"{text.rstrip('.')}; see `{context.command_path if context else 'gpufeed'} --help`"
+    elif isinstance(error, GpufeedError):
+        text = "; ".join([text, *getattr(error, "__notes__", [])])
+    elif isinstance(error, OSError):
+        names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+        text = ": ".join([*names, error.strerror or text])
+    else:
+        code = _UNEXPECTED
+        text = f"unexpected {type(error).__name__}: {text}; for where, run `gpufeed --debug ...`"
+    if debug:
+        traceback.print_exception(error)
+    print(f"gpufeed: error: {' '.join(text.split())}", file=sys.stderr)
+    return code

@@ -1,0 +1,146 @@
+"""What is installed and what this machine has."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+import gpufeed
+from gpufeed.engine.device import available_threads, gpu_count
+
+__all__ = ["Fact", "list_devices", "list_versions"]
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One line of the report.
+
+    Attributes:
+        name: what it is about.
+        value: what was found.
+        hint: how to get what is missing; "" where nothing is.
+    """
+
+    name: str
+    value: str
+    hint: str = ""
+
+
+# Names on the package index; None is what gpufeed can not do without.
+_PACKAGES = (
+    ("DALI", ("nvidia-dali-cuda120", "nvidia-dali-cuda130"), None),
+    ("nvImageCodec", ("nvidia-nvimgcodec-cu12", "nvidia-nvimgcodec-cu13"), None),
+    ("NumPy", ("numpy",), None),
+    ("Polars", ("polars",), None),
+    ("Pillow", ("pillow",), None),
+    ("PyTorch", ("torch",), "torch"),
+    ("JAX", ("jax",), "jax"),
+)
+
+
+def list_versions() -> list[Fact]:
+    """Return gpufeed, Python and the packages gpufeed works with, and their versions."""
+    facts = [
+        Fact("gpufeed", gpufeed.__version__),
+        Fact("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
+    ]
+    for name, distributions, extra in _PACKAGES:
+        found = [version for each in distributions if (version := _version(each))]
+        wanted = f"gpufeed[{extra}]" if extra else "gpufeed"
+        facts.append(
+            Fact(name, found[0])
+            if found
+            else Fact(name, "not installed", f'pip install "{wanted}"')
+        )
+    return facts
+
+
+def list_devices() -> list[Fact]:
+    """Return the cores, the driver and the GPUs, and what each library sees of them."""
+    cores = available_threads()
+    driver, gpus = _driver()
+    facts = [Fact("CPU", f"{cores} core{'s' * (cores > 1)} for this process"), driver]
+    facts += [Fact(f"GPU {number}", name) for number, name in enumerate(gpus)]
+    facts.append(Fact("DALI sees", *_attempt(_dali_sees)))
+    for name, module, sees in (
+        ("PyTorch sees", "torch", _torch_sees),
+        ("JAX sees", "jax", _jax_sees),
+    ):
+        if _version(module):
+            facts.append(Fact(name, *_attempt(sees, bool(gpus))))
+    return facts
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _attempt(look: Callable[..., tuple[str, str]], *arguments: Any) -> tuple[str, str]:
+    """What `look` finds, or why it can not: a broken installation is what a report is for."""
+    try:
+        return look(*arguments)
+    except Exception as error:
+        return f"fails: {type(error).__name__}: {' '.join(str(error).split())}", ""
+
+
+def _count(number: int) -> str:
+    return f"{number} GPU{'s' * (number != 1)}"
+
+
+def _dali_sees() -> tuple[str, str]:
+    count = gpu_count()
+    return (_count(count), "") if count else ("the CPU only", "")
+
+
+def _torch_sees(expect_gpu: bool) -> tuple[str, str]:
+    torch = importlib.import_module("torch")
+    count = int(torch.cuda.device_count()) if torch.cuda.is_available() else 0
+    if count:
+        return f"{_count(count)} (CUDA {torch.version.cuda})", ""
+    hint = "install a CUDA build of torch: https://pytorch.org/get-started" if expect_gpu else ""
+    return "the CPU only", hint
+
+
+def _jax_sees(expect_gpu: bool) -> tuple[str, str]:
+    jax = importlib.import_module("jax")
+    kinds = [device.platform for device in jax.local_devices()]
+    if any(kind != "cpu" for kind in kinds):
+        return f"{len(kinds)} device{'s' * (len(kinds) != 1)} ({', '.join(sorted(set(kinds)))})", ""
+    return "the CPU only", 'pip install "jax[cuda12]"' if expect_gpu else ""
+
+
+def _driver() -> tuple[Fact, list[str]]:
+    """The NVIDIA driver, and the names of the GPUs that it offers to this process."""
+    name = "NVIDIA driver"
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        hint = "gpufeed works on the CPU; for a GPU, `nvidia-smi` must work here first"
+        return Fact(name, "not found", hint), []
+    version, count = ctypes.c_int(), ctypes.c_int()
+    cuda.cuDriverGetVersion(ctypes.byref(version))
+    supports = f"supports CUDA {version.value // 1000}.{version.value % 1000 // 10}"
+    code = cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count))
+    if code:
+        text = ctypes.c_char_p()
+        cuda.cuGetErrorString(code, ctypes.byref(text))
+        why = text.value.decode() if text.value else f"error {code}"
+        hint = "check that `nvidia-smi` works here, and CUDA_VISIBLE_DEVICES"
+        return Fact(name, f"found, but unusable: {why}", hint), []
+    return Fact(name, f"found, {supports}"), [_gpu_name(cuda, i) for i in range(count.value)]
+
+
+def _gpu_name(cuda: Any, number: int) -> str:
+    device, name, size = ctypes.c_int(), ctypes.create_string_buffer(256), ctypes.c_size_t()
+    cuda.cuDeviceGet(ctypes.byref(device), number)
+    cuda.cuDeviceGetName(name, len(name), device)
+    cuda.cuDeviceTotalMem_v2(ctypes.byref(size), device)
+    return f"{name.value.decode(errors='replace')}, {size.value / 2**30:.0f} GiB"

@@ -1,0 +1,118 @@
+"""What the command line names in words: presets, data of any kind, splits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
+
+from gpufeed import presets
+from gpufeed.errors import ConfigError, ManifestError
+
+if TYPE_CHECKING:
+    from gpufeed.records import Manifest
+    from gpufeed.transforms import DType, Layout, Transform
+
+__all__ = [
+    "Labels",
+    "Preset",
+    "Split",
+    "is_training",
+    "make_transforms",
+    "open_manifest",
+    "take_split",
+]
+
+Preset = Literal["train", "evaluate", "course_train", "course_evaluate"]
+Labels = Literal["class", "species"]
+Split = Literal["train", "test", "all"]
+
+_COURSE_SIZE = 224
+_NABIRDS_FILES = ("images.txt", "classes.txt", "train_test_split.txt", "metadata.parquet")
+
+
+def is_training(preset: Preset) -> bool:
+    """Whether a preset is for training: shuffled, with random transforms."""
+    return preset.endswith("train")
+
+
+def make_transforms(
+    preset: Preset, size: int = 224, *, dtype: DType = "float32", layout: Layout | None = None
+) -> list[Transform]:
+    """Return the transforms of a preset by its name.
+
+    Args:
+        preset: name of a function of `gpufeed.presets`.
+        size: side of the output, pixels; the course's presets have 224 only.
+        dtype: "float32", "float16" or "uint8".
+        layout: "NCHW" or "NHWC"; the preset's own where none is given.
+
+    Raises:
+        ConfigError: there is no such preset, or it can not have this size.
+    """
+    if preset not in get_args(Preset):
+        raise ConfigError(f"preset is {preset!r}; it must be one of {', '.join(get_args(Preset))}")
+    if preset in ("course_train", "course_evaluate"):
+        if size != _COURSE_SIZE:
+            raise ConfigError(f"size is {size}; the preset {preset} has {_COURSE_SIZE} only")
+        course = presets.course_train if preset == "course_train" else presets.course_evaluate
+        return course(dtype=dtype, layout=layout or "NHWC")
+    plain = presets.train if preset == "train" else presets.evaluate
+    return plain(size, dtype=dtype, layout=layout or "NCHW")
+
+
+def open_manifest(path: str | Path, labels: Labels | None = None) -> Manifest:
+    """Read data of any kind: NABirds, the course's metadata.parquet, or a folder of class folders.
+
+    Args:
+        path: a folder, or a metadata.parquet.
+        labels: "class" or "species"; species where the data have them and none is given.
+
+    Raises:
+        ManifestError: there is nothing there, or it can not be read.
+        ConfigError: species are asked for of a folder of class folders.
+    """
+    from gpufeed.records import read_folder, read_nabirds
+
+    source = Path(path).expanduser()
+    if source.is_file():
+        if source.suffix.lower() != ".parquet":
+            raise ManifestError(
+                f"{source} is no data set; give a NABirds folder, a metadata.parquet, or a folder "
+                "of class folders"
+            )
+        return read_nabirds(source, labels or "species")
+    if not source.is_dir():
+        raise ManifestError(f"there is no file or folder {source}")
+    # Any of them, so that an incomplete distribution is reported as one.
+    if any((source / name).is_file() for name in _NABIRDS_FILES):
+        return read_nabirds(source, labels or "species")
+    if labels == "species":
+        raise ConfigError(
+            f"{source} is a folder of class folders, which name no species; use class labels"
+        )
+    return read_folder(source)
+
+
+def take_split(manifest: Manifest, split: Split | None, preset: Preset) -> tuple[Manifest, str]:
+    """Return one split of a manifest, and its name.
+
+    Args:
+        manifest: the whole set.
+        split: "train", "test" or "all"; None for the preset's own, or for all where the set is
+            not split.
+        preset: decides where `split` does not.
+
+    Raises:
+        ConfigError: a split is asked for of a set that has none.
+        ManifestError: the split is empty.
+    """
+    if split == "all":
+        return manifest, "all"
+    if "is_training_img" not in manifest.frame.columns:
+        if split is None:
+            return manifest, "all"
+        raise ConfigError(
+            f'split is {split!r}, but {manifest.root} is not split in train and test; use "all"'
+        )
+    name = split or ("train" if is_training(preset) else "test")
+    return manifest.split(name), name

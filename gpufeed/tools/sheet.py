@@ -1,0 +1,221 @@
+"""Contact sheets: the pictures of a batch in a grid, with species and photographer below each."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageDraw, ImageFont
+
+from gpufeed.errors import ConfigError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from gpufeed.records import Manifest
+
+__all__ = ["Caption", "captions_of", "check_target", "draw_sheet", "save_sheet", "shorten"]
+
+_Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
+
+_MARGIN = 24
+_GAP = 16
+_NARROWEST = 192
+"""Pixels; a column is no narrower, so that there is room for a caption below a tiny picture."""
+_MOST_COLUMNS = 8
+_ASPECT = 1.5
+"""Width over height that a sheet comes near to."""
+
+_PAPER = (255, 255, 255)
+_INK = (28, 30, 33)
+_PALE = (104, 110, 118)
+_TITLE_SIZE, _NOTE_SIZE, _FOOTER_SIZE = 15, 13, 13
+_TITLE_TOP, _NOTE_TOP, _CAPTION_HEIGHT = 6, 26, 44
+_FOOTER_LINE = 18
+_SEPARATOR = " \u00b7 "
+_ELLIPSIS = "\u2026"
+_LOOSE = " ,;&(-"
+"""What an ellipsis does not follow."""
+
+
+@dataclass(frozen=True)
+class Caption:
+    """The two lines below a picture."""
+
+    title: str
+    note: str
+
+
+def captions_of(manifest: Manifest, rows: pl.DataFrame) -> list[Caption]:
+    """Return a caption for each of a batch's records.
+
+    The title is the species, or else the class; the note the photographer, or else the path.
+
+    Args:
+        manifest: the loader's.
+        rows: from `loader.rows(batch)`.
+    """
+    captions = []
+    for row in rows.iter_rows(named=True):
+        species = row.get("species_name") or row.get("class_name")
+        photographer = row.get("photographer")
+        captions.append(
+            Caption(
+                str(species or manifest.classes[row["label"]]),
+                f"Photo: {photographer}" if photographer else str(row["path"]),
+            )
+        )
+    return captions
+
+
+def draw_sheet(
+    pictures: npt.NDArray[np.uint8],
+    captions: Sequence[Caption],
+    facts: Sequence[str] = (),
+    *,
+    columns: int | None = None,
+) -> Image.Image:
+    """Draw a sheet; the same arguments give the same pixels.
+
+    Args:
+        pictures: uint8 (n, height, width, 3), n at least 1; shown pixel by pixel.
+        captions: n of them; shortened to the width of their column.
+        facts: said at the bottom, in a row, or in several where they do not fit in one.
+        columns: pictures in a row; as many as make a sheet of a handy shape where not given.
+
+    Raises:
+        ConfigError: the pictures are not of this shape and type, or there is not a caption for
+            each.
+    """
+    pictures = np.asarray(pictures)
+    if (
+        pictures.dtype != np.uint8
+        or pictures.ndim != 4
+        or pictures.shape[-1] != 3
+        or not pictures.size
+    ):
+        raise ConfigError(
+            f"pictures are {pictures.dtype} {pictures.shape}; a sheet takes uint8 "
+            '(n, height, width, 3), as transforms that end in ToDtype("uint8", layout="NHWC") give'
+        )
+    count, height, width, _ = pictures.shape
+    if len(captions) != count:
+        raise ConfigError(f"there are {len(captions)} captions for {count} pictures")
+    if columns is not None and columns < 1:
+        raise ConfigError(f"columns is {columns}; it must be at least 1")
+
+    cell_width = max(width, _NARROWEST)
+    cell_height = height + _CAPTION_HEIGHT
+    columns = min(columns or _handy_columns(count, cell_width, cell_height), count)
+    rows = math.ceil(count / columns)
+    across = columns * cell_width + (columns - 1) * _GAP
+    footer_font = ImageFont.load_default(size=_FOOTER_SIZE)
+    footer = _fill_lines(facts, footer_font, across)
+    footer_top = _MARGIN + rows * (cell_height + _GAP)
+    size = (across + 2 * _MARGIN, footer_top + len(footer) * _FOOTER_LINE + _MARGIN)
+    sheet = Image.new("RGB", size, _PAPER)
+    pen = ImageDraw.Draw(sheet)
+    title_font, note_font = (ImageFont.load_default(size=s) for s in (_TITLE_SIZE, _NOTE_SIZE))
+    for place, (picture, caption) in enumerate(zip(pictures, captions, strict=True)):
+        row, column = divmod(place, columns)
+        left = _MARGIN + column * (cell_width + _GAP)
+        top = _MARGIN + row * (cell_height + _GAP)
+        sheet.paste(Image.fromarray(picture), (left + (cell_width - width) // 2, top))
+        below = top + height
+        for text, font, ink, line_top in (
+            (caption.title, title_font, _INK, _TITLE_TOP),
+            (caption.note, note_font, _PALE, _NOTE_TOP),
+        ):
+            _write(pen, (left, below + line_top), text, font, ink, cell_width)
+    for line, text in enumerate(footer):
+        at = (_MARGIN, footer_top + line * _FOOTER_LINE)
+        _write(pen, at, text, footer_font, _PALE, across)
+    return sheet
+
+
+def check_target(path: str | os.PathLike[str], default_name: str = "gpufeed.png") -> Path:
+    """Return where a sheet will be written: `path`, or `default_name` in it if it is a folder.
+
+    Raises:
+        ConfigError: its folder does not exist, or its name does not end in .png.
+    """
+    target = Path(path).expanduser()
+    if target.is_dir():
+        target = target / default_name
+    if target.suffix.lower() != ".png":
+        raise ConfigError(
+            f"{target} is neither a folder nor a name that ends in .png; a contact sheet is a PNG"
+        )
+    if not target.parent.is_dir():
+        raise ConfigError(f"can not write {target}: there is no folder {target.parent}")
+    return target.absolute()
+
+
+def save_sheet(sheet: Image.Image, path: Path) -> None:
+    """Write a sheet as PNG; the same pixels give the same bytes.
+
+    Raises:
+        ConfigError: the file can not be written.
+    """
+    try:
+        sheet.save(path, "PNG", optimize=False, compress_level=6)
+    except OSError as error:
+        raise ConfigError(f"can not write {path}: {error.strerror or error}") from error
+
+
+def shorten(text: str, font: _Font, width: float) -> str:
+    """Return `text` on one line, its end replaced by an ellipsis where it is wider than `width`.
+
+    Args:
+        text: white space and control characters in it become single spaces.
+        font: what it is measured in.
+        width: pixels.
+    """
+    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    if font.getlength(text) <= width:
+        return text
+    # Bisection for the longest beginning that fits.
+    fits, too_long = 0, len(text)
+    while too_long - fits > 1:
+        middle = (fits + too_long) // 2
+        if font.getlength(text[:middle].rstrip(_LOOSE) + _ELLIPSIS) <= width:
+            fits = middle
+        else:
+            too_long = middle
+    return text[:fits].rstrip(_LOOSE) + _ELLIPSIS
+
+
+def _write(
+    pen: ImageDraw.ImageDraw, at: tuple[int, int], text: str, font: Any, ink: Any, width: int
+) -> None:
+    pen.text(at, shorten(text, font, width), font=font, fill=ink)
+
+
+def _fill_lines(facts: Sequence[str], font: _Font, width: float) -> list[str]:
+    """The facts in lines of at most this width, as far as none of them is wider."""
+    lines: list[str] = []
+    for fact in facts:
+        longer = f"{lines[-1]}{_SEPARATOR}{fact}" if lines else fact
+        if lines and font.getlength(longer) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(fact)
+    return lines
+
+
+def _handy_columns(count: int, width: int, height: int) -> int:
+    """The number of columns that comes near the wanted aspect and leaves few places empty."""
+
+    def oddness(columns: int) -> float:
+        rows = math.ceil(count / columns)
+        aspect = (columns * (width + _GAP)) / (rows * (height + _GAP))
+        empty = (rows * columns - count) / count
+        return abs(math.log(aspect / _ASPECT)) + 2 * empty
+
+    return min(range(1, min(count, _MOST_COLUMNS) + 1), key=oddness)

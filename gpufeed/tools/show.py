@@ -1,0 +1,107 @@
+"""The contact sheet of any batch of any data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import gpufeed
+from gpufeed.errors import ConfigError
+from gpufeed.loader import Loader
+from gpufeed.order.sampler import IndexSampler
+from gpufeed.tools.named import Preset, is_training, make_transforms
+from gpufeed.tools.sheet import captions_of, draw_sheet
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from gpufeed.order.schedule import LastBatch
+    from gpufeed.records import Manifest
+
+__all__ = ["MAX_STEP", "Shown", "show_batch"]
+
+MAX_STEP = 2**32 - 1
+"""Whatever the batch size, no epoch up to here has a number that random numbers can not take."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A contact sheet and what is on it.
+
+    Attributes:
+        sheet: the picture.
+        images: how many pictures are on it.
+        epoch: the epoch that the batch lies in.
+        steps_per_epoch: batches in an epoch.
+    """
+
+    sheet: Image
+    images: int
+    epoch: int
+    steps_per_epoch: int
+
+
+def show_batch(
+    manifest: Manifest,
+    step: int = 0,
+    *,
+    preset: Preset = "train",
+    size: int = 224,
+    batch_size: int = 32,
+    seed: int = 0,
+    device: str = "auto",
+    split: str = "",
+) -> Shown:
+    """Draw the pictures that training or evaluating with these settings gets at `step`.
+
+    They are made anew as plain levels: what a preset draws does not depend on its output format,
+    so these are the pictures of the normalised batch. Training presets are shuffled and leave out
+    an epoch's tail, as `Loader` does; evaluating ones go through the manifest in its order, to
+    the last record.
+
+    Args:
+        manifest: the records.
+        step: number of the batch, from 0.
+        preset: what is done to the pictures.
+        size: side of the pictures, pixels.
+        batch_size: records in a batch.
+        seed: of the order and of the random transforms.
+        device: as for `Loader`.
+        split: named in the sheet's last line where given.
+
+    Raises:
+        ConfigError: an argument is out of range.
+        DecodeError: a picture can not be read or decoded.
+    """
+    if not 0 <= step <= MAX_STEP:
+        raise ConfigError(f"step is {step}; it must be from 0 to {MAX_STEP}")
+    training = is_training(preset)
+    # A set that is smaller than a batch is shown for all that.
+    last_batch: LastBatch = "drop" if training and len(manifest) >= batch_size else "partial"
+    with Loader(
+        manifest,
+        sampler=IndexSampler(len(manifest), shuffle=training, seed=seed),
+        transforms=make_transforms(preset, size, dtype="uint8", layout="NHWC"),
+        batch_size=batch_size,
+        last_batch=last_batch,
+        device=device,
+    ) as loader:
+        batch = loader.batch(step)
+        epoch = step // len(loader)
+        facts = [
+            f"gpufeed {gpufeed.__version__}",
+            f"step {step} (epoch {epoch})",
+            f"seed {seed}",
+            f"preset {preset}",
+            f"device {loader.device}",
+        ]
+        if split:
+            facts.insert(4, f"split {split}")
+        sheet = draw_sheet(
+            np.asarray(batch["image"]),
+            captions_of(manifest, loader.rows(batch)),
+            facts,
+        )
+        return Shown(sheet, len(batch["label"]), epoch, len(loader))

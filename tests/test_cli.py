@@ -1,0 +1,285 @@
+"""The command line as a user meets it: what it prints, its exit codes, its errors."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+import gpufeed
+from gpufeed import cli
+from gpufeed.tools.synth import write_nabirds
+
+HEAVY = ("nvidia.dali", "torch", "jax", "numpy", "polars", "PIL")
+
+
+@pytest.fixture(scope="session")
+def birds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_nabirds(tmp_path_factory.getbasetemp() / "synthetic-80", images=80, max_side=320)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder and a cache of the test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path / "work"
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gpufeed", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def imported_by(code: str) -> list[str]:
+    probe = (
+        f"import sys\n{code}\nprint(*[m for m in {HEAVY!r} if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    return done.stderr.split()
+
+
+def test_demo(here: Path) -> None:
+    done = run("demo", "--images", "48", "--batch-size", "16", "--device", "cpu")
+    assert done.returncode == 0, done.stderr
+    assert "are drawn, this one time, in" in done.stdout
+    train = len(
+        gpufeed.read_nabirds(next((here.parent / "cache/gpufeed").iterdir())).split("train")
+    )
+    for pattern in (
+        r"device\s+cpu",
+        rf"images\s+{train} in {-(-train // 16)} batches",
+        r"then\s+[\d,]+ images/s",
+        r"waiting\s+[\d.]+% of the time",
+        r"image 16x3x224x224 float32",
+        r"state after it\s+records 16 of: manifest [0-9a-f]{8}",
+        r"Waiting is near 100 % since the demo does nothing with its batches",
+    ):
+        assert re.search(pattern, done.stdout), (pattern, done.stdout)
+    assert str(here / "gpufeed-demo.png") in done.stdout
+    first = (here / "gpufeed-demo.png").read_bytes()
+
+    out = here / "again.png"
+    again = run(
+        "demo", "--images", "48", "--batch-size", "16", "--framework", "torch", "--out", out
+    )
+    assert again.returncode == 0, again.stderr
+    assert "are in" in again.stdout
+    assert re.search(r"torch arrays\s+image 16x3x224x224 float32\s+label 16 int64", again.stdout)
+    if "cpu" in again.stdout:
+        assert out.read_bytes() == first
+
+
+def test_show(birds: Path, here: Path) -> None:
+    done = run("show", "--data", birds, "--step", "3", "--batch-size", "5", "--device", "cpu")
+    assert done.returncode == 0, done.stderr
+    assert re.search(
+        r"Step 3, batch 4 of \d+ in epoch 0: 5 of \d+ pictures \(split: train\)", done.stdout
+    )
+    assert str(here / "gpufeed-show.png") in done.stdout
+    with Image.open("gpufeed-show.png") as sheet:
+        assert sheet.size[0] > 224
+    assert done.stderr == ""
+
+
+def test_show_takes_every_option(
+    birds: Path, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = ["show", "--data", str(birds), "--size", "64", "--batch-size", "4", "--device", "cpu"]
+    for name, options in {
+        "a": [],
+        "same": [],
+        "step": ["--step", "1"],
+        "seed": ["--seed", "1"],
+        "split": ["--split", "test", "--preset", "train"],
+        "preset": ["--preset", "evaluate", "--labels", "class"],
+    }.items():
+        assert cli.main([*common, *options, "--out", f"{name}.png"]) == 0, capsys.readouterr()
+    made = {path.stem: path.read_bytes() for path in here.glob("*.png")}
+    assert made["same"] == made["a"]
+    assert len(set(made.values())) == len(made) - 1
+
+
+def test_synth(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["synth", "set", "--images", "32", "--seed", "7"]) == 0
+    printed = capsys.readouterr().out
+    whole = gpufeed.read_nabirds("set")
+    train = len(whole.split("train"))
+    assert f"32 pictures ({train} train, {32 - train} test)" in printed
+    assert str(here / "set") in printed
+
+
+def test_info(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["info"]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(rf"gpufeed\s+{re.escape(gpufeed.__version__)}", printed)
+    for name in ("torch", "jax", "numpy", "pillow", "polars"):
+        assert metadata.version(name) in printed
+    for name in ("CPU", "NVIDIA driver", "DALI sees", "PyTorch sees", "JAX sees"):
+        assert name in printed
+    assert "fails:" not in printed
+
+
+def test_version_and_entry_point(capsys: pytest.CaptureFixture[str]) -> None:
+    (script,) = metadata.entry_points(group="console_scripts", name="gpufeed")
+    assert script.load() is cli.main
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"gpufeed {gpufeed.__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["demo", "--help"], ["show", "-h"]])
+def test_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(arguments) == 0
+    assert "Usage: gpufeed" in capsys.readouterr().out
+
+
+def test_help_imports_nothing_heavy() -> None:
+    run_help = "from gpufeed.cli import main\nassert main(['show', '--help']) == 0"
+    assert imported_by(run_help) == []
+    # The check above can fail:
+    assert imported_by(f"{run_help}\nimport numpy") == ["numpy"]
+
+
+def test_errors_have_no_traceback_unless_asked_for(tmp_path: Path) -> None:
+    done = run("show", "--data", tmp_path / "nowhere")
+    assert done.returncode == 2
+    assert done.stderr == f"gpufeed: error: there is no file or folder {tmp_path}/nowhere\n"
+    assert done.stdout == ""
+    done = run("--debug", "show", "--data", tmp_path / "nowhere")
+    assert done.returncode == 2
+    assert done.stderr.startswith("Traceback (most recent call last):")
+    assert done.stderr.endswith(f"gpufeed: error: there is no file or folder {tmp_path}/nowhere\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["bogus"], "No such command 'bogus'"),
+        (["--bogus"], "No such option: --bogus"),
+        (["show"], "Missing option '--data'; see `gpufeed show --help`"),
+        (["show", "--data", "{birds}", "--step", "-1"], "Invalid value for '--step'"),
+        (
+            ["show", "--data", "{birds}", "--step", "9999999999999"],
+            "step is 9999999999999; it must",
+        ),
+        (["show", "--data", "{birds}", "--seed", "99999999999999999999"], "seed is 9999999999"),
+        (["show", "--data", "{birds}", "--preset", "other"], "Invalid value for '--preset'"),
+        (["show", "--data", "{birds}", "--device", "tpu"], "device is 'tpu'; it must be"),
+        (
+            ["show", "--data", "{birds}", "--device", "cuda:99"],
+            "device is 'cuda:99', but DALI sees",
+        ),
+        (["show", "--data", "{birds}", "--out", "x.jpg"], "x.jpg is neither a folder nor a name"),
+        (["show", "--data", "{birds}", "--out", "no/x.png"], "there is no folder no"),
+        (["show", "--data", "{birds}/classes.txt"], "classes.txt is no data set"),
+        (["demo", "--images", "x"], "Invalid value for '--images'"),
+        (["demo", "--device", "tpu"], "device is 'tpu'; it must be"),
+        (["synth", "{birds}", "--images", "9"], "is not a finished synthetic set"),
+    ],
+)
+def test_every_error_of_a_user_is_one_line(
+    arguments: list[str],
+    message: str,
+    birds: Path,
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.main([argument.format(birds=birds) for argument in arguments]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("gpufeed: error: ")
+    assert printed.err.count("\n") == 1
+    assert message in printed.err
+    assert list(here.iterdir()) == []
+
+
+def test_a_bad_picture_is_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    broken = write_nabirds(here / "set", images=32, max_side=64)
+    for picture in sorted((broken / "images").rglob("*.jpg")):
+        picture.write_bytes(b"no picture")
+    assert cli.main(["show", "--data", str(broken), "--batch-size", "3"]) == 2
+    printed = capsys.readouterr().err
+    assert re.fullmatch(
+        r"gpufeed: error: record \d+ \(\S+/images/\d{4}/\w+\.jpg\): .*; 2 more pictures of this "
+        r"batch are bad\n",
+        printed,
+    ), printed
+
+
+def test_a_missing_framework_is_named(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing(framework: str, device: str) -> None:
+        raise gpufeed.MissingExtraError(framework, extra=framework)
+
+    monkeypatch.setattr("gpufeed.tools.demo.check_usable", missing)
+    assert cli.main(["demo", "--framework", "jax"]) == 2
+    assert capsys.readouterr().err == (
+        'gpufeed: error: jax is not installed; run: pip install "gpufeed[jax]"\n'
+    )
+
+
+def test_errors_of_the_system_name_the_file(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device", "/disk/file")
+
+    monkeypatch.setattr("gpufeed.tools.synth.write_nabirds", full)
+    assert cli.main(["synth", "set"]) == 2
+    assert capsys.readouterr().err == "gpufeed: error: /disk/file: No space left on device\n"
+
+
+def test_errors_of_our_own_are_told_apart(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def buggy(*_: object, **__: object) -> None:
+        raise KeyError("x")
+
+    monkeypatch.setattr("gpufeed.tools.synth.write_nabirds", buggy)
+    assert cli.main(["synth", "set"]) == 1
+    printed = capsys.readouterr().err
+    assert printed.startswith("gpufeed: error: unexpected KeyError: 'x'; for where, run")
+    assert printed.count("\n") == 1
+
+
+def test_interrupt(tmp_path: Path) -> None:
+    started = subprocess.Popen(
+        [sys.executable, "-m", "gpufeed", "synth", tmp_path / "set", "--images", "40000"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not list(tmp_path.glob(".set.unfinished-*/set/images/*/*")) and started.poll() is None:
+        time.sleep(0.02)
+    started.send_signal(signal.SIGINT)
+    out, err = started.communicate()
+    assert (started.returncode, out, err) == (130, "", "gpufeed: interrupted\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
+def test_broken_pipe(arguments: list[str]) -> None:
+    # Nobody reads, from before the command starts.
+    unread, written = os.pipe()
+    os.close(unread)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "gpufeed", *arguments],
+            stdout=written,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    finally:
+        os.close(written)
+    assert (done.returncode, done.stderr) == (1, "")

@@ -1,0 +1,136 @@
+"""Every recipe runs, with every framework, on a small synthetic set."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import gpufeed
+from gpufeed.tools.synth import write_nabirds
+
+ROOT = Path(__file__).parent.parent
+RECIPES = sorted(path.stem for path in (ROOT / "pipelines").glob("*.py") if path.stem != "__init__")
+FRAMEWORKS = ["torch", "jax", "numpy"]
+BATCH = 8
+
+
+@pytest.fixture(scope="session")
+def birds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.getbasetemp() / "synthetic-80"
+    return write_nabirds(folder, images=80, max_side=320)
+
+
+@pytest.fixture
+def recipe(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(ROOT)
+    return importlib.import_module(f"pipelines.{request.param}")
+
+
+def count(birds: Path, split: str) -> int:
+    return len(gpufeed.read_nabirds(birds).split(split))
+
+
+def check_train(losses: list[float], birds: Path, framework: str) -> None:
+    steps = count(birds, "train") // BATCH
+    assert len(losses) == (0 if framework == "numpy" else steps)
+    assert all(math.isfinite(loss) for loss in losses)
+
+
+def check_evaluate(result: tuple[int, int], birds: Path, framework: str) -> None:
+    total, right = result
+    assert total == count(birds, "test")
+    assert total % BATCH, "the set must end in a batch that is filled up"
+    assert 0 < right <= total
+
+
+def check_course(fed: dict[str, int], birds: Path, framework: str) -> None:
+    whole = count(birds, "train") // BATCH * BATCH
+    assert fed == {"train": whole, "test": count(birds, "test")}
+
+
+CHECKS: dict[str, Callable[[Any, Path, str], None]] = {
+    "train": check_train,
+    "evaluate": check_evaluate,
+    "course": check_course,
+}
+
+
+def test_each_recipe_has_a_check_of_its_result() -> None:
+    assert sorted(CHECKS) == RECIPES
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("recipe", RECIPES, indirect=True)
+def test_recipe(
+    recipe: ModuleType, framework: str, birds: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = recipe.__name__.removeprefix("pipelines.")
+    options = ["--data", str(birds), "--framework", framework, "--batch-size", str(BATCH)]
+    CHECKS[name](recipe.main(options), birds, framework)
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("recipe", RECIPES, indirect=True)
+def test_recipe_has_the_parts_that_all_have(recipe: ModuleType, birds: Path) -> None:
+    assert recipe.__doc__
+    config = recipe.Config(data=str(birds), framework="numpy", batch_size=BATCH)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.data = ""
+    with recipe.build(config) as loader:
+        assert isinstance(loader, gpufeed.Loader)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipe_imports_only_what_is_public(name: str) -> None:
+    tree = ast.parse((ROOT / "pipelines" / f"{name}.py").read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            assert all(
+                each.name == "gpufeed" or not each.name.startswith(("gpufeed", "pipelines"))
+                for each in node.names
+            )
+        elif isinstance(node, ast.ImportFrom):
+            assert not (node.module or "").startswith(("gpufeed", "pipelines"))
+
+
+@pytest.mark.parametrize("recipe", ["train"], indirect=True)
+def test_train_goes_on_where_it_stopped(recipe: ModuleType, birds: Path, tmp_path: Path) -> None:
+    steps = count(birds, "train") // BATCH
+
+    def run(name: str, *options: str) -> tuple[int, dict[str, Any]]:
+        state = tmp_path / name
+        common = ["--data", str(birds), "--batch-size", str(BATCH), "--resume", str(state)]
+        losses = recipe.main([*common, *options])
+        return len(losses), json.loads(state.read_bytes())
+
+    assert run("whole", "--epochs", "2")[0] == 2 * steps
+    stopped, state = run("parts", "--epochs", "2", "--steps", str(steps + 1))
+    assert stopped == steps + 1
+    assert state["records"] == count(birds, "train") + BATCH
+    gone_on, state = run("parts", "--epochs", "2")
+    assert gone_on == steps - 1
+    assert state == run("whole", "--epochs", "2")[1]
+
+
+@pytest.mark.parametrize("recipe", ["course"], indirect=True)
+def test_course_batches_have_the_names_of_their_pictures(recipe: ModuleType, birds: Path) -> None:
+    config = recipe.Config(data=str(birds), framework="numpy", split="test", batch_size=BATCH)
+    with recipe.build(config) as loader:
+        batch = next(recipe.course_batches(loader))
+        frame = loader.manifest.frame[:BATCH]
+        assert batch["img"].shape == (BATCH, 224, 224, 3)
+        assert -1 <= batch["img"].min() < 0 < batch["img"].max() <= 1
+        assert [loader.manifest.classes[i] for i in batch["species_id"]] == list(
+            batch["species_name"]
+        )
+        assert list(batch["species_name"]) == frame["species_name"].to_list()
+        assert list(batch["photographer"]) == frame["photographer"].to_list()

@@ -1,0 +1,155 @@
+"""What the command line names in words: presets, data, splits, the cache, what is installed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import gpufeed
+from gpufeed.tools import info
+from gpufeed.tools.cache import cache_folder
+from gpufeed.tools.demo import Fed, check_usable, feed_epoch
+from gpufeed.tools.named import make_transforms, open_manifest, take_split
+from gpufeed.tools.synth import write_nabirds
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_nabirds(tmp_path_factory.getbasetemp() / "synthetic-80", images=80, max_side=320)
+
+
+@pytest.fixture
+def parquet(folder: Path, tmp_path: Path) -> Path:
+    frame = gpufeed.read_nabirds(folder).frame
+    boxes = {f"box_{side}": f"bb_{side}" for side in ("x", "y", "width", "height")}
+    frame = frame.rename({"uuid": "UUID", **boxes}).with_columns(
+        pl.col("is_training_img").cast(int)
+    )
+    frame.drop("parents", "label").write_parquet(tmp_path / "metadata.parquet")
+    (tmp_path / "images").symlink_to(folder / "images")
+    return tmp_path / "metadata.parquet"
+
+
+def test_all_kinds_of_data_are_told_apart(folder: Path, parquet: Path) -> None:
+    distribution = open_manifest(folder)
+    assert distribution.classes == gpufeed.read_nabirds(folder, labels="species").classes
+    assert open_manifest(folder, "class").classes == gpufeed.read_nabirds(folder).classes
+    for path in (parquet, parquet.parent):
+        assert open_manifest(path).frame["path"].equals(distribution.frame["path"])
+    classes = open_manifest(folder / "images")
+    assert len(classes) == len(distribution)
+    assert "species_name" not in classes.frame.columns
+    with pytest.raises(gpufeed.ConfigError, match="name no species; use class labels"):
+        open_manifest(folder / "images", "species")
+
+
+def test_what_is_no_data_is_named(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(gpufeed.ManifestError, match=r"there is no file or folder .*nowhere"):
+        open_manifest(tmp_path / "nowhere")
+    with pytest.raises(gpufeed.ManifestError, match=r"sizes\.txt is no data set; give a NABirds"):
+        open_manifest(folder / "sizes.txt")
+    incomplete = tmp_path / "incomplete"
+    shutil.copytree(folder, incomplete, ignore=shutil.ignore_patterns("images", "images.txt"))
+    with pytest.raises(gpufeed.ManifestError, match=r"images\.txt"):
+        open_manifest(incomplete)
+
+
+def test_split_is_the_presets_own_unless_named(folder: Path) -> None:
+    birds = open_manifest(folder)
+    assert take_split(birds, None, "course_train")[1] == "train"
+    test, name = take_split(birds, None, "evaluate")
+    assert (name, len(test)) == ("test", len(birds.split("test")))
+    assert take_split(birds, "train", "evaluate")[1] == "train"
+    assert take_split(birds, "all", "train") == (birds, "all")
+    unsplit = open_manifest(folder / "images")
+    assert take_split(unsplit, None, "train") == (unsplit, "all")
+    with pytest.raises(gpufeed.ConfigError, match="is not split in train and test"):
+        take_split(unsplit, "test", "train")
+
+
+def test_presets_go_by_their_names() -> None:
+    for name in ("train", "evaluate", "course_train", "course_evaluate"):
+        named = make_transforms(name)  # type: ignore[arg-type]
+        own: list[Any] = getattr(gpufeed.presets, name)()
+        assert [each.identity for each in named] == [each.identity for each in own]
+    (*_, output) = make_transforms("course_train", dtype="uint8", layout="NCHW")
+    assert isinstance(output, gpufeed.ToDtype)
+    assert (output.dtype, output.layout) == ("uint8", "NCHW")
+    with pytest.raises(gpufeed.ConfigError, match="preset is 'other'; it must be one of train"):
+        make_transforms("other")  # type: ignore[arg-type]
+    with pytest.raises(gpufeed.ConfigError, match="size is 96; the preset course_evaluate has 224"):
+        make_transforms("course_evaluate", 96)
+
+
+def test_cache_is_where_the_user_wants_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert cache_folder() == Path("/somewhere/gpufeed")
+    for unusable in ("", "relative/path"):
+        monkeypatch.setenv("XDG_CACHE_HOME", unusable)
+        assert cache_folder() == tmp_path / ".cache" / "gpufeed"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", _no_home)
+    with pytest.raises(gpufeed.ConfigError, match="set XDG_CACHE_HOME"):
+        cache_folder()
+
+
+def _no_home() -> Path:
+    raise RuntimeError("Could not determine home directory.")
+
+
+def test_an_epoch_is_fed_to_the_last_record(folder: Path) -> None:
+    birds = open_manifest(folder)
+    fed = feed_epoch(birds, batch_size=32, device="cpu", framework="jax")
+    assert (fed.whole.images, fed.whole.batches) == (80, 3)
+    assert (fed.first.images, fed.state["records"]) == (32, 32)
+    assert fed.device == "cpu"
+    assert fed.arrays[0] == ("image", (32, 3, 224, 224), "float32")
+
+
+def test_the_rate_leaves_the_start_out_where_it_can() -> None:
+    first, whole = gpufeed.Stats(1, 10, 5.0, 5.0), gpufeed.Stats(3, 30, 7.0, 7.0)
+    assert Fed("cpu", first, whole, (), {}).images_per_second == 10.0
+    assert Fed("cpu", first, first, (), {}).images_per_second == 2.0
+
+
+def test_what_is_not_usable_is_found_out_early() -> None:
+    check_usable("numpy", "cpu")
+    with pytest.raises(gpufeed.DeviceError):
+        check_usable("numpy", "cuda:999")
+
+
+def test_info_says_how_to_get_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = {fact.name: fact for fact in info.list_versions()}
+    assert facts["gpufeed"].value == gpufeed.__version__
+    assert all(fact.value and not fact.hint for fact in facts.values())
+    monkeypatch.setattr(info, "_version", lambda _name: None)
+    facts = {fact.name: fact for fact in info.list_versions()}
+    assert facts["JAX"] == info.Fact("JAX", "not installed", 'pip install "gpufeed[jax]"')
+    assert facts["DALI"] == info.Fact("DALI", "not installed", 'pip install "gpufeed"')
+    assert not {"PyTorch sees", "JAX sees"} & {fact.name for fact in info.list_devices()}
+
+
+def test_info_survives_what_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> int:
+        raise OSError("libcudart.so.12: cannot open\nshared object file")
+
+    monkeypatch.setattr(info, "gpu_count", broken)
+    monkeypatch.setattr(info, "_version", lambda _name: None)
+    facts = {fact.name: fact.value for fact in info.list_devices()}
+    assert facts["DALI sees"] == "fails: OSError: libcudart.so.12: cannot open shared object file"
+
+
+def test_info_says_what_a_missing_driver_means(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(_name: str) -> None:
+        raise OSError("libcuda.so.1: cannot open shared object file")
+
+    monkeypatch.setattr(info.ctypes, "CDLL", missing)
+    monkeypatch.setattr(info, "_version", lambda _name: None)
+    driver = info.list_devices()[1]
+    assert driver.value == "not found"
+    assert "nvidia-smi" in driver.hint

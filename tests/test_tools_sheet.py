@@ -1,0 +1,192 @@
+"""Contact sheets: the pictures are those of the batch, and the captions fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pytest
+from PIL import Image, ImageFont
+
+import gpufeed
+from gpufeed.tools import sheet as sheets
+from gpufeed.tools.named import Preset, is_training, make_transforms
+from gpufeed.tools.sheet import Caption, captions_of, check_target, draw_sheet, save_sheet, shorten
+from gpufeed.tools.show import MAX_STEP, show_batch
+from gpufeed.tools.synth import write_nabirds
+
+MARGIN, GAP = 24, 16
+
+
+@pytest.fixture(scope="session")
+def train(tmp_path_factory: pytest.TempPathFactory) -> gpufeed.Manifest:
+    folder = tmp_path_factory.getbasetemp() / "synthetic-80"
+    written = write_nabirds(folder, images=80, max_side=320)
+    return gpufeed.read_nabirds(written, labels="species").split("train")
+
+
+def noise(count: int, height: int, width: int) -> npt.NDArray[np.uint8]:
+    return np.random.default_rng(0).integers(0, 256, (count, height, width, 3), dtype=np.uint8)
+
+
+def cell(sheet: Image.Image, row: int, column: int, height: int, width: int) -> npt.NDArray[object]:
+    left = MARGIN + column * (max(width, 192) + GAP) + (max(width, 192) - width) // 2
+    top = MARGIN + row * (height + 44 + GAP)
+    return np.asarray(sheet)[top : top + height, left : left + width]
+
+
+@pytest.mark.parametrize(("height", "width"), [(200, 224), (32, 24)])
+def test_pictures_are_on_the_sheet_pixel_by_pixel(height: int, width: int) -> None:
+    pictures = noise(5, height, width)
+    sheet = draw_sheet(pictures, [Caption("a", "b")] * 5, ["facts"], columns=2)
+    for place, picture in enumerate(pictures):
+        np.testing.assert_array_equal(cell(sheet, *divmod(place, 2), height, width), picture)
+
+
+def test_sheet_has_the_same_bytes_each_time(tmp_path: Path) -> None:
+    for name in ("a.png", "b.png"):
+        sheet = draw_sheet(noise(3, 50, 60), [Caption("Ruddy Gridgull", "Photo: X")] * 3, ["f"])
+        save_sheet(sheet, tmp_path / name)
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+    with Image.open(tmp_path / "a.png") as saved:
+        assert saved.format == "PNG"
+
+
+def test_captions_stay_within_their_column() -> None:
+    long = Caption("W" * 500, "m" * 500)
+    blank, written = (
+        np.asarray(draw_sheet(noise(4, 40, 224), [caption] * 4, columns=2)).astype(int)
+        for caption in (Caption("", ""), long)
+    )
+    changed = np.flatnonzero((blank != written).any((0, 2)))
+    columns = [MARGIN + i * (224 + GAP) for i in range(2)]
+    assert all(any(left <= x < left + 224 for left in columns) for x in changed)
+    assert changed.min() < MARGIN + 10
+
+
+def test_shorten_keeps_as_much_as_fits() -> None:
+    font = ImageFont.load_default(size=13)
+    text = "Photo: Somebody With A Long Name"
+    whole = font.getlength(text)
+    assert shorten(text, font, whole) == text
+    for width in (20.0, 60.0, 100.0, whole - 1):
+        short = shorten(text, font, width)
+        assert short.endswith("\u2026")
+        assert font.getlength(short) <= width
+        assert text.startswith(short[:-1])
+        longer = text[: len(short)].rstrip()
+        assert font.getlength(longer + "\u2026") > width or longer == short[:-1]
+    assert shorten("one\ntwo\x00\tthree", font, 1000) == "one two three"
+    assert shorten("", font, 10) == ""
+
+
+def test_footer_takes_a_second_line_where_the_sheet_is_narrow() -> None:
+    facts = ["gpufeed 0.1.0", "step 1000 (epoch 10)", "preset course_evaluate", "device cuda:0"]
+    one, none = (draw_sheet(noise(1, 64, 64), [Caption("a", "b")], f) for f in (facts, []))
+    assert one.size[0] == none.size[0] == 192 + 2 * MARGIN
+    assert one.size[1] > none.size[1] + 2 * 13
+
+
+@pytest.mark.parametrize(("count", "columns"), [(1, 1), (2, 2), (18, 6), (24, 6), (64, 8), (7, 4)])
+def test_sheet_has_a_handy_shape(count: int, columns: int) -> None:
+    sheet = draw_sheet(noise(count, 224, 224), [Caption("a", "b")] * count)
+    assert sheet.size[0] == 2 * MARGIN + columns * (224 + GAP) - GAP
+
+
+@pytest.mark.parametrize(
+    ("pictures", "captions", "columns", "message"),
+    [
+        (np.zeros((2, 3, 8, 8), np.float32), 2, None, r"float32 \(2, 3, 8, 8\); a sheet takes"),
+        (np.zeros((0, 8, 8, 3), np.uint8), 0, None, r"uint8 \(0, 8, 8, 3\)"),
+        (np.zeros((2, 8, 8, 3), np.uint8), 3, None, "3 captions for 2 pictures"),
+        (np.zeros((2, 8, 8, 3), np.uint8), 2, 0, "columns is 0"),
+    ],
+)
+def test_sheet_says_what_is_wrong(
+    pictures: npt.NDArray[np.uint8], captions: int, columns: int | None, message: str
+) -> None:
+    with pytest.raises(gpufeed.ConfigError, match=message):
+        draw_sheet(pictures, [Caption("a", "b")] * captions, columns=columns)
+
+
+def test_captions_name_species_and_photographer_or_what_there_is() -> None:
+    frame = pl.DataFrame(
+        {"path": ["a/1.jpg", "b/2.jpg"], "label": [0, 1], "width": [5, 5], "height": [5, 5]}
+    )
+    names = {"class_name": ["A (Male)", "B"], "species_name": ["A", "B"]}
+    full = frame.with_columns(
+        **{name: pl.Series(values) for name, values in names.items()},
+        photographer=pl.Series(["Ann & Co, Ltd", None]),
+    )
+    for given, expected in (
+        (full, [("A", "Photo: Ann & Co, Ltd"), ("B", "b/2.jpg")]),
+        (full.drop("species_name", "photographer"), [("A (Male)", "a/1.jpg"), ("B", "b/2.jpg")]),
+        (frame, [("first", "a/1.jpg"), ("second", "b/2.jpg")]),
+    ):
+        manifest = gpufeed.Manifest(given, "/", ["first", "second"])
+        found = captions_of(manifest, manifest.rows([0, 1]))
+        assert [(caption.title, caption.note) for caption in found] == expected
+
+
+def test_target_is_checked_before_anything_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert check_target("x.PNG") == tmp_path / "x.PNG"
+    assert check_target(tmp_path, "name.png") == tmp_path / "name.png"
+    with pytest.raises(gpufeed.ConfigError, match="there is no folder"):
+        check_target("nowhere/x.png")
+    with pytest.raises(gpufeed.ConfigError, match=r"x\.jpg is neither a folder nor"):
+        check_target("x.jpg")
+
+
+def test_a_file_that_can_not_be_written_is_an_error_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "x.png").mkdir()
+    with pytest.raises(gpufeed.ConfigError, match=r"can not write .*x\.png"):
+        save_sheet(Image.new("RGB", (2, 2)), tmp_path / "x.png")
+
+
+@pytest.mark.parametrize("preset", ["train", "evaluate", "course_train", "course_evaluate"])
+def test_sheet_shows_the_pictures_that_training_gets(
+    preset: Preset, train: gpufeed.Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[npt.NDArray[np.uint8]] = []
+    draw = sheets.draw_sheet
+
+    def keep(pictures: npt.NDArray[np.uint8], *arguments: object) -> Image.Image:
+        drawn.append(pictures.copy())
+        return draw(pictures, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("gpufeed.tools.show.draw_sheet", keep)
+    step = len(train) // 6 + 1
+    shown = show_batch(train, step, preset=preset, batch_size=6, seed=3, device="cpu")
+    transforms = make_transforms(preset, layout="NHWC")
+    with gpufeed.Loader(
+        train,
+        sampler=gpufeed.IndexSampler(len(train), shuffle=is_training(preset), seed=3),
+        transforms=transforms,
+        batch_size=6,
+        last_batch="drop" if is_training(preset) else "partial",
+        device="cpu",
+    ) as loader:
+        image = loader.batch(step)["image"]
+        assert shown.epoch == step // len(loader)
+        assert shown.steps_per_epoch == len(loader)
+    output = transforms[-1]
+    assert isinstance(output, gpufeed.Normalize)
+    levels = image * np.array(output.std) + np.array(output.mean)
+    assert np.abs(levels - drawn[0]).max() < 0.51
+    assert shown.images == len(image) == 6 or preset.endswith("evaluate")
+
+
+def test_show_takes_sets_smaller_than_a_batch(train: gpufeed.Manifest) -> None:
+    few = train.filter(np.arange(len(train)) < 3)
+    assert show_batch(few, 1, batch_size=32, size=32, device="cpu").images == 3
+
+
+@pytest.mark.parametrize("step", [-1, MAX_STEP + 1])
+def test_show_names_a_step_that_is_out_of_range(step: int, train: gpufeed.Manifest) -> None:
+    with pytest.raises(gpufeed.ConfigError, match=f"step is {step}; it must be from 0"):
+        show_batch(train, step)
