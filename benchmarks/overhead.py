@@ -217,7 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             measure("photos", manifest, size=224, batch_size=64, batches=options.batches, **shared),
             measure(
                 "machinery",
-                tiny(Path(scratch), 4096),
+                tiny(Path(scratch), 32_768),
                 size=16,
                 batch_size=256,
                 batches=160,

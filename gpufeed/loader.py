@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from gpufeed import state as states
 from gpufeed.adapters import Framework, make_adapter
 from gpufeed.engine.device import available_threads, resolve_device
-from gpufeed.errors import ConfigError, EpochsExhausted, StateError
+from gpufeed.errors import ConfigError, EpochsExhausted, GpufeedError, StateError
 from gpufeed.order.sampler import IndexSampler, Sampler
 from gpufeed.order.schedule import LastBatch, Schedule
 from gpufeed.order.shard import ShardOptions
@@ -166,11 +166,18 @@ class Loader:
         plan = self._planner.plan(step)
         if plan is None:
             raise IndexError(f"this shard gets no record of batch {step}")
+        with ThreadPoolExecutor(_READERS) as readers:
+            job = self._read(plan, readers)
         if self._single is None:
             self._single = self._make_engine(depth=1)
-        with ThreadPoolExecutor(_READERS) as readers:
-            self._single.submit(self._read(plan, readers))
-        return self._hand_over(*self._single.collect())
+        try:
+            self._single.submit(job)
+            return self._hand_over(*self._single.collect())
+        except GpufeedError:
+            raise
+        except BaseException:
+            self._single = None  # as in _Pass.__next__
+            raise
 
     def rows(self, batch: Batch) -> pl.DataFrame:
         """Return the manifest's rows of a batch's records, in its order."""
@@ -339,7 +346,12 @@ class _Pass:
             raise StopIteration
         try:
             plan, pictures = self._collect(step)
+        except GpufeedError:
+            self.close()
+            raise
         except BaseException:
+            # Stopped halfway, by Ctrl-C say: what is under way and what is noted may differ.
+            loader._engine = None
             self.close()
             raise
         loader._step = step + 1

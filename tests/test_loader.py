@@ -378,6 +378,32 @@ def test_a_loop_left_early_leaves_no_thread_and_goes_on(
     assert set(threading.enumerate()) == before
 
 
+def test_a_batch_broken_off_is_made_again(
+    pictures: Manifest, two_epochs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C before DALI's outputs were taken: no batch may then pass for another."""
+    from nvidia.dali import Pipeline
+
+    share, left = Pipeline.share_outputs, iter([False, False, True])
+
+    def interrupted(self: Any, *rest: Any) -> Any:
+        if next(left, False):
+            raise KeyboardInterrupt
+        return share(self, *rest)
+
+    monkeypatch.setattr(Pipeline, "share_outputs", interrupted)
+    with make(pictures) as loader:
+        iterator = iter(loader)
+        assert [digest(next(iterator)) for _ in range(2)] == two_epochs[:2]
+        with pytest.raises(KeyboardInterrupt):
+            next(iterator)
+        assert [digest(batch) for batch in loader] == two_epochs[2 : len(loader)]
+        left = iter([True])
+        with pytest.raises(KeyboardInterrupt):
+            loader.batch(4)
+        assert digest(loader.batch(5)) == two_epochs[5]
+
+
 def test_a_later_iteration_ends_an_earlier_one(pictures: Manifest, two_epochs: list[str]) -> None:
     with make(pictures) as loader:
         first = iter(loader)
