@@ -84,9 +84,14 @@ def words(
 
     Returns:
         uint32 (n, 4 * blocks).
+
+    Raises:
+        ConfigError: a block or an epoch is out of range.
     """
     if block + blocks > 1 << 16:
         raise ConfigError(f"a transform drew more than {1 << 18} random words for one record")
+    if len(epoch) and epoch.max() >= 1 << 32:
+        raise ConfigError(f"epoch {epoch.max()} has no random numbers; 2**32 epochs are the most")
     counter = np.empty((4, len(draw_key), blocks), dtype=np.uint64)
     keys = draw_key.astype(np.uint64)[:, None]
     counter[0] = keys & _LOW

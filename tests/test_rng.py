@@ -137,6 +137,13 @@ def test_too_many_draws_are_an_error() -> None:
         batch_rng([1]).uniform(size=200_000)
 
 
+def test_an_epoch_that_does_not_fit_is_an_error() -> None:
+    """Its upper bits would run into those of the draw key."""
+    batch_rng([1], epoch=2**32 - 1).uniform()
+    with pytest.raises(ConfigError, match="epoch 4294967296 has no random numbers"):
+        batch_rng([1], epoch=2**32).uniform()
+
+
 def test_record_generators_are_the_records_own() -> None:
     again = [record_generator(3, 1, key).standard_normal(4).tolist() for key in (5, 5, 6)]
     assert again[0] == again[1] != again[2]
