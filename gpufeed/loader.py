@@ -12,7 +12,7 @@ from gpufeed.adapters import Framework, make_adapter
 from gpufeed.engine.device import available_threads, resolve_device
 from gpufeed.errors import ConfigError, EpochsExhausted, GpufeedError, StateError
 from gpufeed.order.sampler import IndexSampler, Sampler
-from gpufeed.order.schedule import LastBatch, Schedule
+from gpufeed.order.schedule import MAX_EPOCHS, LastBatch, Schedule
 from gpufeed.order.shard import ShardOptions
 from gpufeed.plan import BatchPlan, Planner
 from gpufeed.presets import train as train_preset
@@ -190,8 +190,9 @@ class Loader:
             IndexError: there is no such batch, and it is not the end either.
         """
         last = self._schedule.num_steps
-        if step < 0 or (last is not None and step > last):
-            raise IndexError(f"step is {step}; the batches are numbered from 0 to {last}")
+        last = MAX_EPOCHS * len(self) if last is None else last
+        if not 0 <= step <= last:
+            raise IndexError(f"step is {step}; there are the batches 0 to {last - 1}")
         self._stop()
         self._step = step
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Generic, TypeVar
 
 __all__ = ["ReadAhead"]
 
 T = TypeVar("T")
+
+_TURN = 0.2
+"""Seconds after which a wait looks for signals."""
 
 
 class ReadAhead(Generic[T]):
@@ -32,8 +35,9 @@ class ReadAhead(Generic[T]):
     ) -> None:
         self._prepare = prepare
         self._steps = steps
-        # Two pools: a task that waited for others of its own pool could wait for ever.
-        self._planners = ThreadPoolExecutor(min(ahead, 1), thread_name_prefix="gpufeed-plan")
+        # One thread plans, and mostly reads as well: more would only take turns at the interpreter.
+        # It has the others beside it, since a task that waits for its own pool may wait for ever.
+        self._planner = ThreadPoolExecutor(1, thread_name_prefix="gpufeed-plan")
         self._readers = ThreadPoolExecutor(threads, thread_name_prefix="gpufeed-read")
         self._pending: deque[Future[T]] = deque()
         for _ in range(ahead):
@@ -42,7 +46,7 @@ class ReadAhead(Generic[T]):
     def _begin_next(self) -> None:
         step = next(self._steps, None)
         if step is not None:
-            self._pending.append(self._planners.submit(self._prepare, step, self._readers))
+            self._pending.append(self._planner.submit(self._prepare, step, self._readers))
 
     @property
     def ready(self) -> bool:
@@ -56,12 +60,16 @@ class ReadAhead(Generic[T]):
         """Wait for the next step's result."""
         if not self._pending:
             raise StopIteration
-        future = self._pending.popleft()
+        future = self._pending[0]
+        # In turns, since polars' signal handler keeps Ctrl-C from a main thread that waits on.
+        while not future.done():
+            wait([future], timeout=_TURN)
+        self._pending.popleft()
         self._begin_next()
         return future.result()
 
     def close(self) -> None:
         """Drop what is under way and end the threads."""
         self._pending.clear()
-        for pool in (self._planners, self._readers):
+        for pool in (self._planner, self._readers):
             pool.shutdown(wait=True, cancel_futures=True)

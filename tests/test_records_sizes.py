@@ -58,9 +58,9 @@ def test_a_size_is_read_once(root: Path, headers_read: list[str]) -> None:
     assert widths(root, "1.png", "2.png") == [11, 12]
     assert widths(root, "0.png", "1.png", "2.png") == [10, 11, 12]
     assert sorted(headers_read) == ["0.png", "1.png", "2.png"]
-    assert [file.name for file in (root / ".gpufeed").iterdir()] == [
-        "sizes.parquet"
-    ]  # no temporary file is left
+    (kept,) = (root.parent / "user cache" / "gpufeed").iterdir()  # no temporary file is left
+    assert kept.name.startswith("sizes-")
+    assert not (root / ".gpufeed").exists()
 
 
 def test_a_replaced_file_is_read_again(root: Path, headers_read: list[str]) -> None:
@@ -100,15 +100,15 @@ def test_a_cache_of_another_form_is_passed_over(root: Path, headers_read: list[s
     assert headers_read == ["4.png"]
 
 
-def test_where_the_data_can_not_be_written_the_users_cache_is(
+def test_sizes_are_kept_beside_the_data_where_a_folder_asks_for_it(
     root: Path, headers_read: list[str], tmp_path: Path
 ) -> None:
-    (root / ".gpufeed").write_text("a file, so that no folder can be made")
+    (root / ".gpufeed").mkdir()
     assert widths(root, "1.png") == [11]
     assert widths(root, "1.png") == [11]
     assert headers_read == ["1.png"]
-    (kept,) = (tmp_path / "user cache" / "gpufeed").iterdir()
-    assert kept.name.startswith("sizes-")
+    assert [file.name for file in (root / ".gpufeed").iterdir()] == ["sizes.parquet"]
+    assert not (tmp_path / "user cache").exists()
 
 
 def test_no_place_to_write_is_no_error(

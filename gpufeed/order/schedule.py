@@ -12,7 +12,10 @@ import numpy.typing as npt
 from gpufeed.errors import ConfigError, StateError
 from gpufeed.order.shard import ShardOptions
 
-__all__ = ["LastBatch", "Schedule"]
+__all__ = ["MAX_EPOCHS", "LastBatch", "Schedule"]
+
+MAX_EPOCHS = 1 << 32
+"""An epoch's number has 32 bits of a random number's address."""
 
 LastBatch = Literal["drop", "pad", "partial"]
 
@@ -95,6 +98,8 @@ class Schedule:
                 else f"there is no batch {step}"
             )
         epoch, place = divmod(step, self.steps_per_epoch)
+        if epoch >= MAX_EPOCHS:
+            raise IndexError(f"there is no batch {step}: epochs end at number {MAX_EPOCHS - 1}")
         start = place * self.global_batch + self.shard.shard_index * self.batch_size
         within = np.arange(start, start + self.batch_size, dtype=np.int64)
         valid = within < self.epoch_size

@@ -14,7 +14,8 @@ from typing import TypeVar
 
 import polars as pl
 
-from gpufeed.errors import ManifestError
+from gpufeed.cache import cache_folder
+from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.progress import progress
 from gpufeed.records.headers import picture_size
 
@@ -33,8 +34,9 @@ _R = TypeVar("_R")
 def read_sizes(root: Path, paths: pl.Series, *, show: bool | None = None) -> pl.DataFrame:
     """Width and height of each picture, its EXIF orientation applied.
 
-    What was read is kept in `<root>/.gpufeed/sizes.parquet`, or in the user's cache folder where
-    that can not be written, and is used again for files of the same length and time of change.
+    What was read is kept in the user's cache folder and used again for files of the same length
+    and time of change. Who makes a folder `.gpufeed` beside the data has it kept there, for all
+    who share them.
 
     Args:
         root: the folder that the paths are relative to.
@@ -119,11 +121,12 @@ def _reason(error: OSError | ValueError) -> str:
 
 
 def _places(root: Path) -> list[Path]:
-    places = [root / ".gpufeed" / "sizes.parquet"]
-    with contextlib.suppress(RuntimeError):  # a user without a home folder
-        caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    """Where sizes may be kept, the best first."""
+    beside = root / ".gpufeed"
+    places = [beside / "sizes.parquet"] if beside.is_dir() else []
+    with contextlib.suppress(ConfigError):  # a user without a home folder
         name = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:32]
-        places.append(Path(caches) / "gpufeed" / f"sizes-{name}.parquet")
+        places.append(cache_folder() / f"sizes-{name}.parquet")
     return places
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpufeed.adapters import make_adapter
+from gpufeed.cache import cache_folder
 from gpufeed.engine.device import resolve_device
 from gpufeed.loader import Loader
 from gpufeed.order.sampler import IndexSampler
 from gpufeed.progress import progress as progress_bar
 from gpufeed.stats import Stats
-from gpufeed.tools.cache import cache_folder
 from gpufeed.tools.named import Preset, make_transforms
 
 if TYPE_CHECKING:
