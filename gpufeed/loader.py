@@ -84,6 +84,10 @@ class Loader:
     ) -> None:
         if not isinstance(sampler, Sampler | None):
             raise ConfigError(f"sampler is {sampler!r}; it must be a gpufeed sampler")
+        if not isinstance(shard, ShardOptions | None):
+            raise ConfigError(
+                f"shard is {shard!r}; it must be ShardOptions(shard_index, shard_count)"
+            )
         self.manifest = manifest
         self.sampler = IndexSampler(len(manifest), shuffle=True) if sampler is None else sampler
         for name, value in (("num_threads", num_threads), ("prefetch", prefetch)):

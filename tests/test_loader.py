@@ -483,6 +483,7 @@ def test_the_last_pass_is_counted(pictures: Manifest) -> None:
         ({"device": "gpu"}, ConfigError, 'device is \'gpu\'; it must be "auto", "cpu", "cuda"'),
         ({"device": "cuda:999"}, gpufeed.DeviceError, "device is 'cuda:999', but DALI sees"),
         ({"sampler": range(50)}, ConfigError, r"sampler is range\(0, 50\); it must be a gpufeed"),
+        ({"shard": (0, 2)}, ConfigError, r"shard is \(0, 2\); it must be ShardOptions"),
         ({"sampler": IndexSampler(49)}, ConfigError, "for 49 records, the manifest has 50"),
         ({"transforms": [tf.Resize(9)]}, ConfigError, "must come out in one size"),
     ],
