@@ -119,19 +119,20 @@ def demo(
 ) -> None:
     """Feed a synthetic set, which is drawn once, and show what comes out."""
     from gpufeed.records import read_nabirds
-    from gpufeed.tools.demo import check_usable, demo_folder, feed_epoch
+    from gpufeed.tools.demo import check_usable, demo_set, feed_epoch
     from gpufeed.tools.sheet import check_target, save_sheet
     from gpufeed.tools.show import show_batch
-    from gpufeed.tools.synth import write_nabirds
 
     _keep_interruptible()
     target = check_target(out, "gpufeed-demo.png")
     check_usable(framework.value, device)
     console = _console()
-    folder = demo_folder(images, seed)
-    done = "are in" if folder.exists() else "are drawn, this one time, in"
-    _say(console, f"{images:,} synthetic pictures in the shape of NABirds {done} {folder}")
-    birds = read_nabirds(write_nabirds(folder, images=images, seed=seed), labels="species")
+
+    def told(folder: Path, finished: bool) -> None:
+        done = "are in" if finished else "are drawn, this one time, in"
+        _say(console, f"{images:,} synthetic pictures in the shape of NABirds {done} {folder}")
+
+    birds = read_nabirds(demo_set(images, seed, told), labels="species")
     train = birds.split("train")
     fed = feed_epoch(
         train,
@@ -175,7 +176,7 @@ def show(
     labels: Annotated[
         _Labels | None, typer.Option(help="By default species, where the data have them.")
     ] = None,
-    batch_size: _BatchSize = 32,
+    batch_size: _BatchSize = 64,
     seed: _Seed = 0,
     size: Annotated[int, typer.Option(min=1, help="Side of the pictures, pixels.")] = 224,
     device: _Device = "auto",
@@ -210,6 +211,12 @@ def show(
         f"Step {step}, batch {place:,} of {shown.steps_per_epoch:,} in epoch {shown.epoch}: "
         f"{shown.images} of {len(manifest):,} pictures (split: {name})",
     )
+    if shown.incomplete:
+        _say(
+            console,
+            f"The split fills no batch of {batch_size}: a Loader needs a smaller batch_size, or "
+            'last_batch="pad" or "partial", to feed it.',
+        )
     _say(console, f"Contact sheet: {target}")
 
 
@@ -290,15 +297,19 @@ def _print_fed(console: Console, fed: Fed, framework: str) -> None:
     marks = ", ".join(f"{name} {mark[:8]}" for name, mark in fed.state["fingerprints"].items())
     for name, value in (
         ("device", fed.device),
-        ("images", f"{whole.images:,} in {whole.batches:,} batches"),
+        ("train split", f"{whole.images:,} images in {_counted(whole.batches, 'batch', 'es')}"),
         ("first batch", f"after {fed.first.seconds:.1f} s, with the start of the pipeline"),
         ("then", f"{fed.images_per_second:,.0f} images/s"),
         ("waiting", f"{whole.waiting_share:.1%} of the time"),
         ("a batch", _arrays(fed, framework)),
-        ("state after it", f"records {fed.state['records']} of: {marks}"),
+        ("state after that", f"records {fed.state['records']} of: {marks}"),
     ):
         table.add_row(name, Text(value))
     console.print(table)
+
+
+def _counted(number: int, noun: str, ending: str = "s") -> str:
+    return f"{number:,} {noun}{ending * (number != 1)}"
 
 
 def _arrays(fed: Fed, framework: str) -> str:
@@ -320,6 +331,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Exit code: 0; 2 for what a user can put right; 130 when interrupted; 1 for anything else.
     """
     settings = _Settings()
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started the process
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - to the end
     try:
         code = _run(settings, arguments)
         sys.stdout.flush()
@@ -340,10 +354,19 @@ def _run(settings: _Settings, arguments: Sequence[str] | None) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:
-        return _report(error, settings.debug)
+        # A module that is interrupted while it is imported may say ImportError instead.
+        if not _has_interrupt(error):
+            return _report(error, settings.debug)
+        code = _INTERRUPTED
     if code == _INTERRUPTED:
         print("gpufeed: interrupted", file=sys.stderr)
     return code
+
+
+def _has_interrupt(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _report(error: Exception, debug: bool) -> int:

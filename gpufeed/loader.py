@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -165,9 +166,10 @@ class Loader:
 
         Raises:
             IndexError: there is no such batch, or this shard gets no record of it.
+            TypeError: step is no integer.
             DecodeError: one of its pictures can not be read or decoded.
         """
-        plan = self._planner.plan(step)
+        plan = self._planner.plan(operator.index(step))
         if plan is None:
             raise IndexError(f"this shard gets no record of batch {step}")
         with ThreadPoolExecutor(_READERS) as readers:
@@ -195,6 +197,7 @@ class Loader:
         """
         last = self._schedule.num_steps
         last = MAX_EPOCHS * len(self) if last is None else last
+        step = operator.index(step)
         if not 0 <= step <= last:
             raise IndexError(f"step is {step}; there are the batches 0 to {last - 1}")
         self._stop()

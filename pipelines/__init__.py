@@ -1,1 +1,1 @@
-"""Recipes to copy and change: each is one file that needs nothing but gpufeed and a framework."""
+"""Recipes to copy and change; `command.py` is their command line, the rest is gpufeed's."""

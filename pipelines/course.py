@@ -10,32 +10,31 @@ The course's own `metadata.parquet` beside the photos will do as well.
 
 from __future__ import annotations
 
-import argparse
-import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 import gpufeed
+from pipelines.command import options, run
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Config:
     """What to edit; each field is an option of the command line."""
 
-    data: str = "nabirds"
-    framework: Literal["jax", "torch", "numpy"] = "jax"
-    device: str = "auto"
-    split: str = "train"  # what `build` feeds: "train" or "test"
-    batch_size: int = 0  # 0 takes the course's: 32 for train, 64 for test
-    steps: int = 0  # the most batches of each split; 0 for all
-    seed: int = 0
+    data: Annotated[str, "the folder of NABirds, or the course's metadata.parquet"] = "nabirds"
+    framework: Annotated[Literal["jax", "torch", "numpy"], "whose arrays to make"] = "jax"
+    device: Annotated[str, "auto, cpu, cuda or cuda:1"] = "auto"
+    batch_size: Annotated[int, "pictures in a batch; 0: 32 for train, 64 for test"] = 0
+    steps: Annotated[int, "the most batches of each split; 0: all"] = 0
+    seed: Annotated[int, "of everything random"] = 0
 
 
-def build(config: Config) -> gpufeed.Loader:
+def build(config: Config, split: Literal["train", "test"] = "train") -> gpufeed.Loader:
     """Return the course's feed of one split."""
-    birds = gpufeed.read_nabirds(config.data, labels="species").split(config.split)
-    training = config.split == "train"
+    birds = gpufeed.read_nabirds(config.data, labels="species").split(split)
+    training = split == "train"
     presets = gpufeed.presets
     return gpufeed.Loader(
         birds,
@@ -66,27 +65,22 @@ def course_batches(loader: gpufeed.Loader) -> Iterator[dict[str, Any]]:
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, int]:
     """Run the command line; returns how many pictures each split gave."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for field in dataclasses.fields(Config):
-        option = f"--{field.name.replace('_', '-')}"
-        parser.add_argument(option, type=type(field.default), default=field.default)
-    config = Config(**vars(parser.parse_args(arguments)))
-
-    fed = {}
-    for split in ("train", "test"):
-        with build(dataclasses.replace(config, split=split)) as loader:
+    config = options(Config, __doc__, arguments)
+    fed: dict[str, int] = {}
+    splits: tuple[Literal["train", "test"], ...] = ("train", "test")
+    for split in splits:
+        with build(config, split) as loader:
             fed[split] = 0
             for batch in itertools.islice(course_batches(loader), config.steps or None):
                 if not fed[split]:
                     print(f"{split}: img {tuple(batch['img'].shape)} {batch['img'].dtype}")
-                    for place in range(3):
-                        print(
-                            f"  {batch['species_name'][place]}, by {batch['photographer'][place]}"
-                        )
+                    names = zip(batch["species_name"], batch["photographer"], strict=True)
+                    for species, photographer in itertools.islice(names, 3):
+                        print(f"  {species}, by {photographer}")
                 fed[split] += len(batch["species_name"])
             print(f"  {fed[split]:,} pictures, {loader.stats.images_per_second:,.0f} a second")
     return fed
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -9,31 +9,30 @@ when both are seen as a mosaic of 7 x 7 mean colours.
 
 from __future__ import annotations
 
-import argparse
-import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 import gpufeed
+from pipelines.command import options, run
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Config:
     """What to edit; each field is an option of the command line."""
 
-    data: str = "nabirds"
-    framework: Literal["torch", "jax", "numpy"] = "torch"
-    device: str = "auto"
-    split: str = "test"
-    batch_size: int = 64
+    data: Annotated[str, "the folder of NABirds, or a metadata.parquet"] = "nabirds"
+    framework: Annotated[Literal["torch", "jax", "numpy"], "whose arrays to make"] = "torch"
+    device: Annotated[str, "auto, cpu, cuda or cuda:1"] = "auto"
+    batch_size: Annotated[int, "pictures in a batch"] = 64
 
 
-def build(config: Config) -> gpufeed.Loader:
+def build(config: Config, split: Literal["train", "test"] = "test") -> gpufeed.Loader:
     """Return a feed of one split, in its order, each bird cut out first."""
-    birds = gpufeed.read_nabirds(config.data, labels="species").split(config.split)
+    birds = gpufeed.read_nabirds(config.data, labels="species").split(split)
     return gpufeed.Loader(
         birds,
         sampler=gpufeed.SequentialSampler(len(birds), num_epochs=1),
@@ -57,13 +56,8 @@ def mosaics(loader: gpufeed.Loader) -> Iterator[tuple[npt.NDArray[Any], npt.NDAr
 
 def main(arguments: Sequence[str] | None = None) -> tuple[int, int]:
     """Run the command line; returns how many pictures were evaluated, and how many were right."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for field in dataclasses.fields(Config):
-        option = f"--{field.name.replace('_', '-')}"
-        parser.add_argument(option, type=type(field.default), default=field.default)
-    config = Config(**vars(parser.parse_args(arguments)))
-
-    with build(dataclasses.replace(config, split="train")) as loader:
+    config = options(Config, __doc__, arguments)
+    with build(config, "train") as loader:
         known, species = (np.concatenate(arrays) for arrays in zip(*mosaics(loader), strict=True))
     total = right = 0
     with build(config) as loader:
@@ -80,4 +74,4 @@ def main(arguments: Sequence[str] | None = None) -> tuple[int, int]:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

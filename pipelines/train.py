@@ -6,27 +6,27 @@ none. The file `--resume` keeps where the feed stands; in earnest that goes into
     python -m pipelines.train --data nabirds/ --framework torch
 """
 
-import argparse
-import dataclasses
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import gpufeed
+from pipelines.command import options, run
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Config:
     """What to edit; each field is an option of the command line."""
 
-    data: str = "nabirds"
-    framework: Literal["torch", "jax", "numpy"] = "torch"
-    device: str = "auto"
-    batch_size: int = 64
-    epochs: int = 1
-    steps: int = 0  # the most steps of this run; 0 goes on to the last epoch's end
-    seed: int = 0
-    resume: str = ""  # a file: the feed goes on from it where it exists, and is saved to it
+    data: Annotated[str, "the folder of NABirds, or a metadata.parquet"] = "nabirds"
+    framework: Annotated[Literal["torch", "jax", "numpy"], "whose arrays to make"] = "torch"
+    device: Annotated[str, "auto, cpu, cuda or cuda:1"] = "auto"
+    batch_size: Annotated[int, "pictures in a batch"] = 64
+    epochs: Annotated[int, "times through the train split"] = 1
+    steps: Annotated[int, "the most batches of this run; 0: to the last epoch's end"] = 0
+    seed: Annotated[int, "of everything random"] = 0
+    resume: Annotated[str, "file to go on from where it exists, and to save to"] = ""
 
 
 def build(config: Config) -> gpufeed.Loader:
@@ -86,21 +86,20 @@ def jax_step(classes: int) -> Callable[[Any, Any], Any]:
 
 def main(arguments: Sequence[str] | None = None) -> list[float]:
     """Run the command line; returns the loss of each step, with numpy none."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    for field in dataclasses.fields(Config):
-        parser.add_argument(f"--{field.name.replace('_', '-')}", type=type(field.default))
-    given = {name: value for name, value in vars(parser.parse_args(arguments)).items() if value}
-    config = Config(**given)
-
+    config = options(Config, __doc__, arguments)
     losses: list[Any] = []  # the framework's own scalars, since float() waits for the GPU
     kept = Path(config.resume) if config.resume else None
     with build(config) as loader:
         if kept and kept.exists():
             loader.set_state(kept.read_bytes())
+        elif kept:
+            kept.write_bytes(loader.get_state())  # now, so that a wrong path is found out now
         make = {"torch": torch_step, "jax": jax_step}.get(config.framework)
         step = make(len(loader.manifest.classes)) if make else None
         end = len(loader) * config.epochs
         last = min(end, loader.step + config.steps) if config.steps else end
+        if loader.step >= end:
+            print(f"step {loader.step:,}: all {config.epochs} epochs are done")
         while loader.step < last:
             for batch in loader:
                 losses += [step(batch["image"], batch["label"])] if step else []
@@ -115,4 +114,4 @@ def main(arguments: Sequence[str] | None = None) -> list[float]:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -57,11 +57,11 @@ def test_demo(here: Path) -> None:
     )
     for pattern in (
         r"device\s+cpu",
-        rf"images\s+{train} in {-(-train // 16)} batches",
+        rf"train split\s+{train} images in {-(-train // 16)} batches",
         r"then\s+[\d,]+ images/s",
         r"waiting\s+[\d.]+% of the time",
         r"image 16x3x224x224 float32",
-        r"state after it\s+records 16 of: manifest [0-9a-f]{8}",
+        r"state after that\s+records 16 of: manifest [0-9a-f]{8}",
         r"Waiting is near 100 % since the demo does nothing with its batches",
     ):
         assert re.search(pattern, done.stdout), (pattern, done.stdout)
@@ -89,6 +89,39 @@ def test_show(birds: Path, here: Path) -> None:
     with Image.open("gpufeed-show.png") as sheet:
         assert sheet.size[0] > 224
     assert done.stderr == ""
+
+
+def test_demo_draws_again_what_is_missing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    demo = ["demo", "--images", "32", "--batch-size", "4", "--device", "cpu"]
+    assert cli.main(demo) == 0
+    kept = next((here.parent / "cache/gpufeed").iterdir())
+    (kept / "sizes.txt").unlink()
+    next((kept / "images").rglob("*.jpg")).unlink()
+    capsys.readouterr()
+    assert cli.main(demo) == 0
+    assert "are drawn, this one time, in" in capsys.readouterr().out
+    assert cli.main(demo) == 0
+    assert "are in" in capsys.readouterr().out
+
+
+def test_demo_says_what_to_do_without_a_cache(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/none")
+    assert cli.main(["demo", "--images", "32", "--device", "cpu"]) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith("gpufeed: error: can not write the demonstration's data to /proc")
+    assert printed.endswith("set XDG_CACHE_HOME to a folder that can be written\n")
+
+
+def test_show_says_when_training_would_get_none(
+    birds: Path, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show = ["show", "--data", str(birds), "--size", "32", "--device", "cpu"]
+    assert cli.main(show) == 0
+    assert "The split fills no batch of 64: a Loader needs" in capsys.readouterr().out
+    assert cli.main([*show, "--batch-size", "8"]) == 0
+    assert "fills no batch" not in capsys.readouterr().out
 
 
 def test_show_takes_every_option(
@@ -169,7 +202,7 @@ def test_errors_have_no_traceback_unless_asked_for(tmp_path: Path) -> None:
         (["show", "--data", "{birds}", "--step", "-1"], "Invalid value for '--step'"),
         (
             ["show", "--data", "{birds}", "--step", "9999999999999"],
-            "step is 9999999999999; it must",
+            "step is 9999999999999: there is no batch",
         ),
         (["show", "--data", "{birds}", "--seed", "99999999999999999999"], "seed is 9999999999"),
         (["show", "--data", "{birds}", "--preset", "other"], "Invalid value for '--preset'"),
@@ -184,6 +217,9 @@ def test_errors_have_no_traceback_unless_asked_for(tmp_path: Path) -> None:
         (["demo", "--images", "x"], "Invalid value for '--images'"),
         (["demo", "--device", "tpu"], "device is 'tpu'; it must be"),
         (["synth", "{birds}", "--images", "9"], "is not a finished synthetic set"),
+        (["synth", "/proc/set"], "/proc/set: No such file or directory"),
+        (["demo", "--out", "/proc/x.png"], "can not write /proc/x.png: No such file"),
+        (["show", "--data", "{birds}/parts"], "pictures belong in a folder for each class"),
     ],
 )
 def test_every_error_of_a_user_is_one_line(
@@ -265,6 +301,44 @@ def test_interrupt(tmp_path: Path) -> None:
     out, err = started.communicate()
     assert (started.returncode, out, err) == (130, "", "gpufeed: interrupted\n")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_interrupt_of_an_import(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            raise ImportError("initialization failed") from None
+
+    monkeypatch.setattr("gpufeed.tools.synth.write_nabirds", interrupted)
+    assert cli.main(["synth", "set"]) == 130
+
+
+def test_what_a_killed_run_left_is_removed(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gpufeed", "synth", str(tmp_path / "set"), "--images"]
+    killed, going_on = (
+        subprocess.Popen([*command, "40000"], stderr=subprocess.DEVNULL) for _ in range(2)
+    )
+    while len(list(tmp_path.glob(".set.unfinished-*/set/images/*"))) < 2 * 555:
+        assert killed.poll() is going_on.poll() is None
+        time.sleep(0.02)
+    killed.kill()
+    killed.wait()
+    assert cli.main(["synth", str(tmp_path / "set"), "--images", "32"]) == 0
+    left = list(tmp_path.glob(".set.unfinished-*"))
+    going_on.terminate()
+    going_on.wait()
+    assert len(left) == 1, "the other run's folder must stay, and only that"
+
+
+def test_closed_output() -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"{sys.executable} -m gpufeed --version >&-"],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"]])

@@ -7,6 +7,8 @@ import dataclasses
 import importlib
 import json
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +20,8 @@ import gpufeed
 from gpufeed.tools.synth import write_nabirds
 
 ROOT = Path(__file__).parent.parent
-RECIPES = sorted(path.stem for path in (ROOT / "pipelines").glob("*.py") if path.stem != "__init__")
+SHARED = ("__init__", "command")
+RECIPES = sorted(p.stem for p in (ROOT / "pipelines").glob("*.py") if p.stem not in SHARED)
 FRAMEWORKS = ["torch", "jax", "numpy"]
 BATCH = 8
 
@@ -98,8 +101,48 @@ def test_recipe_imports_only_what_is_public(name: str) -> None:
                 each.name == "gpufeed" or not each.name.startswith(("gpufeed", "pipelines"))
                 for each in node.names
             )
-        elif isinstance(node, ast.ImportFrom):
+        elif isinstance(node, ast.ImportFrom) and node.module != "pipelines.command":
             assert not (node.module or "").startswith(("gpufeed", "pipelines"))
+
+
+def run(name: str, *options: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", f"pipelines.{name}", *map(str, options)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipe_explains_itself(name: str) -> None:
+    done = run(name, "--help")
+    assert done.returncode == 0, done.stderr
+    doc = importlib.import_module(f"pipelines.{name}").__doc__ or ""
+    assert doc.splitlines()[0] in done.stdout
+    for text in ("(default: nabirds)", "whose arrays to make", "numpy"):
+        assert text in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipe_answers_a_users_error_in_one_line(name: str, tmp_path: Path) -> None:
+    for options, text in (
+        (["--data", tmp_path / "none"], f"error: there is no file or folder {tmp_path / 'none'}"),
+        (["--framework", "tensorflow"], "invalid choice: 'tensorflow'"),
+        (["--batch-size", "-3"], "argument --batch-size: -3 is less than 0"),
+        (["--batch-size", "many"], "argument --batch-size: invalid integer value: 'many'"),
+    ):
+        done = run(name, *options)
+        assert done.returncode == 2, done
+        assert text in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_train_finds_out_at_once_that_it_can_not_save(birds: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "no folder" / "state.json"
+    done = run(
+        "train", "--data", birds, "--framework", "numpy", "--batch-size", "8", "--resume", kept
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert str(kept) in done.stderr
+    assert "images/s" not in done.stdout
 
 
 @pytest.mark.parametrize("recipe", ["train"], indirect=True)
@@ -123,8 +166,8 @@ def test_train_goes_on_where_it_stopped(recipe: ModuleType, birds: Path, tmp_pat
 
 @pytest.mark.parametrize("recipe", ["course"], indirect=True)
 def test_course_batches_have_the_names_of_their_pictures(recipe: ModuleType, birds: Path) -> None:
-    config = recipe.Config(data=str(birds), framework="numpy", split="test", batch_size=BATCH)
-    with recipe.build(config) as loader:
+    config = recipe.Config(data=str(birds), framework="numpy", batch_size=BATCH)
+    with recipe.build(config, "test") as loader:
         batch = next(recipe.course_batches(loader))
         frame = loader.manifest.frame[:BATCH]
         assert batch["img"].shape == (BATCH, 224, 224, 3)

@@ -13,8 +13,8 @@ from PIL import Image, ImageFont
 import gpufeed
 from gpufeed.tools import sheet as sheets
 from gpufeed.tools.named import Preset, is_training, make_transforms
-from gpufeed.tools.sheet import Caption, captions_of, check_target, draw_sheet, save_sheet, shorten
-from gpufeed.tools.show import MAX_STEP, show_batch
+from gpufeed.tools.sheet import Caption, captions_of, check_target, draw_sheet, save_sheet, wrap
+from gpufeed.tools.show import show_batch
 from gpufeed.tools.synth import write_nabirds
 
 MARGIN, GAP = 24, 16
@@ -66,20 +66,36 @@ def test_captions_stay_within_their_column() -> None:
     assert changed.min() < MARGIN + 10
 
 
-def test_shorten_keeps_as_much_as_fits() -> None:
+def test_wrap_loses_no_word_that_fits() -> None:
     font = ImageFont.load_default(size=13)
     text = "Photo: Somebody With A Long Name"
-    whole = font.getlength(text)
-    assert shorten(text, font, whole) == text
-    for width in (20.0, 60.0, 100.0, whole - 1):
-        short = shorten(text, font, width)
-        assert short.endswith("\u2026")
-        assert font.getlength(short) <= width
-        assert text.startswith(short[:-1])
-        longer = text[: len(short)].rstrip()
-        assert font.getlength(longer + "\u2026") > width or longer == short[:-1]
-    assert shorten("one\ntwo\x00\tthree", font, 1000) == "one two three"
-    assert shorten("", font, 10) == ""
+    assert wrap(text, font, font.getlength(text)) == [text]
+    for width in (100.0, 150.0, font.getlength(text) - 1):
+        lines = wrap(text, font, width)
+        assert " ".join(lines) == text
+        assert 1 < len(lines) <= 3
+        assert all(font.getlength(line) <= width for line in lines)
+    assert wrap("one\ntwo\x00\tthree", font, 1000) == ["one two three"]
+    assert wrap("", font, 10) == [""]
+
+
+def test_wrap_marks_what_it_cuts() -> None:
+    font = ImageFont.load_default(size=13)
+    for text, number in (("m" * 500, 1), ("word " * 500, 3)):
+        lines = wrap(text, font, 100)
+        assert len(lines) == number
+        assert lines[-1].endswith("\u2026")
+        assert all(font.getlength(line) <= 100 for line in lines)
+        # As much as fits is kept.
+        assert font.getlength(text[: len(lines[-1])] + "\u2026") > 100
+
+
+def test_names_stay_whole_at_any_width() -> None:
+    names = ["Synthetic Photographer 12", "Somebody Else"]
+    captions = [Caption("Golden-crowned Fixture-Hawk", f"Photo: {name}") for name in names]
+    tall = draw_sheet(noise(2, 64, 64), captions, columns=2)
+    short = draw_sheet(noise(2, 64, 64), [Caption("a", "b")] * 2, columns=2)
+    assert tall.size == (short.size[0], short.size[1] + 20 + 18)
 
 
 def test_footer_takes_a_second_line_where_the_sheet_is_narrow() -> None:
@@ -186,7 +202,12 @@ def test_show_takes_sets_smaller_than_a_batch(train: gpufeed.Manifest) -> None:
     assert show_batch(few, 1, batch_size=32, size=32, device="cpu").images == 3
 
 
-@pytest.mark.parametrize("step", [-1, MAX_STEP + 1])
+@pytest.mark.parametrize("step", [-1, 2**32, 2**80])
 def test_show_names_a_step_that_is_out_of_range(step: int, train: gpufeed.Manifest) -> None:
-    with pytest.raises(gpufeed.ConfigError, match=f"step is {step}; it must be from 0"):
+    with pytest.raises(gpufeed.ConfigError, match=f"step is {step}: there is no batch {step}"):
         show_batch(train, step)
+
+
+def test_show_reaches_the_last_epoch(train: gpufeed.Manifest) -> None:
+    shown = show_batch(train, 4 * 2**32 - 1, batch_size=len(train) // 4, size=32, device="cpu")
+    assert (shown.epoch, shown.steps_per_epoch) == (2**32 - 1, 4)

@@ -201,9 +201,13 @@ class Engine:
         errors = diagnose.blame(job.contents, job.plan.sizes, keys, paths)
         if errors:
             return _first_of(errors)
+        # What follows are places in DALI's own source.
+        said = " ".join(str(error).partition("Stacktrace")[0].split())
+        if "bad_alloc" in str(error) or "out of memory" in str(error).lower():
+            said = f"out of memory; take a smaller batch_size, size or prefetch ({said})"
         return PipelineError(
             f"DALI failed on batch {job.plan.step}, though each of its pictures can be decoded "
-            f"alone: {error}"
+            f"alone: {said}"
         )
 
 

@@ -48,7 +48,10 @@ def read_folder(
     ends = tuple(end.lower() for end in extensions)
     classes = [name for name, is_folder in _entries(root, real_root) if is_folder]
     if not classes:
-        raise ManifestError(f"{root} has no class folder")
+        raise ManifestError(
+            f"{root} has no class folder; pictures belong in a folder for each class, as "
+            "root/wren/1.jpg, or in a table for read_table, which takes any paths and labels"
+        )
     pictures = [
         # By folder and then by name, so that "a-b/" comes before "a/c/".
         [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gpufeed.adapters import make_adapter
 from gpufeed.cache import cache_folder
 from gpufeed.engine.device import resolve_device
+from gpufeed.errors import ConfigError
 from gpufeed.loader import Loader
 from gpufeed.order.sampler import IndexSampler
 from gpufeed.progress import progress as progress_bar
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from gpufeed.adapters import Framework
     from gpufeed.records import Manifest
 
-__all__ = ["Fed", "check_usable", "demo_folder", "feed_epoch"]
+__all__ = ["Fed", "check_usable", "demo_set", "feed_epoch"]
 
 
 @dataclass(frozen=True)
@@ -58,11 +61,33 @@ def check_usable(framework: Framework, device: str) -> None:
     make_adapter(framework, resolve_device(device))
 
 
-def demo_folder(images: int, seed: int) -> Path:
-    """Return where the demonstration's data of these settings are kept."""
-    from gpufeed.tools.synth.write import FORMAT
+def demo_set(images: int, seed: int, told: Callable[[Path, bool], None]) -> Path:
+    """Return the folder of the demonstration's data, drawn if they are not in the cache.
 
-    return cache_folder() / f"demo-{images}-images-seed-{seed}-format-{FORMAT}"
+    A set in the cache of which files are missing is drawn anew.
+
+    Args:
+        images: how many.
+        seed: other ones for each.
+        told: called with the folder and whether it is finished, before anything is drawn.
+
+    Raises:
+        ConfigError: an argument is out of range, or the cache can not be written.
+    """
+    from gpufeed.tools.synth.write import FORMAT, is_finished, write_nabirds
+
+    folder = cache_folder() / f"demo-{images}-images-seed-{seed}-format-{FORMAT}"
+    finished = is_finished(folder, images=images, seed=seed)
+    told(folder, finished)
+    try:
+        if not finished and folder.exists():
+            shutil.rmtree(folder)
+        return write_nabirds(folder, images=images, seed=seed)
+    except OSError as error:
+        raise ConfigError(
+            f"can not write the demonstration's data to {folder}: {error.strerror or error}; set "
+            "XDG_CACHE_HOME to a folder that can be written"
+        ) from error
 
 
 def feed_epoch(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import os
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from gpufeed.records import Manifest
 
-__all__ = ["Caption", "captions_of", "check_target", "draw_sheet", "save_sheet", "shorten"]
+__all__ = ["Caption", "captions_of", "check_target", "draw_sheet", "save_sheet", "wrap"]
 
 _Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
@@ -36,8 +37,9 @@ _PAPER = (255, 255, 255)
 _INK = (28, 30, 33)
 _PALE = (104, 110, 118)
 _TITLE_SIZE, _NOTE_SIZE, _FOOTER_SIZE = 15, 13, 13
-_TITLE_TOP, _NOTE_TOP, _CAPTION_HEIGHT = 6, 26, 44
-_FOOTER_LINE = 18
+_CAPTION_TOP, _TITLE_LINE, _NOTE_LINE, _FOOTER_LINE = 6, 20, 18, 18
+_MOST_LINES = 3
+"""Of a title or a note; room enough for any name."""
 _SEPARATOR = " \u00b7 "
 _ELLIPSIS = "\u2026"
 _LOOSE = " ,;&(-"
@@ -46,7 +48,7 @@ _LOOSE = " ,;&(-"
 
 @dataclass(frozen=True)
 class Caption:
-    """The two lines below a picture."""
+    """The two texts below a picture."""
 
     title: str
     note: str
@@ -85,7 +87,7 @@ def draw_sheet(
 
     Args:
         pictures: uint8 (n, height, width, 3), n at least 1; shown pixel by pixel.
-        captions: n of them; shortened to the width of their column.
+        captions: n of them; wrapped to the width of their column.
         facts: said at the bottom, in a row, or in several where they do not fit in one.
         columns: pictures in a row; as many as make a sheet of a handy shape where not given.
 
@@ -111,7 +113,14 @@ def draw_sheet(
         raise ConfigError(f"columns is {columns}; it must be at least 1")
 
     cell_width = max(width, _NARROWEST)
-    cell_height = height + _CAPTION_HEIGHT
+    title_font, note_font = (ImageFont.load_default(size=s) for s in (_TITLE_SIZE, _NOTE_SIZE))
+    titles = [wrap(caption.title, title_font, cell_width) for caption in captions]
+    notes = [wrap(caption.note, note_font, cell_width) for caption in captions]
+    below = [
+        len(title) * _TITLE_LINE + len(note) * _NOTE_LINE
+        for title, note in zip(titles, notes, strict=True)
+    ]
+    cell_height = height + _CAPTION_TOP + max(below)
     columns = min(columns or _handy_columns(count, cell_width, cell_height), count)
     rows = math.ceil(count / columns)
     across = columns * cell_width + (columns - 1) * _GAP
@@ -121,21 +130,22 @@ def draw_sheet(
     size = (across + 2 * _MARGIN, footer_top + len(footer) * _FOOTER_LINE + _MARGIN)
     sheet = Image.new("RGB", size, _PAPER)
     pen = ImageDraw.Draw(sheet)
-    title_font, note_font = (ImageFont.load_default(size=s) for s in (_TITLE_SIZE, _NOTE_SIZE))
-    for place, (picture, caption) in enumerate(zip(pictures, captions, strict=True)):
+    for place, picture in enumerate(pictures):
         row, column = divmod(place, columns)
         left = _MARGIN + column * (cell_width + _GAP)
         top = _MARGIN + row * (cell_height + _GAP)
         sheet.paste(Image.fromarray(picture), (left + (cell_width - width) // 2, top))
-        below = top + height
-        for text, font, ink, line_top in (
-            (caption.title, title_font, _INK, _TITLE_TOP),
-            (caption.note, note_font, _PALE, _NOTE_TOP),
+        top += height + _CAPTION_TOP
+        for lines, font, ink, line_height in (
+            (titles[place], title_font, _INK, _TITLE_LINE),
+            (notes[place], note_font, _PALE, _NOTE_LINE),
         ):
-            _write(pen, (left, below + line_top), text, font, ink, cell_width)
+            for text in lines:
+                pen.text((left, top), text, font=font, fill=ink)
+                top += line_height
     for line, text in enumerate(footer):
         at = (_MARGIN, footer_top + line * _FOOTER_LINE)
-        _write(pen, at, text, footer_font, _PALE, across)
+        pen.text(at, _shorten(text, footer_font, across), font=footer_font, fill=_PALE)
     return sheet
 
 
@@ -143,7 +153,8 @@ def check_target(path: str | os.PathLike[str], default_name: str = "gpufeed.png"
     """Return where a sheet will be written: `path`, or `default_name` in it if it is a folder.
 
     Raises:
-        ConfigError: its folder does not exist, or its name does not end in .png.
+        ConfigError: its folder does not exist or can not be written to, or its name does not end
+            in .png.
     """
     target = Path(path).expanduser()
     if target.is_dir():
@@ -154,6 +165,11 @@ def check_target(path: str | os.PathLike[str], default_name: str = "gpufeed.png"
         )
     if not target.parent.is_dir():
         raise ConfigError(f"can not write {target}: there is no folder {target.parent}")
+    try:
+        # To be found out before the work and not after it; mode and owner do not tell all.
+        tempfile.TemporaryFile(dir=target.parent).close()
+    except OSError as error:
+        raise ConfigError(f"can not write {target}: {error.strerror or error}") from error
     return target.absolute()
 
 
@@ -169,15 +185,28 @@ def save_sheet(sheet: Image.Image, path: Path) -> None:
         raise ConfigError(f"can not write {path}: {error.strerror or error}") from error
 
 
-def shorten(text: str, font: _Font, width: float) -> str:
-    """Return `text` on one line, its end replaced by an ellipsis where it is wider than `width`.
+def wrap(text: str, font: _Font, width: float) -> list[str]:
+    """Return `text` in one to three lines of at most this width, at the most words that fit.
+
+    What is wider still, a word or the last line, ends in an ellipsis.
 
     Args:
         text: white space and control characters in it become single spaces.
         font: what it is measured in.
         width: pixels.
     """
-    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    words = "".join(c if c.isprintable() else " " for c in text).split()
+    lines = [""]
+    for word in words:
+        longer = f"{lines[-1]} {word}".lstrip()
+        if not lines[-1] or len(lines) == _MOST_LINES or font.getlength(longer) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return [_shorten(line, font, width) for line in lines]
+
+
+def _shorten(text: str, font: _Font, width: float) -> str:
     if font.getlength(text) <= width:
         return text
     # Bisection for the longest beginning that fits.
@@ -189,12 +218,6 @@ def shorten(text: str, font: _Font, width: float) -> str:
         else:
             too_long = middle
     return text[:fits].rstrip(_LOOSE) + _ELLIPSIS
-
-
-def _write(
-    pen: ImageDraw.ImageDraw, at: tuple[int, int], text: str, font: Any, ink: Any, width: int
-) -> None:
-    pen.text(at, shorten(text, font, width), font=font, fill=ink)
 
 
 def _fill_lines(facts: Sequence[str], font: _Font, width: float) -> list[str]:

@@ -20,10 +20,7 @@ if TYPE_CHECKING:
     from gpufeed.order.schedule import LastBatch
     from gpufeed.records import Manifest
 
-__all__ = ["MAX_STEP", "Shown", "show_batch"]
-
-MAX_STEP = 2**32 - 1
-"""Whatever the batch size, no epoch up to here has a number that random numbers can not take."""
+__all__ = ["Shown", "show_batch"]
 
 
 @dataclass(frozen=True)
@@ -35,12 +32,14 @@ class Shown:
         images: how many pictures are on it.
         epoch: the epoch that the batch lies in.
         steps_per_epoch: batches in an epoch.
+        incomplete: whether the set is smaller than a batch, so that training would leave it out.
     """
 
     sheet: Image
     images: int
     epoch: int
     steps_per_epoch: int
+    incomplete: bool
 
 
 def show_batch(
@@ -49,7 +48,7 @@ def show_batch(
     *,
     preset: Preset = "train",
     size: int = 224,
-    batch_size: int = 32,
+    batch_size: int = 64,
     seed: int = 0,
     device: str = "auto",
     split: str = "",
@@ -72,14 +71,13 @@ def show_batch(
         split: named in the sheet's last line where given.
 
     Raises:
-        ConfigError: an argument is out of range.
+        ConfigError: an argument is out of range, or there is no such batch.
         DecodeError: a picture can not be read or decoded.
     """
-    if not 0 <= step <= MAX_STEP:
-        raise ConfigError(f"step is {step}; it must be from 0 to {MAX_STEP}")
     training = is_training(preset)
     # A set that is smaller than a batch is shown for all that.
-    last_batch: LastBatch = "drop" if training and len(manifest) >= batch_size else "partial"
+    incomplete = training and len(manifest) < batch_size
+    last_batch: LastBatch = "drop" if training and not incomplete else "partial"
     with Loader(
         manifest,
         sampler=IndexSampler(len(manifest), shuffle=training, seed=seed),
@@ -88,7 +86,10 @@ def show_batch(
         last_batch=last_batch,
         device=device,
     ) as loader:
-        batch = loader.batch(step)
+        try:
+            batch = loader.batch(step)
+        except IndexError as error:
+            raise ConfigError(f"step is {step}: {error}") from None
         epoch = step // len(loader)
         facts = [
             f"gpufeed {gpufeed.__version__}",
@@ -104,4 +105,4 @@ def show_batch(
             captions_of(manifest, loader.rows(batch)),
             facts,
         )
-        return Shown(sheet, len(batch["label"]), epoch, len(loader))
+        return Shown(sheet, len(batch["label"]), epoch, len(loader), incomplete)

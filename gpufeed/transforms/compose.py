@@ -78,6 +78,12 @@ def check_transforms(transforms: Sequence[Transform]) -> tuple[Transform, ...]:
     Raises:
         ConfigError: something is no transform, or an output format stands before the end.
     """
+    given: object = transforms
+    if isinstance(given, str):
+        raise ConfigError(
+            f"transforms is {transforms!r}; it must be a list of transforms, as "
+            "gpufeed.presets.train() returns"
+        )
     listed = tuple(transforms)
     for place, transform in enumerate(listed):
         if not isinstance(transform, GeometricTransform | PixelTransform | OutputFormat):

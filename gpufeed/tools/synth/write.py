@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import itertools
 import json
 import os
@@ -20,7 +22,7 @@ from gpufeed.tools.synth.bird import PART_NAMES
 from gpufeed.tools.synth.pictures import draw_rows, draw_with_processes
 from gpufeed.tools.synth.plan import MAX_SIDE, Plan, plan_nabirds
 
-__all__ = ["FORMAT", "write_nabirds"]
+__all__ = ["FORMAT", "is_finished", "write_nabirds"]
 
 FORMAT = 1
 """Goes up with every change to the bytes of a set; a set of another format is not reused."""
@@ -64,25 +66,27 @@ def write_nabirds(
         ConfigError: an argument is out of range, or the folder holds something else.
         OSError: a file could not be written.
     """
-    plan = plan_nabirds(images, classes=classes, seed=seed, max_side=max_side)
+    plan, record = _planned(images, classes, seed, max_side)
     if workers is None:
         workers = len(os.sched_getaffinity(0))
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
         raise ConfigError(f"workers = {workers!r} is out of range: it must be at least 1")
     target = Path(folder).expanduser().resolve()
-    arguments = {
-        "images": images,
-        "classes": len(plan.taxonomy.class_ids),
-        "seed": seed,
-        "max_side": max_side,
-    }
-    record = {"format": FORMAT} | arguments
+    arguments = {name: value for name, value in record.items() if name != "format"}
     if _is_finished(target, plan, record):
         return target
     _check_free(target)
 
     target.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.unfinished-"))
+    unfinished = f".{target.name}.unfinished-"
+    _remove_abandoned(target.parent, unfinished)
+    try:
+        beside = Path(tempfile.mkdtemp(dir=target.parent, prefix=unfinished))
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(target)) from None
+    # Held to the end, by this process only: whatever ends it, the lock ends too.
+    lock = os.open(beside, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
     try:
         # The set is a folder within, since a temporary folder can be read by its owner only.
         made = beside / "set"
@@ -99,7 +103,53 @@ def write_nabirds(
                 raise
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+        os.close(lock)
     return target
+
+
+def is_finished(
+    folder: str | os.PathLike[str],
+    *,
+    images: int = 256,
+    classes: int | None = None,
+    seed: int = 0,
+    max_side: int = MAX_SIDE,
+) -> bool:
+    """Whether `write_nabirds` with these arguments would find its set in the folder, finished.
+
+    Raises:
+        ConfigError: an argument is out of range.
+    """
+    plan, record = _planned(images, classes, seed, max_side)
+    return _is_finished(Path(folder).expanduser().resolve(), plan, record)
+
+
+def _planned(
+    images: int, classes: int | None, seed: int, max_side: int
+) -> tuple[Plan, dict[str, int]]:
+    """What is to be drawn, and the format and arguments that a finished set has on record."""
+    plan = plan_nabirds(images, classes=classes, seed=seed, max_side=max_side)
+    return plan, {
+        "format": FORMAT,
+        "images": images,
+        "classes": len(plan.taxonomy.class_ids),
+        "seed": seed,
+        "max_side": max_side,
+    }
+
+
+def _remove_abandoned(folder: Path, prefix: str) -> None:
+    """Remove what calls left that were killed: nobody holds their locks any more."""
+    for path in folder.iterdir():
+        if not path.name.startswith(prefix):
+            continue
+        with contextlib.suppress(OSError):
+            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+            finally:
+                os.close(lock)
 
 
 def _is_finished(target: Path, plan: Plan, record: dict[str, int]) -> bool:
