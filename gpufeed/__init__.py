@@ -24,11 +24,23 @@ if TYPE_CHECKING:
         PipelineError,
         SizeMismatchError,
         StateError,
+        StateMismatchError,
     )
     from gpufeed.loader import Batch, Loader
-    from gpufeed.order.sampler import IndexSampler, RecordMetadata, Sampler, SequentialSampler
+    from gpufeed.order.balanced import ClassBalancedBatchSampler
+    from gpufeed.order.foreign import GrainSampler, RecordedSampler
+    from gpufeed.order.launchers import shard_from_env
+    from gpufeed.order.mixture import MixtureSampler
+    from gpufeed.order.sampler import RecordMetadata, Sampler, Visits
     from gpufeed.order.shard import ShardOptions
-    from gpufeed.records import Manifest, read_folder, read_nabirds, read_table
+    from gpufeed.order.uniform import (
+        IndexSampler,
+        RepeatedAugmentationSampler,
+        SequentialSampler,
+        SubsetSampler,
+    )
+    from gpufeed.order.weighted import WeightedSampler, balanced_weights
+    from gpufeed.records import Manifest, concat, read_folder, read_nabirds, read_table
     from gpufeed.stats import Stats
     from gpufeed.transforms import (
         BoxCrop,
@@ -58,11 +70,23 @@ _HOMES = {
         "PipelineError",
         "SizeMismatchError",
         "StateError",
+        "StateMismatchError",
     ),
     "gpufeed.loader": ("Batch", "Loader"),
-    "gpufeed.order.sampler": ("IndexSampler", "RecordMetadata", "Sampler", "SequentialSampler"),
+    "gpufeed.order.balanced": ("ClassBalancedBatchSampler",),
+    "gpufeed.order.foreign": ("GrainSampler", "RecordedSampler"),
+    "gpufeed.order.launchers": ("shard_from_env",),
+    "gpufeed.order.mixture": ("MixtureSampler",),
+    "gpufeed.order.sampler": ("RecordMetadata", "Sampler", "Visits"),
     "gpufeed.order.shard": ("ShardOptions",),
-    "gpufeed.records": ("Manifest", "read_folder", "read_nabirds", "read_table"),
+    "gpufeed.order.uniform": (
+        "IndexSampler",
+        "RepeatedAugmentationSampler",
+        "SequentialSampler",
+        "SubsetSampler",
+    ),
+    "gpufeed.order.weighted": ("WeightedSampler", "balanced_weights"),
+    "gpufeed.records": ("Manifest", "concat", "read_folder", "read_nabirds", "read_table"),
     "gpufeed.stats": ("Stats",),
     "gpufeed.transforms": (
         "BoxCrop",
@@ -84,16 +108,19 @@ __all__ = [
     "Batch",
     "BoxCrop",
     "CenterCrop",
+    "ClassBalancedBatchSampler",
     "ConfigError",
     "DecodeError",
     "DeviceError",
     "EpochsExhausted",
     "GpufeedError",
+    "GrainSampler",
     "IndexSampler",
     "Loader",
     "Manifest",
     "ManifestError",
     "MissingExtraError",
+    "MixtureSampler",
     "Normalize",
     "PadToSquare",
     "PipelineError",
@@ -101,6 +128,8 @@ __all__ = [
     "RandomHorizontalFlip",
     "RandomResizedCrop",
     "RecordMetadata",
+    "RecordedSampler",
+    "RepeatedAugmentationSampler",
     "Resize",
     "ResizeLongest",
     "Sampler",
@@ -108,12 +137,19 @@ __all__ = [
     "ShardOptions",
     "SizeMismatchError",
     "StateError",
+    "StateMismatchError",
     "Stats",
+    "SubsetSampler",
     "ToDtype",
+    "Visits",
+    "WeightedSampler",
+    "balanced_weights",
+    "concat",
     "presets",
     "read_folder",
     "read_nabirds",
     "read_table",
+    "shard_from_env",
     "shard_from_jax",
     "shard_from_torch",
     "transforms",

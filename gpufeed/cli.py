@@ -294,7 +294,7 @@ def _print_fed(console: Console, fed: Fed, framework: str) -> None:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     whole = fed.whole
-    marks = ", ".join(f"{name} {mark[:8]}" for name, mark in fed.state["fingerprints"].items())
+    marks = fed.state["fingerprints"]
     for name, value in (
         ("device", fed.device),
         ("train split", f"{whole.images:,} images in {_counted(whole.batches, 'batch', 'es')}"),
@@ -302,7 +302,11 @@ def _print_fed(console: Console, fed: Fed, framework: str) -> None:
         ("then", f"{fed.images_per_second:,.0f} images/s"),
         ("waiting", f"{whole.waiting_share:.1%} of the time"),
         ("a batch", _arrays(fed, framework)),
-        ("state after that", f"records {fed.state['records']} of: {marks}"),
+        (
+            "state after that",
+            f"records {fed.state['records']} of {marks['sampler']}, manifest "
+            f"{marks['manifest'][:8]}",
+        ),
     ):
         table.add_row(name, Text(value))
     console.print(table)

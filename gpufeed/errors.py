@@ -3,7 +3,8 @@
 GpufeedError
 |- ManifestError       the list of images, or a file it came from, is not what it should be
 |- ConfigError         an argument is out of range, or two of them contradict each other
-|- StateError          a saved state does not belong to this loader
+|- StateError          a saved state can not be loaded
+|  `- StateMismatchError   it was saved with another manifest, sampler or transforms
 |- EpochsExhausted     the sampler has no epoch left
 |- DecodeError         one picture could not be read or decoded; names the record and its file
 |  `- SizeMismatchError    it decodes, but is not of the size the manifest gives
@@ -25,6 +26,7 @@ __all__ = [
     "PipelineError",
     "SizeMismatchError",
     "StateError",
+    "StateMismatchError",
 ]
 
 
@@ -42,6 +44,19 @@ class ConfigError(GpufeedError, ValueError):
 
 class StateError(GpufeedError, ValueError):
     """A saved state can not be loaded here; the message names what differs."""
+
+
+class StateMismatchError(StateError):
+    """A state was saved with something else than this loader has.
+
+    Attributes:
+        changed: from what differs ("manifest", "sampler", "transforms", "version") to what it was
+            and what it is.
+    """
+
+    def __init__(self, message: str, changed: dict[str, tuple[str, str]] | None = None) -> None:
+        super().__init__(message)
+        self.changed = changed or {}
 
 
 class EpochsExhausted(GpufeedError):  # noqa: N818 - reads as the condition it names
@@ -83,6 +98,9 @@ class MissingExtraError(GpufeedError, ImportError):
     """An optional package is missing; the message has the command that installs it."""
 
     def __init__(self, package: str, extra: str) -> None:
+        super().__init__(package, extra)  # what the error is made of again when it is unpickled
         self.package = package
         self.extra = extra
-        super().__init__(f'{package} is not installed; run: pip install "gpufeed[{extra}]"')
+
+    def __str__(self) -> str:
+        return f'{self.package} is not installed; run: pip install "gpufeed[{self.extra}]"'

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import operator
+import os
+import threading
 import weakref
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,12 +14,14 @@ from gpufeed import state as states
 from gpufeed.adapters import Framework, make_adapter
 from gpufeed.engine.device import available_threads, resolve_device
 from gpufeed.errors import ConfigError, EpochsExhausted, GpufeedError, StateError
-from gpufeed.order.sampler import IndexSampler, Sampler
+from gpufeed.order.foreign import adopt
 from gpufeed.order.schedule import MAX_EPOCHS, LastBatch, Schedule
 from gpufeed.order.shard import ShardOptions
+from gpufeed.order.uniform import IndexSampler
 from gpufeed.plan import BatchPlan, Planner
 from gpufeed.presets import train as train_preset
 from gpufeed.readahead import ReadAhead
+from gpufeed.records import Manifest
 from gpufeed.stats import Clock, Stats
 from gpufeed.storage.files import FileStore
 
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from gpufeed.engine.engine import Engine, Failed, Job
-    from gpufeed.records import Manifest
+    from gpufeed.order.sampler import Sampler
     from gpufeed.transforms import Transform
 
 __all__ = ["Batch", "Loader"]
@@ -51,7 +55,9 @@ class Loader:
 
     Args:
         manifest: which pictures there are.
-        sampler: which comes when; all in a shuffled order without end where none is given.
+        sampler: which comes when; all in a shuffled order without end where none is given. A torch
+            or Grain sampler is taken as it is, and so is any iterable of record keys that has a
+            length; `RecordedSampler` tells what can not be promised then.
         transforms: what happens to them; `presets.train()` where none are given.
         batch_size: records in a batch of this shard.
         shard: which part of the global batch this process takes.
@@ -73,7 +79,7 @@ class Loader:
         self,
         manifest: Manifest,
         *,
-        sampler: Sampler | None = None,
+        sampler: Sampler | Iterable[int] | None = None,
         transforms: Sequence[Transform] | None = None,
         batch_size: int = 64,
         shard: ShardOptions | None = None,
@@ -83,14 +89,21 @@ class Loader:
         num_threads: int | None = None,
         prefetch: int = 2,
     ) -> None:
-        if not isinstance(sampler, Sampler | None):
-            raise ConfigError(f"sampler is {sampler!r}; it must be a gpufeed sampler")
         if not isinstance(shard, ShardOptions | None):
             raise ConfigError(
                 f"shard is {shard!r}; it must be ShardOptions(shard_index, shard_count)"
             )
+        if not isinstance(manifest, Manifest):
+            raise ConfigError(
+                f"manifest is {manifest!r}; it must be a Manifest, as read_nabirds, read_folder or "
+                "read_table give it"
+            )
         self.manifest = manifest
-        self.sampler = IndexSampler(len(manifest), shuffle=True) if sampler is None else sampler
+        self.sampler = (
+            IndexSampler(len(manifest), shuffle=True)
+            if sampler is None
+            else adopt(sampler, len(manifest))
+        )
         for name, value in (("num_threads", num_threads), ("prefetch", prefetch)):
             if value is None and name == "num_threads":
                 continue
@@ -111,10 +124,16 @@ class Loader:
             self._schedule,
             train_preset() if transforms is None else transforms,
         )
+        # Here, so that what no state can be made of is found out now and not at a checkpoint.
+        self._described = {
+            "sampler": states.describe(self.sampler.identity),
+            "transforms": states.describe_all([t.identity for t in self._planner.transforms]),
+        }
         self.device = resolve_device(device)
         self._adapter = make_adapter(framework, self.device)
         self._store = FileStore(manifest)
         self._step = 0
+        self._process = os.getpid()
         self._clock = Clock()
         # Weak, so that a loop that is left early ends its iteration's threads.
         self._pass: weakref.ref[_Pass] | None = None
@@ -145,7 +164,8 @@ class Loader:
         """Go on from `step` to the end of its epoch.
 
         The iterator raises `DecodeError` when a picture of the next batch can not be read or
-        decoded; the loader then still stands before that batch, and `skip()` passes it.
+        decoded; the loader then still stands before that batch, and `skip()` passes it. The
+        iterator can be used on.
 
         Raises:
             EpochsExhausted: the sampler has no epoch left.
@@ -157,7 +177,7 @@ class Loader:
             )
         self._stop()
         self._clock = Clock()
-        started = _Pass(self, last=(self.epoch + 1) * len(self))
+        started = _Pass(self, self.epoch)
         self._pass = weakref.ref(started)
         return started
 
@@ -169,7 +189,9 @@ class Loader:
             TypeError: step is no integer.
             DecodeError: one of its pictures can not be read or decoded.
         """
-        plan = self._planner.plan(operator.index(step))
+        step = operator.index(step)
+        self.sampler.check_reachable(step // len(self))
+        plan = self._planner.plan(step)
         if plan is None:
             raise IndexError(f"this shard gets no record of batch {step}")
         with ThreadPoolExecutor(_READERS) as readers:
@@ -192,20 +214,39 @@ class Loader:
     def seek(self, step: int) -> None:
         """Go to batch `step`, forward or back, without making those between.
 
+        An iteration under way goes on from there to the end of its epoch. Outside of its epoch it
+        can not go on: iterate anew.
+
         Raises:
             IndexError: there is no such batch, and it is not the end either.
+            ConfigError: a sampler of another library can not go there.
         """
         last = self._schedule.num_steps
         last = MAX_EPOCHS * len(self) if last is None else last
         step = operator.index(step)
         if not 0 <= step <= last:
             raise IndexError(f"step is {step}; there are the batches 0 to {last - 1}")
-        self._stop()
+        self.sampler.check_reachable(min(step, last - 1) // len(self))
+        under_way = self._under_way()
+        if under_way is not None:
+            under_way.interrupt()
         self._step = step
 
     def skip(self, count: int = 1) -> None:
         """Pass over the next `count` batches."""
         self.seek(self._step + count)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Go to the beginning of an epoch, unless the loader stands within it already.
+
+        As torch's distributed samplers are told before each epoch; here epochs count themselves,
+        so that it need not be called.
+
+        Raises:
+            IndexError: there is no such epoch.
+        """
+        if operator.index(epoch) != self.epoch:
+            self.seek(epoch * len(self))
 
     def state_dict(self) -> dict[str, Any]:
         """Return what it takes to go on from here: small, JSON-able, O(1).
@@ -225,15 +266,15 @@ class Loader:
             ignore: of "manifest", "sampler" and "transforms", what may have changed.
 
         Raises:
-            StateError: it is no state of such a loader.
+            StateMismatchError: it was saved with another manifest, sampler or transforms; the
+                message says which, from what to what.
+            StateError: it is no state of such a loader, or of one with another global batch.
         """
         records = states.check_state(state, self._fingerprints(), ignore)
-        step = self._schedule.step_at(records)
-        if self._schedule.num_steps is not None and step > self._schedule.num_steps:
-            raise StateError(
-                f"the state's 'records' is {records}; the sampler ends at {len(self.sampler)}"
-            )
-        self.seek(step)
+        try:
+            self.seek(self._schedule.step_at(records))
+        except (IndexError, ConfigError) as error:
+            raise StateError(f"the state's 'records' is {records}: {error}") from None
 
     def get_state(self) -> bytes:
         """Return `state_dict()` as JSON, as Grain's iterators do."""
@@ -246,6 +287,12 @@ class Loader:
             StateError: it is no state of such a loader.
         """
         self.load_state_dict(states.decode_state(state))
+
+    def start_prefetch(self) -> None:
+        """Do nothing: reading ahead starts with iterating.
+
+        Grain's checkpoint handler calls this on an iterator that it has restored.
+        """
 
     def close(self) -> None:
         """End all work and free the pipelines; using the loader again makes new ones."""
@@ -267,17 +314,23 @@ class Loader:
             f"{self._schedule.batch_size} an epoch, {self.device}, at step {self._step})"
         )
 
+    def _under_way(self) -> _Pass | None:
+        return None if self._pass is None else self._pass()
+
     def _stop(self) -> None:
-        under_way = None if self._pass is None else self._pass()
+        under_way = self._under_way()
         if under_way is not None:
             under_way.overtake()
 
     def _fingerprints(self) -> dict[str, str]:
-        return {
-            "manifest": self.manifest.fingerprint(),
-            "sampler": states.digest(self.sampler.identity),
-            "transforms": states.digest([each.identity for each in self._planner.transforms]),
-        }
+        return {"manifest": self.manifest.fingerprint(), **self._described}
+
+    def _check_process(self) -> None:
+        if self._process != os.getpid():
+            raise ConfigError(
+                "this loader was made in another process and came here by a fork, which DALI's "
+                "threads do not survive; make a loader in each process"
+            )
 
     def _make_engine(self, depth: int) -> Engine:
         # Imported here: DALI takes a second, and nothing needs it before the first batch.
@@ -302,7 +355,7 @@ class Loader:
 
         try:
             plan = self._planner.plan(step)
-        except ConfigError as error:
+        except Exception as error:  # a user's own sampler or transform may raise anything
             return Failed(step, error)
         if plan is None:
             raise AssertionError("steps without records are not prepared")
@@ -327,9 +380,10 @@ class _Pass:
     batches that the next pass begins with.
     """
 
-    def __init__(self, loader: Loader, last: int) -> None:
+    def __init__(self, loader: Loader, epoch: int) -> None:
         self._loader = loader
-        self._last = last
+        self._first, self._last = epoch * len(loader), (epoch + 1) * len(loader)
+        self._lock = threading.Lock()
         self._reader: ReadAhead[Job | Failed] | None = None
         self._closed = False
         self._overtaken = False
@@ -338,14 +392,19 @@ class _Pass:
         return self
 
     def __next__(self) -> Batch:
-        if self._overtaken:
+        with self._lock:
+            return self._next()
+
+    def _next(self) -> Batch:
+        loader = self._loader
+        if self._overtaken or (not self._closed and not self._first <= loader._step <= self._last):
             raise ConfigError(
-                "this iteration was ended by a later one over the same loader, or by seek(), "
-                "load_state_dict() or close(); use the new iterator, or a second loader"
+                "this iteration was ended by a later one over the same loader, by close(), or by "
+                "seek() or load_state_dict() to another epoch; use a new iterator, or a second "
+                "loader"
             )
         if self._closed:
             raise StopIteration
-        loader = self._loader
         loader._clock.asked()
         step = next(loader._schedule.steps_from(loader._step), self._last)
         if step >= self._last:
@@ -354,23 +413,25 @@ class _Pass:
             raise StopIteration
         try:
             plan, pictures = self._collect(step)
+            batch = loader._hand_over(plan, pictures)
         except GpufeedError:
-            self.close()
+            self.interrupt()
             raise
         except BaseException:
             # Stopped halfway, by Ctrl-C say: what is under way and what is noted may differ.
             loader._engine = None
-            self.close()
+            self.interrupt()
             raise
         loader._step = step + 1
         loader._clock.handed_out(int(plan.valid.sum()))
-        return loader._hand_over(plan, pictures)
+        return batch
 
     def _collect(self, step: int) -> tuple[BatchPlan, Any]:
         loader = self._loader
         engine = loader._engine
         if engine is None:
             engine = loader._engine = loader._make_engine(loader._prefetch)
+        loader._check_process()
         under_way = engine.steps
         if under_way and under_way[0] != step:
             engine.drain()
@@ -396,6 +457,10 @@ class _Pass:
 
     def close(self) -> None:
         self._closed = True
+        self.interrupt()
+
+    def interrupt(self) -> None:
+        """Drop what is read ahead; the next batch is read anew, from where the loader stands."""
         if self._reader is not None:
             self._reader.close()
             self._reader = None

@@ -92,7 +92,8 @@ class Planner:
         """Compose the extremes of the manifest, so that what can not work says so at once."""
         height, width = self._sizes[:, 0], self._sizes[:, 1]
         area, aspect = height * width, width / height
-        extremes = {int(pick) for by in (area, aspect) for pick in (by.argmin(), by.argmax())}
+        measures = (area, aspect, height, width)
+        extremes = {int(pick) for by in measures for pick in (by.argmin(), by.argmax())}
         keys = np.array(sorted(extremes), dtype=np.int64)
         epochs = np.zeros_like(keys)
         return self._compose(keys, BatchRng(self._sampler.seed, epochs, keys, 0))[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -37,8 +38,14 @@ class ReadAhead(Generic[T]):
         self._steps = steps
         # One thread plans, and mostly reads as well: more would only take turns at the interpreter.
         # It has the others beside it, since a task that waits for its own pool may wait for ever.
-        self._planner = ThreadPoolExecutor(1, thread_name_prefix="gpufeed-plan")
-        self._readers = ThreadPoolExecutor(threads, thread_name_prefix="gpufeed-read")
+        own: set[int] = set()
+
+        def begun() -> None:
+            own.add(threading.get_ident())
+
+        self._own = own
+        self._planner = ThreadPoolExecutor(1, "gpufeed-plan", initializer=begun)
+        self._readers = ThreadPoolExecutor(threads, "gpufeed-read", initializer=begun)
         self._pending: deque[Future[T]] = deque()
         for _ in range(ahead):
             self._begin_next()
@@ -71,5 +78,7 @@ class ReadAhead(Generic[T]):
     def close(self) -> None:
         """Drop what is under way and end the threads."""
         self._pending.clear()
+        # The garbage collector may call this on one of the threads, which can not wait for itself.
+        wait_for_them = threading.get_ident() not in self._own
         for pool in (self._planner, self._readers):
-            pool.shutdown(wait=True, cancel_futures=True)
+            pool.shutdown(wait=wait_for_them, cancel_futures=True)

@@ -18,10 +18,23 @@ import numpy.typing as npt
 
 from gpufeed.errors import ConfigError
 
-__all__ = ["ORDER_STREAM", "BatchRng", "check_seed", "philox4x32", "record_generator", "words"]
+__all__ = [
+    "CHOICE_STREAM",
+    "MAX_TRANSFORMS",
+    "ORDER_STREAM",
+    "BatchRng",
+    "check_seed",
+    "philox4x32",
+    "record_generator",
+    "words",
+]
 
 ORDER_STREAM = 0xFFFF
-"""The transform number that the samplers' own shuffles use; no transform ever has it."""
+"""The transform number of the samplers' permutations; no transform ever has it."""
+CHOICE_STREAM = 0xFFFE
+"""The transform number of the samplers' other draws; no transform ever has it."""
+MAX_TRANSFORMS = 0xFF00
+"""A list of transforms is no longer than this, so that none has a sampler's number."""
 
 _MULTIPLIERS = np.array([0xD2511F53, 0xCD9E8D57], dtype=np.uint64)
 _WEYL = np.array([0x9E3779B9, 0xBB67AE85], dtype=np.uint64)
@@ -130,7 +143,11 @@ class BatchRng:
         return other
 
     def rows(self, chosen: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> BatchRng:
-        """The numbers that follow, for some of the records only."""
+        """The numbers that follow, for some of the records only.
+
+        What is drawn from the result and, after that, from this one is the same: draw on from one
+        of them, so that the numbers a record gets do not depend on the others in its batch.
+        """
         other = copy.copy(self)
         other._epoch = self._epoch[chosen]
         other._draw_key = self._draw_key[chosen]
@@ -181,4 +198,7 @@ class BatchRng:
 
 def record_generator(seed: int, epoch: int, draw_key: int) -> np.random.Generator:
     """A NumPy generator of one record's own, for what users draw themselves."""
-    return np.random.Generator(np.random.Philox(counter=[0, draw_key, epoch, 0], key=[seed, 0]))
+    # As arrays: NumPy turns a list that holds a number of 64 bits into floats, and rounds it.
+    counter = np.array([0, draw_key, epoch, 0], dtype=np.uint64)
+    key = np.array([seed, 0], dtype=np.uint64)
+    return np.random.Generator(np.random.Philox(counter=counter, key=key))

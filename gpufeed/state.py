@@ -2,22 +2,71 @@
 
 from __future__ import annotations
 
-import hashlib
+import ast
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from gpufeed.errors import StateError
+from gpufeed.errors import StateError, StateMismatchError
 
-__all__ = ["VERSION", "check_state", "decode_state", "digest", "encode_state", "make_state"]
+__all__ = [
+    "VERSION",
+    "check_state",
+    "decode_state",
+    "describe",
+    "describe_all",
+    "encode_state",
+    "make_state",
+    "parse_all",
+]
 
 VERSION = 1
+_THEN = " | "
 
 
-def digest(value: object) -> str:
-    """Return a fingerprint of a JSON value: the same on every machine."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+def describe(identity: Mapping[str, object]) -> str:
+    """Return an identity as a person reads it: kind(name=value, ...), as Python would write it.
+
+    Args:
+        identity: JSON values; "kind" is the name of the class.
+    """
+    settings = {name: _plain(value) for name, value in identity.items() if name != "kind"}
+    listed = ", ".join(f"{name}={settings[name]!r}" for name in sorted(settings))
+    return f"{identity['kind']}({listed})"
+
+
+def describe_all(identities: Sequence[Mapping[str, object]]) -> str:
+    """Return several identities, in their order."""
+    return _THEN.join(describe(identity) for identity in identities)
+
+
+def parse_all(text: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return the kinds and settings that `describe_all` or `describe` wrote.
+
+    Raises:
+        StateError: it wrote no such text.
+    """
+    try:
+        # As one expression: | is the operator between calls.
+        node: ast.expr = ast.parse(text, mode="eval").body
+        calls: list[ast.expr] = []
+        while isinstance(node, ast.BinOp):
+            calls.insert(0, node.right)
+            node = node.left
+        found = []
+        for call in [node, *calls]:
+            if not isinstance(call, ast.Call) or call.args:
+                raise ValueError("not a kind and its settings")
+            settings = {each.arg or "": ast.literal_eval(each.value) for each in call.keywords}
+            found.append((ast.unparse(call.func), settings))
+        return found
+    except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
+        raise StateError(f"{_short(text)} is no fingerprint of a sampler or transforms") from error
+
+
+def _plain(value: object) -> object:
+    """As JSON has it, whatever kind of sequence it was."""
+    return json.loads(json.dumps(value))
 
 
 def make_state(records: int, fingerprints: Mapping[str, str]) -> dict[str, Any]:
@@ -36,7 +85,8 @@ def check_state(
         ignore: names of fingerprints that may differ.
 
     Raises:
-        StateError: it is malformed, of another version, or of something else.
+        StateError: it is malformed.
+        StateMismatchError: it is of another version, or of something else.
     """
     unknown = set(ignore) - set(fingerprints)
     if unknown:
@@ -44,27 +94,43 @@ def check_state(
     if not isinstance(state, Mapping) or "version" not in state:
         raise StateError(f"this is no state of a gpufeed loader: {_short(state)}")
     if state["version"] != VERSION:
-        raise StateError(
-            f"the state has version {_short(state['version'])}, this gpufeed reads {VERSION}; load "
-            "it with the gpufeed that saved it"
+        version = _short(state["version"])
+        raise StateMismatchError(
+            f"the state has version {version}, this gpufeed reads {VERSION}; load it with the "
+            "gpufeed that saved it, or go to its batch with seek()",
+            {"version": (version, str(VERSION))},
         )
     records, saved = state.get("records"), state.get("fingerprints")
     if isinstance(records, bool) or not isinstance(records, int) or records < 0:
         raise StateError(f"the state's 'records' is {_short(records)}, no integer of 0 or more")
     if not isinstance(saved, Mapping):
         raise StateError(f"the state's 'fingerprints' is {_short(saved)}, no mapping")
-    changed = [
-        name
+    changed = {
+        name: (str(saved.get(name)), here)
         for name, here in fingerprints.items()
         if name not in ignore and saved.get(name) != here
-    ]
+    }
     if changed:
-        raise StateError(
-            f"the state was saved with another {' and another '.join(changed)} than this loader "
-            "has, so the batches to come would not be those of the run that saved it; to load it "
-            f"all the same, pass ignore={tuple(changed)!r}"
+        told = "; ".join(_difference(name, *both) for name, both in changed.items())
+        raise StateMismatchError(
+            f"the state was saved with another {' and another '.join(changed)}: {told}; the "
+            "batches to come would not be those of the run that saved it; to load it all the same, "
+            f"pass ignore={tuple(changed)!r}",
+            changed,
         )
     return records
+
+
+def _difference(name: str, was: str, here: str) -> str:
+    """From what to what; of lists only the parts that differ."""
+    before, now = was.split(_THEN), here.split(_THEN)
+    if len(before) == len(now) > 1:
+        return "; ".join(
+            f"{name}[{place}] was {one}, is {other}"
+            for place, (one, other) in enumerate(zip(before, now, strict=True))
+            if one != other
+        )
+    return f"{name} was {was}, is {here}"
 
 
 def encode_state(state: Mapping[str, Any]) -> bytes:
@@ -80,7 +146,7 @@ def decode_state(text: bytes | str) -> dict[str, Any]:
     """
     try:
         state = json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise StateError(f"the state is no JSON: {error}") from None
     if not isinstance(state, dict):
         raise StateError(f"this is no state of a gpufeed loader: {_short(state)}")

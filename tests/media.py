@@ -55,3 +55,16 @@ def make_manifest(
     return Manifest(
         pl.DataFrame(rows, schema=kinds), folder, [f"class {c}" for c in range(classes)]
     )
+
+
+def write_table(manifest: Manifest) -> Path:
+    """Write what another process needs to `read_table` the same manifest; says where."""
+    path = Path(manifest.root) / "table.parquet"
+    manifest.frame.write_parquet(path)
+    return path
+
+
+def read_table(path: Path) -> Manifest:
+    """Return the manifest that `write_table` wrote."""
+    frame = pl.read_parquet(path)
+    return Manifest(frame, path.parent, [f"class {c}" for c in range(frame["label"].max() + 1)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 from typing import Any
 
@@ -162,6 +163,62 @@ def test_a_missing_framework_is_named_with_its_extra(
         make(pictures, framework)
     with pytest.raises(MissingExtraError, match=message):
         getattr(gpufeed, f"shard_from_{framework}")()
+
+
+def test_several_processes_that_do_not_know_of_each_other_are_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    with pytest.raises(
+        gpufeed.ConfigError, match=r"WORLD_SIZE is 4, but torch.distributed is not init"
+    ):
+        gpufeed.shard_from_torch()
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert gpufeed.shard_from_torch() == gpufeed.ShardOptions(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("environ", "gpus", "name", "index"),
+    [
+        ({}, 4, "auto", 0),
+        ({"LOCAL_RANK": "2"}, 4, "auto", 2),
+        ({"LOCAL_RANK": "2"}, 4, "cuda", 2),
+        ({"LOCAL_RANK": "2"}, 4, "cuda:1", 1),
+        ({"LOCAL_RANK": "2"}, 4, "cpu", None),
+        ({"LOCAL_RANK": "2"}, 0, "auto", None),
+        ({"LOCAL_RANK": "2"}, 1, "cuda", 0),  # its launcher shows each process its own GPU only
+        ({"SLURM_LOCALID": "3", "OMPI_COMM_WORLD_LOCAL_RANK": "1"}, 4, "auto", 1),
+        ({"LOCAL_RANK": "x", "SLURM_LOCALID": "3"}, 4, "auto", 3),
+    ],
+)
+def test_each_process_of_a_machine_takes_its_own_gpu(
+    environ: dict[str, str],
+    gpus: int,
+    name: str,
+    index: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from gpufeed.engine import device
+
+    for variable, value in environ.items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setattr(device, "gpu_count", lambda: gpus)
+    assert device.resolve_device(name).index == index
+
+
+def test_a_local_rank_without_a_gpu_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpufeed.engine import device
+
+    monkeypatch.setenv("LOCAL_RANK", "4")
+    monkeypatch.setattr(device, "gpu_count", lambda: 4)
+    with pytest.raises(gpufeed.DeviceError, match="device is 'auto', but DALI sees 4 GPU"):
+        device.resolve_device("auto")
+
+
+def test_a_missing_extra_survives_pickling() -> None:
+    error = pickle.loads(pickle.dumps(MissingExtraError("jax", extra="jax")))  # noqa: S301
+    assert str(error) == 'jax is not installed; run: pip install "gpufeed[jax]"'
+    assert (error.package, error.extra) == ("jax", "jax")
 
 
 def test_a_process_alone_is_the_only_shard() -> None:

@@ -27,6 +27,7 @@ from gpufeed import (
     SequentialSampler,
     ShardOptions,
     StateError,
+    StateMismatchError,
 )
 from gpufeed import transforms as tf
 
@@ -255,16 +256,20 @@ def test_a_state_of_something_else_is_refused(
         frame = pictures.frame.with_columns(label=(pictures.frame["label"] + 1) % 3)
         manifest = Manifest(frame, pictures.root, pictures.classes)
     loader = make(manifest, **options)
-    message = rf"saved with another {change} than this loader has.*pass ignore=\('{change}',\)"
-    with pytest.raises(StateError, match=message):
+    message = rf"saved with another {change}: {change}.* was .*, is .*pass ignore=\('{change}',\)"
+    with pytest.raises(StateMismatchError, match=message) as raised:
         loader.load_state_dict(state)
+    here = loader.state_dict()["fingerprints"]
+    assert raised.value.changed == {change: (state["fingerprints"][change], here[change])}
+    assert loader.step == 0
     loader.load_state_dict(state, ignore=[change])
 
 
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        ({"version": 2}, "the state has version 2, this gpufeed reads 1"),
+        ({"version": 2}, "the state has version 2, this gpufeed reads 1; load it with the"),
+        ({"records": 10**30}, "'records' is 1000.*: step is .*; there are the batches 0 to"),
         ({"records": -1}, "'records' is -1, no integer of 0 or more"),
         ({"records": "8"}, "'records' is '8'"),
         ({"records": 7}, "no batch starts after 7 records"),
@@ -278,6 +283,36 @@ def test_a_malformed_state_is_refused(
     with pytest.raises(StateError, match=message):
         loader.load_state_dict({**loader.state_dict(), **edit})
     assert loader.step == 0
+
+
+def test_a_difference_is_told_from_what_to_what(pictures: Manifest) -> None:
+    state = make(pictures).state_dict()
+    other = make(
+        pictures,
+        sampler=IndexSampler(50, shuffle=True, seed=4),
+        transforms=[tf.RandomResizedCrop(23), *CHAIN[1:]],
+    )
+    with pytest.raises(StateMismatchError) as raised:
+        other.load_state_dict(state)
+    told = str(raised.value)
+    assert (
+        "another sampler and another transforms: sampler was IndexSampler(num_records=50, " in told
+    )
+    assert "seed=3, shuffle=True), is IndexSampler(num_records=50, seed=4, shuffle=True)" in told
+    assert "transforms[0] was RandomResizedCrop(" in told
+    assert "size=[24, 24]" in told
+    assert "size=[23, 23]" in told
+    assert "RandomHorizontalFlip" not in told, "what does not differ is left out"
+
+
+def test_transforms_without_a_fingerprint_are_refused_at_once(pictures: Manifest) -> None:
+    class Lost(tf.RandomHorizontalFlip):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = np.zeros(3)
+
+    with pytest.raises(ConfigError, match="Lost has a setting that no fingerprint can be made of"):
+        make(pictures, transforms=[tf.RandomResizedCrop(24), Lost()])
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{}", b"\xff\x00", b'{"version": 1}', b"[" * 10_000])
@@ -307,6 +342,53 @@ def test_any_step_can_be_gone_to(pictures: Manifest, two_epochs: list[str]) -> N
             loader.batch(10**20)
         with pytest.raises(IndexError, match="step is -1"):
             loader.seek(-1)
+
+
+def test_seeking_keeps_an_iteration_within_its_epoch(
+    pictures: Manifest, two_epochs: list[str]
+) -> None:
+    with make(pictures) as loader:
+        seen = []
+        for batch in loader:
+            seen.append(digest(batch))
+            if loader.step == 2:
+                loader.skip(2)
+        assert seen == [two_epochs[step] for step in (0, 1, 4, 5)]
+        iterator = iter(loader)
+        assert digest(next(iterator)) == two_epochs[6]
+        loader.seek(2 * len(loader))
+        with pytest.raises(StopIteration):
+            next(iterator)
+        iterator = iter(loader)
+        next(iterator)
+        loader.seek(3)
+        with pytest.raises(ConfigError, match=r"seek\(\) or load_state_dict\(\) to another epoch"):
+            next(iterator)
+
+
+def test_epochs_can_be_set_as_torchs_samplers_want_it(
+    pictures: Manifest, two_epochs: list[str]
+) -> None:
+    with make(pictures) as loader:
+        for epoch in range(2):
+            loader.set_epoch(epoch)
+            assert [digest(batch) for batch in loader] == two_epochs[6 * epoch : 6 * epoch + 6]
+        loader.seek(8)
+        loader.set_epoch(1)
+        assert loader.step == 8, "a resumed epoch goes on"
+        loader.set_epoch(0)
+        assert loader.step == 0
+
+
+def test_steps_are_integers_of_any_kind(pictures: Manifest) -> None:
+    with make(pictures) as loader:
+        loader.seek(np.int64(3))
+        assert json.loads(loader.get_state())["records"] == 24
+        for wrong in (1.5, "3"):
+            with pytest.raises(TypeError):
+                loader.seek(wrong)
+            with pytest.raises(TypeError):
+                loader.batch(wrong)
 
 
 # -------------------------------------------------------------------- ends of epochs
@@ -408,6 +490,98 @@ def test_a_batch_broken_off_is_made_again(
         assert digest(loader.batch(5)) == two_epochs[5]
 
 
+def test_an_iteration_goes_on_after_an_error(
+    pictures: Manifest, two_epochs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with make(pictures) as loader:
+        plan = loader._planner.plan
+
+        def broken(step: int) -> Any:
+            if step == 2:
+                raise ZeroDivisionError("in a user's transform")
+            return plan(step)
+
+        monkeypatch.setattr(loader._planner, "plan", broken)
+        iterator = iter(loader)
+        seen = [digest(next(iterator)) for _ in range(2)]
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError):
+                next(iterator)
+            assert loader.step == 2
+        loader.skip()
+        seen += [digest(batch) for batch in iterator]
+        assert seen == [two_epochs[step] for step in (0, 1, 3, 4, 5)]
+
+
+def test_a_batch_that_is_not_handed_over_is_not_passed(
+    pictures: Manifest, two_epochs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with make(pictures) as loader:
+        iterator = iter(loader)
+        next(iterator)
+        with monkeypatch.context() as patch:
+
+            def failing(*_: object) -> None:
+                raise ConfigError("does not fit")
+
+            patch.setattr(type(loader._adapter), "pictures", failing)
+            with pytest.raises(ConfigError, match="does not fit"):
+                next(iterator)
+        assert loader.step == 1
+        assert [digest(batch) for batch in iterator] == two_epochs[1:6]
+
+
+def test_two_threads_share_one_iteration(pictures: Manifest, two_epochs: list[str]) -> None:
+    seen: list[str] = []
+    with make(pictures) as loader:
+        iterator = iter(loader)
+        threads = [
+            threading.Thread(target=lambda: seen.extend(digest(batch) for batch in iterator))
+            for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(seen) == sorted(two_epochs[:6])
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # what a user would be told
+@pytest.mark.filterwarnings("ignore:.*fork:RuntimeWarning")
+def test_a_forked_loader_says_so(pictures: Manifest) -> None:
+    with make(pictures) as loader:
+        iterator = iter(loader)
+        next(iterator)
+        child = os.fork()
+        if not child:
+            try:
+                next(iterator)
+            except ConfigError as error:
+                os._exit(3 if "came here by a fork" in str(error) else 4)
+            except BaseException:
+                os._exit(5)
+            os._exit(6)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+
+
+def test_reading_ahead_may_be_ended_on_its_own_thread() -> None:
+    """As the garbage collector does, which runs on any thread."""
+    from gpufeed.readahead import ReadAhead
+
+    made, ended = threading.Event(), threading.Event()
+    reading: list[ReadAhead[int]] = []
+
+    def prepare(step: int, _: Any) -> int:
+        made.wait(60)
+        reading[0].close()
+        ended.set()
+        return step
+
+    reading.append(ReadAhead(prepare, iter([0]), ahead=1, threads=1))
+    made.set()
+    assert ended.wait(60)
+
+
 def test_a_later_iteration_ends_an_earlier_one(pictures: Manifest, two_epochs: list[str]) -> None:
     with make(pictures) as loader:
         first = iter(loader)
@@ -482,7 +656,7 @@ def test_the_last_pass_is_counted(pictures: Manifest) -> None:
         ({"framework": "tf"}, ConfigError, 'framework is \'tf\'; it must be "numpy", "torch" or'),
         ({"device": "gpu"}, ConfigError, 'device is \'gpu\'; it must be "auto", "cpu", "cuda"'),
         ({"device": "cuda:999"}, gpufeed.DeviceError, "device is 'cuda:999', but DALI sees"),
-        ({"sampler": range(50)}, ConfigError, r"sampler is range\(0, 50\); it must be a gpufeed"),
+        ({"sampler": 50}, ConfigError, "sampler is 50; it must be a gpufeed sampler"),
         ({"shard": (0, 2)}, ConfigError, r"shard is \(0, 2\); it must be ShardOptions"),
         ({"sampler": IndexSampler(49)}, ConfigError, "for 49 records, the manifest has 50"),
         ({"transforms": [tf.Resize(9)]}, ConfigError, "must come out in one size"),

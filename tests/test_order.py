@@ -4,101 +4,14 @@ from __future__ import annotations
 
 import itertools
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpufeed import (
-    ConfigError,
-    IndexSampler,
-    Sampler,
-    SequentialSampler,
-    ShardOptions,
-    StateError,
-)
-from gpufeed.order.permutation import permutation
+from gpufeed import ConfigError, IndexSampler, SequentialSampler, ShardOptions, StateError
 from gpufeed.order.schedule import LastBatch, Schedule
 
-
-def samplers() -> st.SearchStrategy[Sampler]:
-    sizes, seeds = st.integers(1, 60), st.integers(0, 2**64 - 1)
-    ends = st.none() | st.integers(1, 4)
-    return st.builds(SequentialSampler, sizes, seed=seeds, num_epochs=ends) | st.builds(
-        IndexSampler, sizes, shuffle=st.booleans(), seed=seeds, num_epochs=ends
-    )
-
-
-# ---------------------------------------------------------------- permutation
-
-
-@given(st.integers(1, 300), st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1))
-def test_a_permutation_holds_each_record_once(size: int, seed: int, epoch: int) -> None:
-    assert sorted(permutation(size, seed, epoch).tolist()) == list(range(size))
-
-
-def test_the_order_never_changes() -> None:
-    """Literal orders: a change here would break every run that is resumed across versions."""
-    assert permutation(10, 0, 0).tolist() == GOLDEN_10
-    assert permutation(10, 0, 1).tolist() == GOLDEN_10_EPOCH_1
-    assert permutation(7, 2**64 - 1, 2**32 - 1).tolist() == GOLDEN_7
-
-
-GOLDEN_10 = [9, 0, 7, 6, 8, 3, 1, 2, 4, 5]
-GOLDEN_10_EPOCH_1 = [3, 9, 2, 0, 4, 6, 1, 5, 8, 7]
-GOLDEN_7 = [3, 0, 4, 6, 1, 2, 5]
-
-
-def test_each_place_is_as_likely() -> None:
-    """Chi-square of record x place over 5,000 seeds of ten records."""
-    counts = np.zeros((10, 10))
-    for seed in range(5_000):
-        counts[np.arange(10), permutation(10, seed, 0)] += 1
-    assert ((counts - 500) ** 2 / 500).sum() < 128  # 99.9th percentile at 81 degrees
-
-
-def test_epochs_and_seeds_are_unrelated() -> None:
-    orders = {
-        (seed, epoch): permutation(2_000, seed, epoch) for seed in range(3) for epoch in range(3)
-    }
-    for one, other in itertools.combinations(orders.values(), 2):
-        assert abs(np.corrcoef(one, other)[0, 1]) < 0.08
-    assert not np.array_equal(orders[0, 1], orders[1, 0])
-
-
 # ------------------------------------------------------------------- samplers
-
-
-@given(samplers(), st.integers(0, 200), st.integers(0, 60))
-def test_positions_can_be_asked_for_one_by_one_or_at_once(
-    sampler: Sampler, start: int, count: int
-) -> None:
-    if sampler.num_epochs is not None:
-        start = min(start, len(sampler))
-        count = min(count, len(sampler) - start)
-    keys = sampler.keys(start, start + count)
-    assert keys.dtype == np.int64
-    one_by_one = [sampler[index] for index in range(start, start + count)]
-    assert [record.record_key for record in one_by_one] == keys.tolist()
-    assert [record.index for record in one_by_one] == list(range(start, start + count))
-    epochs = [record.epoch for record in one_by_one]
-    assert epochs == [index // sampler.epoch_size for index in range(start, start + count)]
-
-
-@given(samplers(), st.integers(0, 3))
-def test_every_epoch_holds_every_record_once(sampler: Sampler, epoch: int) -> None:
-    epoch = min(epoch, (sampler.num_epochs or 4) - 1)
-    size = sampler.num_records
-    keys = sampler.keys(epoch * size, (epoch + 1) * size)
-    assert sorted(keys.tolist()) == list(range(size))
-
-
-@given(samplers())
-def test_the_global_generator_has_no_say(sampler: Sampler) -> None:
-    np.random.seed(0)  # noqa: NPY002 - the global generator is the point
-    first = sampler.keys(0, sampler.num_records).tolist()
-    np.random.seed(1)  # noqa: NPY002
-    assert sampler.keys(0, sampler.num_records).tolist() == first
 
 
 def test_a_finite_sampler_is_a_sequence() -> None:
@@ -113,9 +26,7 @@ def test_a_finite_sampler_is_a_sequence() -> None:
         sampler[-1]
 
 
-def test_an_endless_sampler_has_no_length() -> None:
-    with pytest.raises(TypeError, match="num_epochs=None has no end"):
-        len(IndexSampler(4))
+def test_an_endless_sampler_goes_on() -> None:
     assert IndexSampler(4)[10**12].epoch == 10**12 // 4
 
 
@@ -133,20 +44,9 @@ def test_a_records_generator_is_its_own() -> None:
     assert plain[sampler[17].record_key].rng.random() == numbers[17]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"num_records": 0}, "num_records is 0; it must be an integer of 1 or more"),
-        ({"num_records": 2.5}, "num_records is 2.5"),
-        ({"num_epochs": 0}, "num_epochs is 0; it must be an integer of 1 or more, or None"),
-        ({"seed": -1}, r"seed is -1; it must be an integer from 0 to 2\*\*64 - 1"),
-        ({"seed": 2**64}, "seed is 18446744073709551616"),
-        ({"seed": True}, "seed is True"),
-    ],
-)
-def test_bad_arguments_are_named(arguments: dict[str, object], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        IndexSampler(**{"num_records": 3, **arguments})
+def test_large_seeds_have_generators_of_their_own() -> None:
+    seeds = [2**63 - 1, 2**63, 2**63 + 1, 2**64 - 500, 2**64 - 1]
+    assert len({SequentialSampler(5, seed=seed)[2].rng.random() for seed in seeds}) == len(seeds)
 
 
 # --------------------------------------------------------------------- shards

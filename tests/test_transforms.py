@@ -17,6 +17,7 @@ from gpufeed import ConfigError, Loader, Manifest, SequentialSampler
 from gpufeed import transforms as tf
 from gpufeed.rng import BatchRng
 from gpufeed.transforms.frame import Frame
+from media import make_manifest
 from pillow_reference import Edges, difference, reference
 
 UINT8 = tf.ToDtype("uint8", layout="NHWC")
@@ -407,11 +408,65 @@ def test_a_box_that_was_cut_off_is_an_error(pictures: Manifest) -> None:
         for name, value in (("x", 0), ("y", 0), ("width", 3), ("height", 3))
     )
     manifest = Manifest(corner, pictures.root, pictures.classes)
-    chain = [tf.CenterCrop(8), tf.BoxCrop(), tf.Resize((8, 8))]
-    with pytest.raises(
-        ConfigError, match=r"record \d+, whose box was cut off .* put BoxCrop first"
-    ):
-        Loader(manifest, transforms=chain, batch_size=4, device="cpu")
+    # Nor does padding bring it back.
+    for chain in ([tf.CenterCrop(8)], [tf.CenterCrop(8), tf.PadToSquare(64)]):
+        steps = [*chain, tf.BoxCrop(), tf.Resize((8, 8))]
+        with pytest.raises(
+            ConfigError, match=r"record \d+, whose box was cut off .* put BoxCrop first"
+        ):
+            Loader(manifest, transforms=steps, batch_size=4, device="cpu")
+
+
+def test_boxes_do_not_reach_into_padding() -> None:
+    whole = Frame.whole(np.array([[100, 200]]))
+    frame = whole.crop(20, 40, 50, 50).pad(10, 10, 10, 10, (0.0, 0.0, 0.0))
+    inside, across, beyond = [[50, 30, 60, 40]], [[0, 0, 200, 100]], [[0, 0, 30, 10]]
+    assert frame.map_boxes(np.array(inside, dtype=float)).tolist() == [[20, 20, 30, 30]]
+    assert frame.map_boxes(np.array(across, dtype=float)).tolist() == [[10, 10, 60, 60]]
+    x0, y0, x1, y1 = frame.map_boxes(np.array(beyond, dtype=float))[0]
+    assert (x1 - x0) * (y1 - y0) == 0
+    flipped = frame.flip(np.array([True]))
+    assert flipped.map_boxes(np.array(inside, dtype=float)).tolist() == [[40, 20, 50, 30]]
+
+
+class Brighten(tf.PixelTransform):
+    """A user's own: numbers of 64 bits, as rng gives them."""
+
+    def draw(self, rng: BatchRng, records: tf.Records) -> dict[str, np.ndarray]:  # noqa: ARG002
+        return {"by": rng.uniform(20.0, 30.0)}
+
+    def build(self, image: object, params: dict[str, object]) -> object:
+        from nvidia.dali import fn, types
+
+        return fn.brightness_contrast(
+            image, brightness_shift=params["by"] / 255.0, dtype=types.UINT8
+        )
+
+
+class Broken(Brighten):
+    def build(self, image: object, params: dict[str, object]) -> object:  # noqa: ARG002
+        raise KeyError("no such parameter")
+
+
+def test_a_users_own_pixel_transform_draws_as_it_likes(pictures: Manifest) -> None:
+    manifest = few(pictures)
+    plain = feed(manifest, [tf.Resize((16, 16)), UINT8])["image"].astype(int)
+    bright = feed(manifest, [tf.Resize((16, 16)), Brighten(), UINT8])["image"].astype(int)
+    gained = (bright - plain)[plain < 200]
+    assert 19 <= gained.min() <= gained.max() <= 31
+
+
+def test_a_graph_that_can_not_be_made_is_named(pictures: Manifest) -> None:
+    with pytest.raises(gpufeed.PipelineError, match=r"no DALI graph could be made .*no such param"):
+        feed(few(pictures), [tf.Resize((16, 16)), Broken(), UINT8])
+
+
+def test_a_picture_too_small_is_found_before_training(tmp_path: Path) -> None:
+    """Of neither the least area nor an extreme shape, but too low for the crop."""
+    sizes = [(300, 300), (60, 60), (40, 100), (20, 400), (90, 18)]
+    manifest = make_manifest(tmp_path, sizes)
+    with pytest.raises(ConfigError):
+        Loader(manifest, transforms=[tf.RandomCrop(50)], batch_size=1, device="cpu")
 
 
 def test_an_identity_says_all() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 import torch.utils.dlpack
 
 from gpufeed.engine.device import Device
+from gpufeed.errors import ConfigError
 from gpufeed.order.shard import ShardOptions
 
 __all__ = ["TorchAdapter", "make", "shard"]
@@ -49,7 +51,18 @@ def make(device: Device) -> TorchAdapter:
 
 
 def shard() -> ShardOptions:
-    """Return this process's shard by torch.distributed's numbers; the only one where it is off."""
+    """Return this process's shard by torch.distributed's numbers; the only one where it is off.
+
+    Raises:
+        ConfigError: a launcher started several processes, but `init_process_group` was not called:
+            each would feed everything.
+    """
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        if os.environ.get("WORLD_SIZE", "1") != "1":
+            raise ConfigError(
+                f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but torch.distributed is not "
+                "initialized; call torch.distributed.init_process_group() first, or use "
+                "gpufeed.shard_from_env()"
+            )
         return ShardOptions()
     return ShardOptions(torch.distributed.get_rank(), torch.distributed.get_world_size())

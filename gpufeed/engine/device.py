@@ -33,8 +33,16 @@ def gpu_count() -> int:
     return int(backend.GetCUDADeviceCount())
 
 
+# What launchers call a process's number among those of its machine: torchrun, Open MPI, SLURM.
+_LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
+
+
 def resolve_device(name: str) -> Device:
-    """Return the device of this name: "auto" (GPU 0 if there is one), "cpu", "cuda", "cuda:1".
+    """Return the device of this name: "auto", "cpu", "cuda" or one GPU, as "cuda:1".
+
+    "cuda" is the GPU of this process's number on its machine where a launcher (torchrun, Open MPI,
+    SLURM) gives it one and it sees several GPUs, else the first; "auto" is "cuda" where there is a
+    GPU, else "cpu".
 
     Raises:
         ConfigError: no such name.
@@ -46,15 +54,21 @@ def resolve_device(name: str) -> Device:
     if name == "cpu":
         return Device(None)
     count = gpu_count()
-    if name == "auto":
-        return Device(0 if count else None)
-    index = int(matched.group(1) or 0)
+    if name == "auto" and not count:
+        return Device(None)
+    named = matched.group(1)
+    index = int(named) if named else _local_rank() if count > 1 else 0
     if index >= count:
         there = f"DALI sees {count} GPU(s)" if count else "DALI sees no GPU here"
         raise DeviceError(
             f'device is {name!r}, but {there}; use device="cpu", or see what `gpufeed info` finds'
         )
     return Device(index)
+
+
+def _local_rank() -> int:
+    numbers = (os.environ.get(variable, "") for variable in _LOCAL_RANKS)
+    return next((int(number) for number in numbers if number.isdecimal()), 0)
 
 
 def available_threads() -> int:

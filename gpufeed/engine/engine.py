@@ -12,7 +12,7 @@ from nvidia.dali import tensors
 
 from gpufeed.engine import diagnose
 from gpufeed.engine.graph import ENCODED, build_pipeline
-from gpufeed.errors import DecodeError, GpufeedError, PipelineError
+from gpufeed.errors import DecodeError, PipelineError
 
 if TYPE_CHECKING:
     from gpufeed.engine.device import Device
@@ -44,7 +44,7 @@ class Failed:
     """What stands for batch `step` where it came to no job; `error` is raised in its turn."""
 
     step: int
-    error: GpufeedError
+    error: Exception
 
 
 def prepare(
@@ -97,9 +97,14 @@ class Engine:
         depth: int,
     ) -> None:
         self._path = path
-        self._pipeline = build_pipeline(
-            program, batch_size=batch_size, device=device, num_threads=num_threads, depth=depth
-        )
+        try:
+            self._pipeline = build_pipeline(
+                program, batch_size=batch_size, device=device, num_threads=num_threads, depth=depth
+            )
+        except Exception as error:  # a user's own `build` may raise anything
+            raise PipelineError(
+                f"no DALI graph could be made of the transforms: {_brief(error)}"
+            ) from error
         self._depth = depth
         self._started = False
         self._jobs: deque[Job | Failed] = deque()
@@ -152,7 +157,7 @@ class Engine:
 
         Raises:
             DecodeError: a picture could not be read or decoded; the next job is not affected.
-            GpufeedError: what else kept the batch from being a job.
+            Exception: what else kept the batch from being a job.
             PipelineError: DALI failed otherwise.
         """
         job = self._jobs.popleft()
@@ -201,14 +206,18 @@ class Engine:
         errors = diagnose.blame(job.contents, job.plan.sizes, keys, paths)
         if errors:
             return _first_of(errors)
-        # What follows are places in DALI's own source.
-        said = " ".join(str(error).partition("Stacktrace")[0].split())
+        said = _brief(error)
         if "bad_alloc" in str(error) or "out of memory" in str(error).lower():
             said = f"out of memory; take a smaller batch_size, size or prefetch ({said})"
         return PipelineError(
             f"DALI failed on batch {job.plan.step}, though each of its pictures can be decoded "
             f"alone: {said}"
         )
+
+
+def _brief(error: Exception) -> str:
+    """What DALI says on one line, without the places in its own source that follow."""
+    return " ".join(str(error).partition("Stacktrace")[0].split())
 
 
 def _words(error: OSError) -> str:

@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from gpufeed import rng
 from gpufeed.errors import ConfigError
-from gpufeed.order.permutation import permutation
+from gpufeed.order.permutation import MAX_SIZE
 
-__all__ = ["IndexSampler", "RecordMetadata", "Sampler", "SequentialSampler", "Visits"]
+__all__ = ["RecordMetadata", "Sampler", "Visits", "check_count"]
 
 Int64 = npt.NDArray[np.int64]
 
@@ -30,7 +30,7 @@ class Visits(NamedTuple):
         epoch: the epoch each position lies in.
         record_key: the record's row in the manifest.
         draw_key: what its random numbers are keyed by, within the epoch. The record_key where a
-            record comes once an epoch; the place within the epoch where records repeat, so that
+            record comes once an epoch; another number for each visit where records repeat, so that
             two visits to one record draw different numbers.
     """
 
@@ -65,42 +65,41 @@ class Sampler(abc.ABC):
     """The global order of records; subclasses say which record each position holds.
 
     Attributes:
-        num_records: length of the manifest it is for, at least 1.
+        num_records: length of the manifest it is for, 1 to 2**40.
         seed: of the order and of every random transform, 0 to 2**64 - 1.
         num_epochs: how many epochs there are; None for no end.
+        epoch_size: how many positions make an epoch.
 
     Raises:
         ConfigError: naming the argument that is out of range.
     """
 
-    def __init__(self, num_records: int, *, seed: int = 0, num_epochs: int | None = None) -> None:
-        if (
-            isinstance(num_records, bool)
-            or not isinstance(num_records, int | np.integer)
-            or num_records < 1
-        ):
-            raise ConfigError(f"num_records is {num_records!r}; it must be an integer of 1 or more")
-        if num_epochs is not None and (
-            isinstance(num_epochs, bool)
-            or not isinstance(num_epochs, int | np.integer)
-            or not 1 <= num_epochs < 1 << 32
-        ):
-            raise ConfigError(
-                f"num_epochs is {num_epochs!r}; it must be an integer of 1 or more, "
-                "or None for no end"
-            )
-        self.num_records = int(num_records)
-        self.seed = rng.check_seed(seed)
-        self.num_epochs = None if num_epochs is None else int(num_epochs)
+    addressable = True
+    """Whether any position can be asked for at any time."""
 
-    @property
-    def epoch_size(self) -> int:
-        """How many positions make an epoch."""
-        return self.num_records
+    def __init__(
+        self,
+        num_records: int,
+        *,
+        seed: int = 0,
+        num_epochs: int | None = None,
+        epoch_size: int | None = None,
+    ) -> None:
+        self.num_records = check_count("num_records", num_records, MAX_SIZE)
+        self.seed = rng.check_seed(seed)
+        self.num_epochs = None
+        if num_epochs is not None:
+            self.num_epochs = check_count("num_epochs", num_epochs, 2**32 - 1, "None for no end")
+        self.epoch_size = self.num_records
+        if epoch_size is not None:
+            self.epoch_size = check_count("epoch_size", epoch_size, MAX_SIZE)
 
     @abc.abstractmethod
     def visits(self, positions: Int64) -> Visits:
         """Return which records come at `positions`, an int64 array (n,) of valid positions."""
+
+    def check_reachable(self, epoch: int) -> None:  # noqa: B027 - nothing to check is no lack
+        """Raise `ConfigError` if the order of this epoch can not be had now."""
 
     @property
     @abc.abstractmethod
@@ -122,6 +121,10 @@ class Sampler(abc.ABC):
             # TypeError, so that list() and others take it as "length not known".
             raise TypeError("a sampler with num_epochs=None has no end, and so no length")
         return self.epoch_size * self.num_epochs
+
+    def __bool__(self) -> bool:
+        """True, though `len` may be undefined."""
+        return True
 
     def __getitem__(self, index: int) -> RecordMetadata:
         """Return what comes at position `index`; IndexError outside the order."""
@@ -148,58 +151,14 @@ class Sampler(abc.ABC):
         return f"{kind}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
 
-class SequentialSampler(Sampler):
-    """Every record once an epoch, in the manifest's order."""
+def check_count(name: str, value: object, most: int, otherwise: str = "") -> int:
+    """Return `value` if it is an integer from 1 to `most`.
 
-    def visits(self, positions: Int64) -> Visits:
-        """Return which records come at `positions`."""
-        epoch, key = np.divmod(positions, self.num_records)
-        return Visits(epoch, key, key)
-
-    @property
-    def identity(self) -> dict[str, object]:
-        """What decides the order."""
-        return {"kind": "SequentialSampler", "num_records": self.num_records, "seed": self.seed}
-
-
-class IndexSampler(Sampler):
-    """Every record once an epoch, in a global order shuffled anew for each epoch.
-
-    Args:
-        num_records: length of the manifest.
-        shuffle: False gives the manifest's order.
-        seed: of the shuffle and of the transforms.
-        num_epochs: None for no end.
+    Raises:
+        ConfigError: naming it, and what could be given instead.
     """
-
-    def __init__(
-        self,
-        num_records: int,
-        *,
-        shuffle: bool = False,
-        seed: int = 0,
-        num_epochs: int | None = None,
-    ) -> None:
-        super().__init__(num_records, seed=seed, num_epochs=num_epochs)
-        self.shuffle = bool(shuffle)
-
-    def visits(self, positions: Int64) -> Visits:
-        """Return which records come at `positions`."""
-        epoch, place = np.divmod(positions, self.num_records)
-        if not self.shuffle:
-            return Visits(epoch, place, place)
-        key = np.empty_like(place)
-        for number in np.unique(epoch):
-            here = epoch == number
-            key[here] = permutation(self.num_records, self.seed, int(number))[place[here]]
-        return Visits(epoch, key, key)
-
-    @property
-    def identity(self) -> dict[str, object]:
-        """What decides the order."""
-        return {
-            "kind": "IndexSampler",
-            "num_records": self.num_records,
-            "shuffle": self.shuffle,
-            "seed": self.seed,
-        }
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= most:
+        wanted = "1 or more" if most >= MAX_SIZE or otherwise else f"1 to {most}"
+        choice = f", or {otherwise}" if otherwise else ""
+        raise ConfigError(f"{name} is {value!r}; it must be an integer of {wanted}{choice}")
+    return int(value)

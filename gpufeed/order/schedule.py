@@ -58,11 +58,12 @@ class Schedule:
                 f"{self.batch_size} x {shards} shard(s); take a smaller batch_size, "
                 'or last_batch="pad" or "partial"'
             )
-        before = self.shard.shard_index * self.batch_size
+        before = (shards - 1) * self.batch_size
+        # On all shards, or those that have records would wait for the others in a collective.
         if self.last_batch == "partial" and before >= self.epoch_size:
             raise ConfigError(
-                f"shard {self.shard.shard_index} of {shards} would never get a record: the shards "
-                f"before it take all {self.epoch_size} of an epoch; take a smaller batch_size, or "
+                f"shard {shards - 1} of {shards} would never get a record: the shards before it "
+                f"take all {self.epoch_size} of an epoch; take a smaller batch_size, or "
                 'last_batch="pad"'
             )
 

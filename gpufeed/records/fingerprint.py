@@ -15,7 +15,7 @@ import polars as pl
 
 from gpufeed.errors import ManifestError
 
-__all__ = ["fingerprint"]
+__all__ = ["check_dtypes", "fingerprint"]
 
 _VERSION = b"gpufeed manifest 1"
 _NUMBERS: dict[type[pl.DataType], str] = {
@@ -64,6 +64,11 @@ def fingerprint(frame: pl.DataFrame, classes: Sequence[str]) -> str:
         digest.add(column)
         _add(digest, frame[column], column)
     return digest.hexdigest()
+
+
+def check_dtypes(frame: pl.DataFrame) -> None:
+    """Raise `ManifestError` where a column is of a dtype that no fingerprint can be made of."""
+    fingerprint(frame.clear(), ())
 
 
 def _add(digest: _Hash, values: pl.Series, column: str) -> None:

@@ -13,7 +13,7 @@ import polars as pl
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.boxes import BOX
 from gpufeed.records.checks import first_true
-from gpufeed.records.fingerprint import fingerprint
+from gpufeed.records.fingerprint import check_dtypes, fingerprint
 from gpufeed.records.paths import check_names
 
 __all__ = ["Manifest"]
@@ -254,6 +254,7 @@ def _checked(frame: pl.DataFrame, classes: int) -> pl.DataFrame:
     ):
         if (row := first_true(~frame[name].is_between(low, high))) is not None:
             raise ManifestError(f"{at(row)}: {name} {frame[name][row]} {problem}")
+    check_dtypes(frame)
     frame = frame.with_columns(pl.col(integers).cast(pl.Int32))
     if boxes:
         x, y, w, h, W, H = (frame[name].cast(pl.Int64) for name in (*BOX, "width", "height"))

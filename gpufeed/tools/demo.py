@@ -13,7 +13,7 @@ from gpufeed.cache import cache_folder
 from gpufeed.engine.device import resolve_device
 from gpufeed.errors import ConfigError
 from gpufeed.loader import Loader
-from gpufeed.order.sampler import IndexSampler
+from gpufeed.order.uniform import IndexSampler
 from gpufeed.progress import progress as progress_bar
 from gpufeed.stats import Stats
 from gpufeed.tools.named import Preset, make_transforms

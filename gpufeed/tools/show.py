@@ -10,7 +10,7 @@ import numpy as np
 import gpufeed
 from gpufeed.errors import ConfigError
 from gpufeed.loader import Loader
-from gpufeed.order.sampler import IndexSampler
+from gpufeed.order.uniform import IndexSampler
 from gpufeed.tools.named import Preset, is_training, make_transforms
 from gpufeed.tools.sheet import captions_of, draw_sheet
 

@@ -66,7 +66,9 @@ class Transform(abc.ABC):  # noqa: B024 - a common root; what is abstract differ
         """Kind and settings as JSON values: two transforms with one identity do the same."""
         kind = type(self)
         settings = {name: value for name, value in vars(self).items() if not name.startswith("_")}
-        described = {"kind": f"{kind.__module__}.{kind.__qualname__}", **settings}
+        own = kind.__module__.startswith("gpufeed.transforms")
+        name = kind.__qualname__ if own else f"{kind.__module__}.{kind.__qualname__}"
+        described = {"kind": name, **settings}
         try:
             plain: dict[str, object] = json.loads(json.dumps(described))
         except TypeError as error:
@@ -93,7 +95,10 @@ class PixelTransform(Transform):
     """Changes levels, in the DALI graph."""
 
     def draw(self, rng: BatchRng, records: Records) -> Params:  # noqa: ARG002
-        """Draw what this transform needs for each record; {} where it needs nothing."""
+        """Draw what this transform needs for each record; {} where it needs nothing.
+
+        Numbers of 64 bits reach the graph as float32 and int32.
+        """
         return {}
 
     @abc.abstractmethod

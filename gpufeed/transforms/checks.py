@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, get_args
 
+import numpy as np
+
 from gpufeed.errors import ConfigError
 from gpufeed.transforms.base import DType, Layout
 from gpufeed.transforms.frame import Fill, Interpolation
@@ -25,9 +27,9 @@ __all__ = [
 
 def check_size(name: str, value: Any) -> int:
     """Return a number of pixels, 1 or more."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise ConfigError(f"{name} is {value!r}; it must be an integer of 1 or more, in pixels")
-    return value
+    return int(value)
 
 
 def check_sizes(name: str, value: Any) -> tuple[int, int]:

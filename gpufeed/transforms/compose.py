@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufeed.errors import ConfigError
-from gpufeed.rng import ORDER_STREAM, BatchRng
+from gpufeed.rng import MAX_TRANSFORMS, BatchRng
 from gpufeed.transforms.base import (
     GeometricTransform,
     OutputFormat,
@@ -93,8 +93,8 @@ def check_transforms(transforms: Sequence[Transform]) -> tuple[Transform, ...]:
             raise ConfigError(
                 f"transforms[{place}] is {type(transform).__name__}, which must come last"
             )
-    if len(listed) >= ORDER_STREAM:
-        raise ConfigError(f"{len(listed)} transforms; {ORDER_STREAM - 1} are the most")
+    if len(listed) > MAX_TRANSFORMS:
+        raise ConfigError(f"{len(listed)} transforms; {MAX_TRANSFORMS} are the most")
     if not listed or not isinstance(listed[-1], OutputFormat):
         listed += (ToDtype("uint8"),)
     return listed
@@ -150,7 +150,7 @@ def compose(
             drawn = transform.draw(rng.spawn(number), seen)
             carried_out(frame, emitted)
             emitted = frame
-            add(Pixels(transform, tuple(drawn)), drawn)
+            add(Pixels(transform, tuple(drawn)), {k: _narrow(v) for k, v in drawn.items()})
             frame = frame.then()
     carried_out(frame, emitted)
 
@@ -158,6 +158,12 @@ def compose(
     if not isinstance(output, OutputFormat):
         raise TypeError("the last transform must be an OutputFormat")
     return Composed(Program(tuple(stages), output, _one_size(frame, record_key)), params, frame)
+
+
+def _narrow(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The type that DALI's operators take: they refuse NumPy's own 64-bit numbers."""
+    kinds = {np.dtype(np.float64): np.float32, np.dtype(np.int64): np.int32}
+    return values.astype(kinds.get(values.dtype, values.dtype))
 
 
 def _one_size(frame: Frame, record_key: npt.NDArray[np.int64]) -> tuple[int, int]:

@@ -202,25 +202,32 @@ class Frame:
             float64 (n, k, 2).
         """
         for frame in self.chain():
-            scale = frame.scaled / frame.extent
-            moved = (points[..., ::-1] - frame.source[:, None]) * scale[:, None]
-            moved -= frame.origin[:, None]
-            flipped = np.where(
-                frame.mirror[:, None], frame.width[:, None] - moved[..., 1], moved[..., 1]
-            )
-            points = np.stack([flipped, moved[..., 0]], axis=-1)
+            points = frame._map(points, cut=False)
         return points
 
+    def _map(self, points: Float64, *, cut: bool) -> Float64:
+        """Follow points through this frame alone; `cut` moves them to what it shows."""
+        scale = self.scaled / self.extent
+        moved = (points[..., ::-1] - self.source[:, None]) * scale[:, None]
+        if cut:
+            moved = np.clip(moved, self.shown[:, None], self.shown_end[:, None])
+        moved = moved - self.origin[:, None]
+        across = np.where(self.mirror[:, None], self.width[:, None] - moved[..., 1], moved[..., 1])
+        return np.stack([across, moved[..., 0]], axis=-1)
+
     def map_boxes(self, boxes: Float64) -> Float64:
-        """Follow boxes from the encoded picture to the canvas, cut to it.
+        """Follow boxes from the encoded picture to the canvas, cut to what is left of the picture.
 
         Args:
             boxes: float64 (n, 4) of (x0, y0, x1, y1) in pixels.
 
         Returns:
-            float64 (n, 4); a box that is not on the canvas comes out without area.
+            float64 (n, 4); a box of which nothing is left comes out without area.
         """
-        corners = self.map_points(boxes.reshape(len(boxes), 2, 2))
+        corners = boxes.reshape(len(boxes), 2, 2)
+        for frame in self.chain():
+            corners = frame._map(corners, cut=True)
+        # Again, for what a flip or an empty frame has turned round or left outside.
         limit = self.size[:, None, ::-1].astype(np.float64)
         corners = np.clip(np.sort(corners, axis=1), 0.0, limit)
         return corners.reshape(len(boxes), 4)

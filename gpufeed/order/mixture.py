@@ -1,0 +1,104 @@
+"""Several sources in fixed proportions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Sized
+
+import numpy as np
+import numpy.typing as npt
+
+from gpufeed.errors import ConfigError
+from gpufeed.order.permutation import MAX_SIZE, derive_keys, permute
+from gpufeed.order.sampler import Int64, Sampler, Visits, check_count
+
+__all__ = ["MixtureSampler"]
+
+_BLOCK = 1 << 16
+"""Positions in which each source has its exact share."""
+
+
+class MixtureSampler(Sampler):
+    """Records of several sources, mixed in fixed proportions.
+
+    For the manifest that `concat` makes of the sources. In every 65,536 positions each source has
+    exactly its share of them, to the nearest position, in a shuffled order. A source goes through
+    its records in passes, each shuffled anew, at its own pace: passes take no heed of epochs.
+
+    Args:
+        sources: their manifests, in `concat`'s order, or how many records they have.
+        weights: their shares, above 0 and in any unit: (3, 1) is 75 % and 25 %.
+        seed: of the order and of the transforms.
+        num_epochs: None for no end.
+        epoch_size: positions of an epoch; as many as there are records where none is given.
+
+    Raises:
+        ConfigError: naming the argument that is out of range.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Sized | int],
+        weights: Sequence[float],
+        *,
+        seed: int = 0,
+        num_epochs: int | None = None,
+        epoch_size: int | None = None,
+    ) -> None:
+        sizes = [
+            check_count(
+                f"sources[{place}]", len(each) if isinstance(each, Sized) else each, MAX_SIZE
+            )
+            for place, each in enumerate(sources)
+        ]
+        if not sizes or len(weights) != len(sizes):
+            raise ConfigError(
+                f"there are {len(weights)} weights for {len(sizes)} sources; give one for each"
+            )
+        shares = np.array([float(weight) for weight in weights])
+        if not (np.isfinite(shares) & (shares > 0)).all():
+            raise ConfigError(f"weights are {tuple(weights)}; each must be a number above 0")
+        super().__init__(sum(sizes), seed=seed, num_epochs=num_epochs, epoch_size=epoch_size)
+        self._sizes = np.array(sizes, dtype=np.int64)
+        self._offsets = np.cumsum(self._sizes) - self._sizes
+        self._quotas = _quotas(shares)
+        if not self._quotas.all():
+            least = int(self._quotas.argmin())
+            raise ConfigError(
+                f"weights[{least}] is {weights[least]}, less than half of 1/{_BLOCK} of all; "
+                "leave the source out or weigh it more"
+            )
+        self._ends = np.cumsum(self._quotas)
+
+    def visits(self, positions: Int64) -> Visits:
+        """Return which records come at `positions`."""
+        epoch, within = np.divmod(positions, self.epoch_size)
+        block, index = np.divmod(positions, _BLOCK)
+        # Block b is shuffled by purpose 2 b, pass p of source s by purpose 2 p + 1 of epoch s.
+        none = np.zeros_like(block)
+        slot = permute(index, _BLOCK, derive_keys(self.seed, none, 2 * block))
+        source = np.searchsorted(self._ends, slot, side="right").astype(np.int64)
+        quota, size = self._quotas[source], self._sizes[source]
+        given = block * quota + slot - (self._ends[source] - quota)
+        turn, place = np.divmod(given, size)
+        record = permute(place, size, derive_keys(self.seed, source, 2 * turn + 1))
+        return Visits(epoch, self._offsets[source] + record, within)
+
+    @property
+    def identity(self) -> dict[str, object]:
+        """What decides the order."""
+        return {
+            "kind": "MixtureSampler",
+            "sources": self._sizes.tolist(),
+            "quotas": self._quotas.tolist(),
+            "seed": self.seed,
+            "epoch_size": self.epoch_size,
+        }
+
+
+def _quotas(shares: npt.NDArray[np.float64]) -> Int64:
+    """How many positions of a block each source gets: by the largest remainders."""
+    exact = shares / np.cumsum(shares)[-1] * _BLOCK
+    quotas: Int64 = np.floor(exact).astype(np.int64)
+    most_left = np.argsort(quotas - exact, kind="stable")
+    quotas[most_left[: _BLOCK - quotas.sum()]] += 1
+    return quotas

@@ -1,0 +1,60 @@
+"""Several manifests as one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from gpufeed.errors import ManifestError
+from gpufeed.records.boxes import BOX
+from gpufeed.records.manifest import Manifest
+
+__all__ = ["concat"]
+
+_WHOLE = (*BOX, "is_training_img")
+"""Columns that a manifest has for every row or not at all."""
+
+
+def concat(manifests: Sequence[Manifest]) -> Manifest:
+    """Return the images of several manifests as one manifest, one after the other.
+
+    Classes of the same name become one class; labels are numbered anew, in the order in which the
+    manifests name their classes. The root is the folder that all roots are in, so the fingerprint
+    also tells where they lie in it. A column that only some have is null for the others; boxes and
+    `is_training_img` are kept only if all have them. The column `source` (Int32) tells which
+    manifest an image is from. `MixtureSampler` mixes them in fixed proportions.
+
+    Raises:
+        ManifestError: there is none, or a column is of dtypes that do not go together.
+    """
+    if not manifests or not all(isinstance(each, Manifest) for each in manifests):
+        raise ManifestError("concat takes a sequence of at least one Manifest")
+    classes = tuple(dict.fromkeys(name for each in manifests for name in each.classes))
+    label_of = {name: label for label, name in enumerate(classes)}
+    root = Path(os.path.commonpath([each.root for each in manifests]))
+    lost = {name for name in _WHOLE if any(name not in each.frame.columns for each in manifests)}
+    frames = []
+    for source, each in enumerate(manifests):
+        labels = np.array([label_of[name] for name in each.classes], dtype=np.int32)
+        below = each.root.relative_to(root).as_posix()
+        prefix = "" if below == "." else f"{below}/"
+        frames.append(
+            each.frame.drop(lost, strict=False).with_columns(
+                path=prefix + pl.col("path"),
+                label=pl.Series(labels[each.frame["label"].to_numpy()]),
+                source=pl.lit(source, dtype=pl.Int32),
+            )
+        )
+    try:
+        frame = pl.concat(frames, how="diagonal_relaxed")
+    except pl.exceptions.PolarsError as error:
+        raise ManifestError(f"the manifests' columns do not go together: {error}") from error
+    repairs: dict[str, int] = {}
+    for each in manifests:
+        for name, count in each.repairs.items():
+            repairs[name] = repairs.get(name, 0) + count
+    return Manifest(frame, root, classes, repairs=repairs)
