@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         DeviceError,
         EpochsExhausted,
         GpufeedError,
+        LedgerError,
         ManifestError,
         MissingExtraError,
         PipelineError,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         StateError,
         StateMismatchError,
     )
+    from gpufeed.ledger import Ledger
     from gpufeed.loader import Batch, Loader
     from gpufeed.order.balanced import ClassBalancedBatchSampler
     from gpufeed.order.foreign import GrainSampler, RecordedSampler
@@ -65,6 +67,7 @@ _HOMES = {
         "DeviceError",
         "EpochsExhausted",
         "GpufeedError",
+        "LedgerError",
         "ManifestError",
         "MissingExtraError",
         "PipelineError",
@@ -72,6 +75,7 @@ _HOMES = {
         "StateError",
         "StateMismatchError",
     ),
+    "gpufeed.ledger": ("Ledger",),
     "gpufeed.loader": ("Batch", "Loader"),
     "gpufeed.order.balanced": ("ClassBalancedBatchSampler",),
     "gpufeed.order.foreign": ("GrainSampler", "RecordedSampler"),
@@ -116,6 +120,8 @@ __all__ = [
     "GpufeedError",
     "GrainSampler",
     "IndexSampler",
+    "Ledger",
+    "LedgerError",
     "Loader",
     "Manifest",
     "ManifestError",

@@ -22,6 +22,7 @@ from gpufeed.errors import GpufeedError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from gpufeed.ledger import Ledger
     from gpufeed.tools.demo import Fed
 
 __all__ = ["main"]
@@ -44,6 +45,12 @@ class _Framework(StrEnum):
     numpy = "numpy"
     torch = "torch"
     jax = "jax"
+
+
+class _LastBatch(StrEnum):
+    drop = "drop"
+    pad = "pad"
+    partial = "partial"
 
 
 class _Labels(StrEnum):
@@ -242,6 +249,80 @@ def synth(
 
 
 @app.command()
+def replay(
+    state: Annotated[
+        Path,
+        typer.Option(help="A loader's state as JSON: what `loader.get_state()` gives."),
+    ],
+    data: Annotated[Path, typer.Option(help="The data of that run, as for `show`.")],
+    step: Annotated[
+        int | None,
+        typer.Option(min=0, help="Number of the batch; by default the one that was to come next."),
+    ] = None,
+    batch_size: Annotated[
+        int, typer.Option(min=1, help="Global batch of the run: of all its processes together.")
+    ] = 64,
+    last_batch: Annotated[_LastBatch, typer.Option(help="As the run had it.")] = _LastBatch.drop,
+    device: _Device = "auto",
+    out: Annotated[
+        Path, typer.Option(help="Where the contact sheet goes, a PNG file or a folder.")
+    ] = Path("gpufeed-replay.png"),
+) -> None:
+    """Draw the contact sheet of a batch of a run, from a state that it saved."""
+    from gpufeed.tools.replay import replay_batch
+    from gpufeed.tools.sheet import check_target, save_sheet
+
+    _keep_interruptible()
+    target = check_target(out, "gpufeed-replay.png")
+    replayed = replay_batch(
+        state.expanduser().read_bytes(),
+        data,
+        step,
+        batch_size=batch_size,
+        last_batch=last_batch.value,
+        device=device,
+    )
+    save_sheet(replayed.shown.sheet, target)
+    console = _console()
+    shown = replayed.shown
+    _say(
+        console,
+        f"Step {replayed.step}, batch {replayed.step % shown.steps_per_epoch + 1:,} of "
+        f"{shown.steps_per_epoch:,} in epoch {shown.epoch} (split: {replayed.split}); the state "
+        f"stands before step {replayed.state_step}",
+    )
+    _say(console, f"Contact sheet: {target}")
+
+
+@app.command()
+def ledger(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Ledgers of one run: of its processes, and of its parts.", metavar="FILE..."
+        ),
+    ],
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(help="Ledgers of another run, to be compared; can be given several times."),
+    ] = None,
+) -> None:
+    """Prove that a run was handed each record once, or the same as another run.
+
+    The exit code is 1 where it was not. `loader.ledger.save(FILE)` writes a ledger.
+    """
+    from gpufeed.ledger import Ledger, merge
+
+    console = _console()
+    run = merge(Ledger.load(path) for path in files)
+    right = _print_ledger(console, run)
+    if against:
+        right = _print_differences(console, run, merge(map(Ledger.load, against))) and right
+    if not right:
+        raise typer.Exit(_UNEXPECTED)
+
+
+@app.command()
 def info() -> None:
     """List versions and devices, what is missing, and how to get it."""
     from rich import box
@@ -310,6 +391,57 @@ def _print_fed(console: Console, fed: Fed, framework: str) -> None:
     ):
         table.add_row(name, Text(value))
     console.print(table)
+
+
+def _print_ledger(console: Console, run: Ledger) -> bool:
+    """Print what came in each epoch; returns whether every epoch is as it should be."""
+    from rich import box
+    from rich.table import Table
+
+    reports = [run.report(epoch) for epoch in run.epochs]
+    table = Table(box=box.SIMPLE)
+    for name in ("epoch", "delivered", "of", "records", "double", "digest"):
+        table.add_column(name, justify="left" if name == "digest" else "right")
+    for each in reports:
+        distinct = run.run.num_records - each.missing
+        numbers = (each.epoch, each.deliveries, each.expected, distinct, each.double)
+        table.add_row(*(f"{number:,}" for number in numbers), each.digest)
+    console.print(table)
+    for each in reports:
+        if each.right:
+            continue
+        if each.deliveries < each.expected or each.missing:
+            _say(console, f"Epoch {each.epoch}: missing {_keys(each.missing, each.missing_keys)}")
+        if each.double and not run.run.repeats:
+            _say(console, f"Epoch {each.epoch}: double {_keys(each.double, each.double_keys)}")
+    right = bool(reports) and all(each.right for each in reports)
+    if right:
+        how = "as often as its sampler says" if run.run.repeats else "no record twice"
+        _say(console, f"{_counted(len(reports), 'epoch')}: every delivery is there, {how}.")
+    return right
+
+
+def _print_differences(console: Console, run: Ledger, other: Ledger) -> bool:
+    """Print how two runs differ; returns whether they do not."""
+    differences = run.compare(other)
+    for each in differences:
+        if each.same:
+            continue
+        _say(
+            console,
+            f"Epoch {each.epoch}: {each.counts:,} records came another number of times, "
+            f"{each.pixels:,} with other pixels: {_keys(each.counts + each.pixels, each.keys)}",
+        )
+    same = all(each.same for each in differences)
+    if same:
+        what = "records and pixels" if run.run.pixels else "records"
+        _say(console, f"{_counted(len(differences), 'epoch')}: the same {what} in both runs.")
+    return same
+
+
+def _keys(number: int, first: Sequence[int]) -> str:
+    more = ", ..." if number > len(first) else ""
+    return f"{_counted(number, 'record')}: {', '.join(map(str, first))}{more}"
 
 
 def _counted(number: int, noun: str, ending: str = "s") -> str:

@@ -5,6 +5,7 @@ GpufeedError
 |- ConfigError         an argument is out of range, or two of them contradict each other
 |- StateError          a saved state can not be loaded
 |  `- StateMismatchError   it was saved with another manifest, sampler or transforms
+|- LedgerError         a ledger can not be read, or ledgers are not of one run
 |- EpochsExhausted     the sampler has no epoch left
 |- DecodeError         one picture could not be read or decoded; names the record and its file
 |  `- SizeMismatchError    it decodes, but is not of the size the manifest gives
@@ -21,6 +22,7 @@ __all__ = [
     "DeviceError",
     "EpochsExhausted",
     "GpufeedError",
+    "LedgerError",
     "ManifestError",
     "MissingExtraError",
     "PipelineError",
@@ -57,6 +59,10 @@ class StateMismatchError(StateError):
     def __init__(self, message: str, changed: dict[str, tuple[str, str]] | None = None) -> None:
         super().__init__(message)
         self.changed = changed or {}
+
+
+class LedgerError(GpufeedError, ValueError):
+    """A ledger can not be read, or does not belong to the others."""
 
 
 class EpochsExhausted(GpufeedError):  # noqa: N818 - reads as the condition it names

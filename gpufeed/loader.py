@@ -8,12 +8,13 @@ import threading
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from gpufeed import state as states
 from gpufeed.adapters import Framework, make_adapter
 from gpufeed.engine.device import available_threads, resolve_device
 from gpufeed.errors import ConfigError, EpochsExhausted, GpufeedError, StateError
+from gpufeed.ledger import Ledger, Run
 from gpufeed.order.foreign import adopt
 from gpufeed.order.schedule import MAX_EPOCHS, LastBatch, Schedule
 from gpufeed.order.shard import ShardOptions
@@ -68,6 +69,8 @@ class Loader:
         num_threads: CPU threads for decoding and transforms; the cores this process may use where
             none is given.
         prefetch: batches worked on ahead of the one handed out, at least 1.
+        ledger: True writes down every record that iterating hands out, in `loader.ledger`; "pixels"
+            also digests its pixels, which brings them to host memory.
 
     Raises:
         ConfigError: an argument is out of range or does not go with another.
@@ -88,6 +91,7 @@ class Loader:
         framework: Framework = "numpy",
         num_threads: int | None = None,
         prefetch: int = 2,
+        ledger: bool | Literal["pixels"] = False,
     ) -> None:
         if not isinstance(shard, ShardOptions | None):
             raise ConfigError(
@@ -131,6 +135,7 @@ class Loader:
         }
         self.device = resolve_device(device)
         self._adapter = make_adapter(framework, self.device)
+        self.ledger = self._make_ledger(ledger)
         self._store = FileStore(manifest)
         self._step = 0
         self._process = os.getpid()
@@ -325,6 +330,21 @@ class Loader:
     def _fingerprints(self) -> dict[str, str]:
         return {"manifest": self.manifest.fingerprint(), **self._described}
 
+    def _make_ledger(self, wanted: bool | Literal["pixels"]) -> Ledger | None:
+        if wanted not in (False, True, "pixels"):
+            raise ConfigError(f'ledger is {wanted!r}; it must be True, False or "pixels"')
+        if not wanted:
+            return None
+        return Ledger(
+            Run(
+                **self._fingerprints(),
+                num_records=len(self.manifest),
+                per_epoch=self._schedule.records_per_epoch,
+                repeats=self.sampler.has_repeats,
+                pixels=wanted == "pixels",
+            )
+        )
+
     def _check_process(self) -> None:
         if self._process != os.getpid():
             raise ConfigError(
@@ -360,6 +380,10 @@ class Loader:
         if plan is None:
             raise AssertionError("steps without records are not prepared")
         return self._read(plan, readers)
+
+    def _write_down(self, ledger: Ledger, plan: BatchPlan, images: Any) -> None:
+        pictures = None if images is None else self._adapter.to_numpy(images)[plan.valid]
+        ledger.add(plan.epochs[plan.valid], plan.record_keys[plan.valid], pictures)
 
     def _hand_over(self, plan: BatchPlan, pictures: Any) -> Batch:
         batch = {
@@ -424,6 +448,9 @@ class _Pass:
             raise
         loader._step = step + 1
         loader._clock.handed_out(int(plan.valid.sum()))
+        if loader.ledger is not None:
+            images = batch["image"] if loader.ledger.run.pixels else None
+            loader._write_down(loader.ledger, plan, images)
         return batch
 
     def _collect(self, step: int) -> tuple[BatchPlan, Any]:

@@ -83,7 +83,7 @@ def test_all_errors_have_one_root() -> None:
 
 LAYERS = [
     {"errors"},
-    {"cache", "progress", "rng", "state", "stats"},
+    {"cache", "ledger", "progress", "rng", "state", "stats"},
     {"records"},
     {"order"},
     {"transforms"},

@@ -98,6 +98,11 @@ class Sampler(abc.ABC):
     def visits(self, positions: Int64) -> Visits:
         """Return which records come at `positions`, an int64 array (n,) of valid positions."""
 
+    @property
+    def has_repeats(self) -> bool:
+        """Whether a record may come more than once in an epoch."""
+        return True
+
     def check_reachable(self, epoch: int) -> None:  # noqa: B027 - nothing to check is no lack
         """Raise `ConfigError` if the order of this epoch can not be had now."""
 

@@ -79,6 +79,13 @@ class Schedule:
         return whole if self.last_batch == "drop" else whole + (left > 0)
 
     @property
+    def records_per_epoch(self) -> int:
+        """Records that all shards together are handed in an epoch, padding not counted."""
+        if self.last_batch == "drop":
+            return self.steps_per_epoch * self.global_batch
+        return self.epoch_size
+
+    @property
     def num_steps(self) -> int | None:
         """How many batches there are in all; None for no end."""
         return None if self.num_epochs is None else self.num_epochs * self.steps_per_epoch

@@ -59,6 +59,11 @@ class IndexSampler(Sampler):
         return epoch, turn, _permute_each(index, length, self.seed, epoch, turn)
 
     @property
+    def has_repeats(self) -> bool:
+        """Whether a record may come more than once in an epoch."""
+        return self.epoch_size > self.num_records
+
+    @property
     def identity(self) -> dict[str, object]:
         """What decides the order."""
         described: dict[str, object] = {
@@ -146,15 +151,20 @@ class SubsetSampler(IndexSampler):
             )
         self.record_keys = keys.astype(np.int64)
         self.record_keys.flags.writeable = False
-        self._repeats = len(np.unique(keys)) < len(keys)
+        self._listed_twice = len(np.unique(keys)) < len(keys)
 
     def visits(self, positions: Int64) -> Visits:
         """Return which records come at `positions`."""
         epoch, turn, place = self._places(positions, len(self.record_keys))
         keys = self.record_keys[place]
-        if self._repeats:
+        if self._listed_twice:
             return Visits(epoch, keys, turn * len(self.record_keys) + place)
         return Visits(epoch, keys, turn * self.num_records + keys)
+
+    @property
+    def has_repeats(self) -> bool:
+        """Whether a record may come more than once in an epoch."""
+        return self._listed_twice or self.epoch_size > len(self.record_keys)
 
     @property
     def identity(self) -> dict[str, object]:

@@ -130,6 +130,11 @@ class WeightedSampler(Sampler):
         return np.asarray(self._likely[np.argsort(times, kind="stable")[: self.epoch_size]])
 
     @property
+    def has_repeats(self) -> bool:
+        """Whether a record may come more than once in an epoch."""
+        return self.replacement
+
+    @property
     def identity(self) -> dict[str, object]:
         """What decides the order."""
         return {

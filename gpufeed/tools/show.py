@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from gpufeed.order.schedule import LastBatch
     from gpufeed.records import Manifest
 
-__all__ = ["Shown", "show_batch"]
+__all__ = ["Shown", "draw_batch", "show_batch"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Shown:
     images: int
     epoch: int
     steps_per_epoch: int
-    incomplete: bool
+    incomplete: bool = False
 
 
 def show_batch(
@@ -86,23 +87,35 @@ def show_batch(
         last_batch=last_batch,
         device=device,
     ) as loader:
-        try:
-            batch = loader.batch(step)
-        except IndexError as error:
-            raise ConfigError(f"step is {step}: {error}") from None
-        epoch = step // len(loader)
-        facts = [
+        facts = [f"seed {seed}", f"preset {preset}", *([f"split {split}"] if split else [])]
+        return replace(draw_batch(loader, step, facts), incomplete=incomplete)
+
+
+def draw_batch(loader: Loader, step: int, facts: Sequence[str]) -> Shown:
+    """Draw the contact sheet of a loader's batch.
+
+    Args:
+        loader: its transforms end in plain levels, uint8 NHWC.
+        step: number of the batch.
+        facts: what else is said in the sheet's last line.
+
+    Raises:
+        ConfigError: there is no such batch.
+        DecodeError: a picture can not be read or decoded.
+    """
+    try:
+        batch = loader.batch(step)
+    except IndexError as error:
+        raise ConfigError(f"step is {step}: {error}") from None
+    epoch = step // len(loader)
+    sheet = draw_sheet(
+        np.asarray(batch["image"]),
+        captions_of(loader.manifest, loader.rows(batch)),
+        [
             f"gpufeed {gpufeed.__version__}",
             f"step {step} (epoch {epoch})",
-            f"seed {seed}",
-            f"preset {preset}",
+            *facts,
             f"device {loader.device}",
-        ]
-        if split:
-            facts.insert(4, f"split {split}")
-        sheet = draw_sheet(
-            np.asarray(batch["image"]),
-            captions_of(manifest, loader.rows(batch)),
-            facts,
-        )
-        return Shown(sheet, len(batch["label"]), epoch, len(loader), incomplete)
+        ],
+    )
+    return Shown(sheet, len(batch["label"]), epoch, len(loader))

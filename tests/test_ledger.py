@@ -1,0 +1,243 @@
+"""Ledgers: what was delivered, in whatever order, and what is missing, double or different."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gpufeed
+from gpufeed import IndexSampler, Ledger, LedgerError, Manifest, ShardOptions, cli
+from gpufeed.ledger import Run, merge
+from test_loader import make
+
+RUN = Run(
+    manifest="a",
+    sampler="b",
+    transforms="c",
+    num_records=9,
+    per_epoch=9,
+    repeats=False,
+    pixels=False,
+)
+
+
+def ledger_of(deliveries: list[tuple[int, int]], run: Run = RUN) -> Ledger:
+    ledger = Ledger(run)
+    for epoch, key in deliveries:
+        ledger.add(np.array([epoch]), np.array([key]), np.full((1, 3), key, dtype=np.uint8))
+    return ledger
+
+
+DELIVERIES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 8)), max_size=40)
+
+
+@given(DELIVERIES, st.randoms(use_true_random=False), st.integers(0, 40))
+def test_neither_order_nor_parts_count(
+    deliveries: list[tuple[int, int]], shuffled: Any, cut: int
+) -> None:
+    whole = ledger_of(deliveries)
+    other = deliveries.copy()
+    shuffled.shuffle(other)
+    parts = merge([ledger_of(other[:cut]), ledger_of(other[cut:])])
+    assert whole.epochs == parts.epochs == sorted({epoch for epoch, _ in deliveries})
+    for epoch in range(4):
+        assert whole.digest(epoch) == parts.digest(epoch)
+        assert whole.counts(epoch).tolist() == parts.counts(epoch).tolist()
+        assert whole.counts(epoch).tolist() == [deliveries.count((epoch, key)) for key in range(9)]
+
+
+@given(DELIVERIES, DELIVERIES)
+def test_other_deliveries_have_other_digests(
+    one: list[tuple[int, int]], other: list[tuple[int, int]]
+) -> None:
+    same = [difference.same for difference in ledger_of(one).compare(ledger_of(other))]
+    assert all(same) == (sorted(one) == sorted(other))
+
+
+def test_a_report_names_what_is_missing_and_double() -> None:
+    report = ledger_of([(2, key) for key in (0, 1, 1, 3, 4, 5, 6, 6, 6)]).report(2)
+    assert (report.deliveries, report.expected) == (9, 9)
+    assert (report.missing_keys, report.double_keys) == ((2, 7, 8), (1, 6))
+    assert not report.right
+    assert ledger_of([(0, key) for key in range(9)]).report(0).right
+    assert not ledger_of([(0, key) for key in range(8)]).report(0).right
+
+
+@pytest.mark.parametrize("pixels", [False, True])
+def test_a_ledger_is_read_as_it_was_written(pixels: bool, tmp_path: Path) -> None:
+    run = Run(**{**vars(RUN), "pixels": pixels})
+    written = ledger_of([(epoch, key) for epoch in (0, 5) for key in (1, 1, 8)], run)
+    written.save(tmp_path / "a.ledger")
+    read = Ledger.load(tmp_path / "a.ledger")
+    assert read.run == run
+    assert [each.same for each in read.compare(written)] == [True, True]
+    assert [path.name for path in tmp_path.iterdir()] == ["a.ledger"]
+    assert all(each.counts == each.pixels == 0 for each in read.compare(written))
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"{}", b"\x93NUMPY\x01\x00"])
+def test_what_is_no_ledger_is_named(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(content)
+    with pytest.raises(LedgerError, match="x is no ledger of gpufeed"):
+        Ledger.load(tmp_path / "x")
+
+
+def test_objects_are_never_loaded(tmp_path: Path) -> None:
+    """Pickles can hold code."""
+    with (tmp_path / "x").open("wb") as file:
+        np.savez(file, about=np.array([{"format": 1}], dtype=object))
+    with pytest.raises(LedgerError, match=r"x is no ledger of gpufeed: .*allow_pickle"):
+        Ledger.load(tmp_path / "x")
+
+
+def test_ledgers_of_other_runs_are_not_added_up() -> None:
+    other = Run(**{**vars(RUN), "sampler": "d"})
+    with pytest.raises(LedgerError, match="not of one run: sampler is 'b' in one and 'd'"):
+        merge([Ledger(RUN), Ledger(other)])
+    assert Ledger(RUN).compare(Ledger(other)) == []
+    with pytest.raises(LedgerError, match="there is no ledger"):
+        merge([])
+    with pytest.raises(LedgerError, match="num_records"):
+        Ledger(RUN).compare(Ledger(Run(**{**vars(RUN), "num_records": 8})))
+
+
+# ---------------------------------------------------------------- of a loader
+
+
+def fed(pictures: Manifest, epochs: int = 2, **options: Any) -> Ledger:
+    settled = {"ledger": "pixels", "last_batch": "pad", "batch_size": 12, **options}
+    with make(pictures, **settled) as loader:
+        for _ in range(epochs):
+            for _batch in loader:
+                pass
+        assert loader.ledger is not None
+        return loader.ledger
+
+
+@pytest.fixture(scope="module")
+def alone(pictures: Manifest) -> Ledger:
+    return fed(pictures)
+
+
+def test_an_epoch_is_delivered_whole(alone: Ledger) -> None:
+    for epoch in range(2):
+        report = alone.report(epoch)
+        assert report.right
+        assert (report.deliveries, report.missing, report.double) == (50, 0, 0)
+    assert alone.digest(0) != alone.digest(1)
+
+
+def test_shards_add_up_to_the_run(pictures: Manifest, alone: Ledger) -> None:
+    shards = [
+        fed(pictures, batch_size=4, shard=ShardOptions(index, 3), num_threads=1, prefetch=1)
+        for index in range(3)
+    ]
+    assert not any(shard.report(0).right for shard in shards)
+    whole = merge(shards)
+    assert [whole.digest(epoch) for epoch in range(2)] == [alone.digest(e) for e in range(2)]
+    assert all(each.same for each in whole.compare(alone))
+
+
+@pytest.mark.parametrize(("last_batch", "delivered"), [("drop", 48), ("pad", 50), ("partial", 50)])
+def test_what_an_epoch_leaves_out_is_known(
+    pictures: Manifest, last_batch: str, delivered: int
+) -> None:
+    report = fed(pictures, epochs=1, last_batch=last_batch, ledger=True).report(0)
+    assert (report.deliveries, report.expected, report.right) == (delivered, delivered, True)
+
+
+def test_a_resumed_run_takes_its_ledger_along(
+    pictures: Manifest, alone: Ledger, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {"ledger": "pixels", "last_batch": "pad", "batch_size": 12}
+    with make(pictures, **options) as loader:
+        for _batch in itertools.islice(loader, 3):
+            pass
+        state = loader.get_state()
+        loader.ledger.save(tmp_path / "ledger")
+        next(iter(loader))  # handed out after the checkpoint, and so again by the next run
+    with make(pictures, **options, prefetch=1) as loader:
+        loader.set_state(state)
+        loader.ledger.include(Ledger.load(tmp_path / "ledger"))
+        while loader.epoch < 2:
+            for _batch in loader:
+                pass
+        assert all(each.same for each in loader.ledger.compare(alone))
+
+
+def test_single_batches_are_no_deliveries(pictures: Manifest) -> None:
+    with make(pictures, ledger=True) as loader:
+        loader.batch(3)
+        assert loader.ledger.epochs == []
+    assert make(pictures).ledger is None
+    with pytest.raises(gpufeed.ConfigError, match=r"ledger is 'all'; it must be True, False or"):
+        make(pictures, ledger="all")
+
+
+def test_records_that_repeat_are_not_called_double(pictures: Manifest) -> None:
+    sampler = gpufeed.WeightedSampler(np.arange(1, 51))
+    ledger = fed(pictures, epochs=1, sampler=sampler, ledger=True)
+    assert ledger.report(0).double
+    assert ledger.report(0).right
+
+
+def test_an_epoch_that_is_over_takes_little_memory() -> None:
+    import pickle
+
+    run = Run(**{**vars(RUN), "num_records": 100_000, "per_epoch": 100_000})
+    ledger = Ledger(run)
+    for epoch in range(3):
+        ledger.add(np.full(100_000, epoch), np.arange(100_000))
+    assert len(pickle.dumps(ledger)) < 210_000, "only the last epoch's counts are laid out"
+    assert all(ledger.report(epoch).right for epoch in range(3))
+    ledger.add(np.array([0]), np.array([7]))
+    assert ledger.report(0).double_keys == (7,)
+
+
+# ---------------------------------------------------------------- on the command line
+
+
+def test_the_command_proves_it(
+    pictures: Manifest, alone: Ledger, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = []
+    for index in range(2):
+        shard = fed(pictures, batch_size=6, shard=ShardOptions(index, 2))
+        files.append(str(tmp_path / f"rank-{index}.ledger"))
+        shard.save(files[-1])
+    alone.save(tmp_path / "alone.ledger")
+    assert cli.main(["ledger", *files]) == 0
+    printed = capsys.readouterr().out
+    assert "2 epochs: every delivery is there, no record twice." in printed
+    assert alone.digest(1) in printed
+
+    assert cli.main(["ledger", *files, "--against", str(tmp_path / "alone.ledger")]) == 0
+    assert "2 epochs: the same records and pixels in both runs." in capsys.readouterr().out
+
+    assert cli.main(["ledger", files[0]]) == 1
+    printed = capsys.readouterr().out
+    absent = np.flatnonzero(Ledger.load(files[0]).counts(0) == 0)
+    assert f"Epoch 0: missing {len(absent)} records: {absent[0]}, {absent[1]}, " in printed
+
+    assert cli.main(["ledger", *files, files[1]]) == 1
+    assert "Epoch 1: double 24 records: " in capsys.readouterr().out
+
+
+def test_the_command_names_what_differs(
+    pictures: Manifest, alone: Ledger, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alone.save(tmp_path / "alone.ledger")
+    sampler = IndexSampler(50, shuffle=True, seed=4)
+    fed(pictures, sampler=sampler).save(tmp_path / "other.ledger")
+    command = ["ledger", str(tmp_path / "alone.ledger"), "--against"]
+    assert cli.main([*command, str(tmp_path / "other.ledger")]) == 1
+    printed = capsys.readouterr().out
+    assert "Epoch 0: 0 records came another number of times, 50 with other pixels" in printed
+    assert cli.main([*command, str(tmp_path / "none")]) == 2
+    assert "none: No such file or directory" in capsys.readouterr().err

@@ -1,0 +1,145 @@
+"""Replaying a batch from a saved state: that batch and no other, or an error that says why not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import gpufeed
+from gpufeed import Loader, Manifest, Sampler, StateError, cli
+from gpufeed.tools.replay import replay_batch
+from gpufeed.tools.sheet import captions_of, draw_sheet
+from gpufeed.tools.synth import write_nabirds
+from gpufeed.transforms import ToDtype
+
+MARGIN, GAP = 24, 16
+
+
+@pytest.fixture(scope="session")
+def birds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_nabirds(tmp_path_factory.getbasetemp() / "synthetic-80", images=80, max_side=320)
+
+
+def sheet_pictures(sheet: Image.Image, batch: Any, manifest: Manifest) -> bool:
+    """Whether the pictures of a sheet are those of a batch, in order."""
+    images = np.asarray(batch["image"])
+    rows = manifest.rows(batch["record_key"])
+    expected = np.asarray(draw_sheet(images, captions_of(manifest, rows)))
+    # But for the last line, which says more.
+    height = len(expected) - MARGIN
+    return np.array_equal(np.asarray(sheet)[:height], expected[:height])
+
+
+SAMPLERS: dict[str, Callable[[Manifest], Sampler]] = {
+    "index": lambda m: gpufeed.IndexSampler(len(m), shuffle=True, seed=5),
+    "virtual": lambda m: gpufeed.IndexSampler(len(m), shuffle=True, seed=5, epoch_size=100),
+    "sequential": lambda m: gpufeed.SequentialSampler(len(m), seed=5),
+    "repeated": lambda m: gpufeed.RepeatedAugmentationSampler(len(m), repeats=2, seed=5),
+    "weighted": lambda m: gpufeed.WeightedSampler(
+        gpufeed.balanced_weights(m.frame["label"], 0.5), seed=5
+    ),
+    "balanced": lambda m: gpufeed.ClassBalancedBatchSampler(
+        m.frame["label"], classes_per_batch=2, records_per_class=2, seed=5
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+@pytest.mark.parametrize("preset", ["train", "course_train"])
+def test_a_batch_is_replayed_from_its_number(birds: Path, kind: str, preset: str) -> None:
+    whole = gpufeed.read_nabirds(birds, labels="class" if kind == "index" else "species")
+    manifest = whole if kind == "sequential" else whole.split("train")
+    sampler = SAMPLERS[kind](manifest)
+    listed = gpufeed.presets.train(48) if preset == "train" else gpufeed.presets.course_train()
+    options: dict[str, Any] = {"batch_size": 8, "device": "cpu", "sampler": sampler}
+    with Loader(manifest, transforms=listed, **options) as loader:
+        loader.seek(5)
+        state = loader.get_state()
+    plain = [*listed[:-1], ToDtype("uint8", layout="NHWC")]
+    with Loader(manifest, transforms=plain, **options) as loader:
+        for step in (None, 2):
+            replayed = replay_batch(state, birds, step, batch_size=8, device="cpu")
+            assert (replayed.step, replayed.state_step) == (5 if step is None else step, 5)
+            assert replayed.split == ("all" if kind == "sequential" else "train")
+            batch = loader.batch(replayed.step)
+            assert sheet_pictures(replayed.shown.sheet, batch, manifest)
+            assert not sheet_pictures(replayed.shown.sheet, loader.batch(7), manifest)
+
+
+def state_of(birds: Path, **options: Any) -> dict[str, Any]:
+    train = gpufeed.read_nabirds(birds, labels="species").split("train")
+    loader = Loader(train, batch_size=8, device="cpu", **options)
+    return loader.state_dict()
+
+
+def test_the_command(birds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    state = tmp_path / "state.json"
+    state.write_text(json.dumps(state_of(birds, transforms=gpufeed.presets.train(32))))
+    out = tmp_path / "sheet.png"
+    command = ["replay", "--state", str(state), "--data", str(birds), "--out", str(out)]
+    assert cli.main([*command, "--batch-size", "8", "--step", "6", "--device", "cpu"]) == 0
+    printed = capsys.readouterr().out
+    assert (
+        "Step 6, batch 3 of 4 in epoch 1 (split: train); the state stands before step 0" in printed
+    )
+    with Image.open(out) as sheet:
+        assert sheet.format == "PNG"
+    assert cli.main([*command, "--batch-size", "800"]) == 2
+    assert "no whole batch of 800" in capsys.readouterr().err
+    command[2] = str(tmp_path / "none.json")
+    assert cli.main(command) == 2
+    assert "none.json: No such file or directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        ({"manifest": "0" * 64}, "is not what the state was saved with, whose manifest has the"),
+        ({"sampler": "Own(seed=3)"}, r"the sampler Own\(seed=3\) can not be made from its finger"),
+        ({"sampler": "__import__('os')"}, "is no fingerprint of a sampler or transforms"),
+        ({"sampler": "IndexSampler(seed=1 + 1)"}, "is no fingerprint of a sampler"),
+        ({"transforms": "Own(size=3)"}, "the transform Own is none of gpufeed's own"),
+        ({"transforms": "Resize(side=3)"}, "Resize can not be made from its fingerprint"),
+        ({"transforms": "("}, "is no fingerprint"),
+        ({"transforms": 3}, "it lacks fingerprints"),
+    ],
+)
+def test_what_can_not_be_replayed_says_why(birds: Path, edit: dict[str, Any], message: str) -> None:
+    state = state_of(birds)
+    state["fingerprints"] |= edit
+    with pytest.raises((StateError, gpufeed.ManifestError), match=message):
+        replay_batch(json.dumps(state).encode(), birds, batch_size=8, device="cpu")
+
+
+def test_weights_that_are_not_known_are_named(birds: Path) -> None:
+    train = gpufeed.read_nabirds(birds, labels="species").split("train")
+    state = state_of(birds, sampler=gpufeed.WeightedSampler(np.arange(1, len(train) + 1)))
+    with pytest.raises(StateError, match="does not hold all that it was made of; in the program"):
+        replay_batch(json.dumps(state).encode(), birds, batch_size=8, device="cpu")
+
+
+def test_another_global_batch_is_named(birds: Path) -> None:
+    state = state_of(birds)
+    state["records"] = 16
+    with pytest.raises(StateError, match="no batch starts after 16 records"):
+        replay_batch(json.dumps(state).encode(), birds, batch_size=5, device="cpu")
+
+
+def test_class_folders_are_found_too(tmp_path: Path) -> None:
+    from media import jpeg, picture
+
+    for number in range(6):
+        folder = tmp_path / f"class {number % 2}"
+        folder.mkdir(exist_ok=True)
+        (folder / f"{number}.jpg").write_bytes(jpeg(picture(40, 50, number)))
+    manifest = gpufeed.read_folder(tmp_path)
+    with Loader(manifest, transforms=gpufeed.presets.evaluate(16), batch_size=3) as loader:
+        state = loader.get_state()
+    replayed = replay_batch(state, tmp_path, 1, batch_size=3, device="cpu")
+    assert (replayed.split, replayed.shown.images) == ("all", 3)
