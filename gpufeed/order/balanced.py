@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufeed.errors import ConfigError
-from gpufeed.order.permutation import derive_keys, permute
+from gpufeed.order.permutation import permute_each
 from gpufeed.order.sampler import Int64, Sampler, Visits, check_count
 
 __all__ = ["ClassBalancedBatchSampler"]
@@ -87,8 +87,9 @@ class ClassBalancedBatchSampler(Sampler):
         # class comes at most once in such a round.
         groups = len(self._counts) // self.classes_per_batch
         turn, dealt = np.divmod(group, groups)
-        keys = derive_keys(self.seed, epoch, turn)
-        chosen = permute(dealt * self.classes_per_batch + place, len(self._counts), keys)
+        chosen = permute_each(
+            dealt * self.classes_per_batch + place, len(self._counts), self.seed, epoch, turn
+        )
         return Visits(epoch, self._record(epoch, chosen, turn, copy), within)
 
     def _record(self, epoch: Int64, chosen: Int64, turn: Int64, copy: Int64) -> Int64:
@@ -98,8 +99,8 @@ class ClassBalancedBatchSampler(Sampler):
         hands = np.maximum(count // self.records_per_class, 1)
         times, hand = np.divmod(turn, hands)
         index = (hand * self.records_per_class + copy) % count
-        keys = derive_keys(self.seed, epoch, (chosen + 1) << 32 | times)
-        return np.asarray(self._records[self._starts[chosen] + permute(index, count, keys)])
+        place = permute_each(index, count, self.seed, epoch, (chosen + 1) << 32 | times)
+        return np.asarray(self._records[self._starts[chosen] + place])
 
     @property
     def identity(self) -> dict[str, object]:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufeed.errors import ConfigError
-from gpufeed.order.permutation import MAX_SIZE, derive_keys, permute
+from gpufeed.order.permutation import MAX_SIZE, permute_each
 from gpufeed.order.sampler import Int64, Sampler, Visits, check_count
 
 __all__ = ["MixtureSampler"]
@@ -74,13 +74,12 @@ class MixtureSampler(Sampler):
         epoch, within = np.divmod(positions, self.epoch_size)
         block, index = np.divmod(positions, _BLOCK)
         # Block b is shuffled by purpose 2 b, pass p of source s by purpose 2 p + 1 of epoch s.
-        none = np.zeros_like(block)
-        slot = permute(index, _BLOCK, derive_keys(self.seed, none, 2 * block))
+        slot = permute_each(index, _BLOCK, self.seed, np.zeros_like(block), 2 * block)
         source = np.searchsorted(self._ends, slot, side="right").astype(np.int64)
         quota, size = self._quotas[source], self._sizes[source]
         given = block * quota + slot - (self._ends[source] - quota)
         turn, place = np.divmod(given, size)
-        record = permute(place, size, derive_keys(self.seed, source, 2 * turn + 1))
+        record = permute_each(place, size, self.seed, source, 2 * turn + 1)
         return Visits(epoch, self._offsets[source] + record, within)
 
     @property

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from gpufeed import rng
 from gpufeed.errors import ConfigError
 
-__all__ = ["MAX_SIZE", "Key", "derive_keys", "permute", "unpermute"]
+__all__ = ["MAX_SIZE", "Key", "derive_keys", "permute", "permute_each", "unpermute"]
 
 Int64 = npt.NDArray[np.int64]
 UInt64 = npt.NDArray[np.uint64]
@@ -28,7 +28,7 @@ MAX_SIZE = 1 << 40
 # chi-square over all of them can tell.
 _ROUNDS = 20
 _HALF = np.uint64(32)
-# The finalizer of MurmurHash3 (Appleby): its constants and shifts.
+# MurmurHash3's finalizer (Appleby), but for its first shift, which does not stir small numbers.
 _SHIFT = np.uint64(33)
 _FIRST, _SECOND = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 
@@ -87,6 +87,15 @@ def permute(indices: Int64, size: int | Int64, key: Key | UInt64) -> Int64:
     return _walk(indices, size, key, forward=True)
 
 
+def permute_each(
+    indices: Int64, size: int | Int64, seed: int, epoch: Int64, purpose: Int64
+) -> Int64:
+    """Permute each index by the key of its own (seed, epoch, purpose), int64 (n,) each."""
+    if len(indices) and (epoch == epoch[0]).all() and (purpose == purpose[0]).all():
+        return permute(indices, size, Key(seed, int(epoch[0]), int(purpose[0])))
+    return permute(indices, size, derive_keys(seed, epoch, purpose))
+
+
 def unpermute(places: Int64, size: int | Int64, key: Key | UInt64) -> Int64:
     """Return the indices that `permute` sends to `places`: its inverse, with its arguments."""
     return _walk(places, size, key, forward=False)
@@ -137,11 +146,11 @@ def _back(cells: UInt64, shape: UInt64, keys: UInt64) -> UInt64:
 
 
 def _hash(half: UInt64, key: UInt64, count: UInt64) -> UInt64:
-    """A number in [0, count) of the other half, from the finalizer's top 32 bits."""
+    """A number in [0, count) from the other half: the top 32 bits of its hash, scaled."""
     mixed = half ^ key
-    for multiplier in (_FIRST, _SECOND):
-        mixed ^= mixed >> _SHIFT
-        mixed *= multiplier
+    mixed *= _FIRST
+    mixed ^= mixed >> _SHIFT
+    mixed *= _SECOND
     mixed >>= _HALF
     mixed *= count
     mixed >>= _HALF

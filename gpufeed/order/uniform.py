@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufeed.errors import ConfigError
-from gpufeed.order.permutation import Key, derive_keys, permute
+from gpufeed.order.permutation import permute_each
 from gpufeed.order.sampler import Int64, Sampler, Visits, check_count
 
 __all__ = [
@@ -56,7 +56,7 @@ class IndexSampler(Sampler):
             rounds, place = np.divmod(positions, length)
             return epoch, rounds - epoch * self.epoch_size // length, place
         turn, index = np.divmod(within, length)
-        return epoch, turn, _permute_each(index, length, self.seed, epoch, turn)
+        return epoch, turn, permute_each(index, length, self.seed, epoch, turn)
 
     @property
     def has_repeats(self) -> bool:
@@ -207,7 +207,7 @@ class RepeatedAugmentationSampler(Sampler):
         epoch, within = np.divmod(positions, self.epoch_size)
         place, copy = np.divmod(within, self.repeats)
         turn, index = np.divmod(place, self.num_records)
-        record = _permute_each(index, self.num_records, self.seed, epoch, turn)
+        record = permute_each(index, self.num_records, self.seed, epoch, turn)
         return Visits(epoch, record, (turn * self.repeats + copy) * self.num_records + record)
 
     @property
@@ -220,10 +220,3 @@ class RepeatedAugmentationSampler(Sampler):
             "seed": self.seed,
             "epoch_size": self.epoch_size,
         }
-
-
-def _permute_each(index: Int64, size: int, seed: int, epoch: Int64, turn: Int64) -> Int64:
-    """Permute each index by the key of its own epoch and turn."""
-    if len(index) and (epoch == epoch[0]).all() and (turn == turn[0]).all():
-        return permute(index, size, Key(seed, int(epoch[0]), int(turn[0])))
-    return permute(index, size, derive_keys(seed, epoch, turn))
