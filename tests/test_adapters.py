@@ -277,3 +277,20 @@ def test_a_record_looks_the_same_in_any_gpu_batch(pictures: Manifest, framework:
             }
 
     assert by_record(8) == by_record(5) == by_record(50)
+
+
+@pytest.mark.gpu
+def test_memory_is_not_reused_before_its_readers_are_done(pictures: Manifest) -> None:
+    """A batch is dropped while a kernel that reads it still waits in torch's queue."""
+    import torch
+
+    with make(pictures, "torch", device="cuda", prefetch=1) as loader:
+        copies = []
+        for _ in range(3):
+            for batch in loader:
+                torch.cuda._sleep(200_000_000)  # clock ticks: a tenth of a second
+                copies.append(batch["image"].clone())
+                del batch
+        torch.cuda.synchronize()
+        for step, copy in enumerate(copies):
+            assert torch.equal(copy, loader.batch(step)["image"])
