@@ -24,11 +24,13 @@ if TYPE_CHECKING:
 
     from gpufeed.ledger import Ledger
     from gpufeed.tools.demo import Fed
+    from gpufeed.tools.shuffle_report import Report
 
 __all__ = ["main"]
 
 _USAGE, _UNEXPECTED, _INTERRUPTED, _BROKEN_PIPE = 2, 1, 130, 1
 _ON_DEMO_SHEET = 24
+_REPORT_WIDTH = 110
 
 # The parent of typer's own errors of usage; not imported, since it is not always click's.
 _UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__base__)
@@ -64,6 +66,14 @@ class _Split(StrEnum):
     all = "all"
 
 
+class _Sampler(StrEnum):
+    index_ = "index"
+    repeated = "repeated"
+    weighted = "weighted"
+    balanced = "balanced"
+    sequential = "sequential"
+
+
 @dataclass
 class _Settings:
     """What is given before the command."""
@@ -81,6 +91,12 @@ app = typer.Typer(
 _BatchSize = Annotated[int, typer.Option(min=1, help="Pictures in a batch.")]
 _Seed = Annotated[int, typer.Option(min=0, help="Of everything random.")]
 _Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
+_Data = Annotated[
+    Path, typer.Option(help="A NABirds folder, a metadata.parquet, or a folder of class folders.")
+]
+_LabelsOption = Annotated[
+    _Labels | None, typer.Option(help="By default species, where the data have them.")
+]
 _PresetOption = Annotated[_Preset, typer.Option(help="What is done to the pictures.")]
 
 
@@ -170,19 +186,14 @@ def demo(
 
 @app.command()
 def show(
-    data: Annotated[
-        Path,
-        typer.Option(help="A NABirds folder, a metadata.parquet, or a folder of class folders."),
-    ],
+    data: _Data,
     step: Annotated[int, typer.Option(min=0, help="Number of the batch, over all epochs.")] = 0,
     preset: _PresetOption = _Preset.train,
     split: Annotated[
         _Split | None,
         typer.Option(help="By default the preset's own, or all where the data have no split."),
     ] = None,
-    labels: Annotated[
-        _Labels | None, typer.Option(help="By default species, where the data have them.")
-    ] = None,
+    labels: _LabelsOption = None,
     batch_size: _BatchSize = 64,
     seed: _Seed = 0,
     size: Annotated[int, typer.Option(min=1, help="Side of the pictures, pixels.")] = 224,
@@ -225,6 +236,77 @@ def show(
             'last_batch="pad" or "partial", to feed it.',
         )
     _say(console, f"Contact sheet: {target}")
+
+
+@app.command("shuffle-report")
+def shuffle_report(
+    data: _Data,
+    sampler: Annotated[
+        _Sampler, typer.Option(help="Whose order; index is a plain shuffle.")
+    ] = _Sampler.index_,
+    split: Annotated[
+        _Split | None,
+        typer.Option(help="By default train, or all where the data have no split."),
+    ] = None,
+    labels: _LabelsOption = None,
+    batch_size: Annotated[
+        int, typer.Option(min=1, help="Pictures in a batch, those of all processes together.")
+    ] = 64,
+    epochs: Annotated[int, typer.Option(min=2, help="Epochs to look at.")] = 3,
+    many_epochs: Annotated[
+        int, typer.Option(min=20, help="Epochs to follow some records through.")
+    ] = 2000,
+    repeats: Annotated[
+        int, typer.Option(min=1, help="Of repeated: how many times in a row a record comes.")
+    ] = 3,
+    power: Annotated[
+        float, typer.Option(min=0, help="Of weighted: 1 has every class come equally often.")
+    ] = 1.0,
+    records_per_class: Annotated[
+        int, typer.Option(min=1, help="Of balanced: records of each class in a batch.")
+    ] = 4,
+    seed: _Seed = 0,
+    out: Annotated[
+        Path, typer.Option(help="Where the picture goes, a PNG file or a folder.")
+    ] = Path("gpufeed-shuffle.png"),
+) -> None:
+    """Show how random a sampler's order is, beside numpy's and Grain's.
+
+    Only the list of pictures is looked at; none is decoded.
+    """
+    from gpufeed.tools.named import open_manifest, take_split
+    from gpufeed.tools.sheet import check_target, save_sheet
+    from gpufeed.tools.shuffle_plot import check_plotting, draw_report
+    from gpufeed.tools.shuffle_report import examine
+
+    _keep_interruptible()
+    target = check_target(out, "gpufeed-shuffle.png")
+    check_plotting()
+    whole = open_manifest(data, labels.value if labels else None)
+    manifest, name = take_split(whole, split.value if split else None, "train")
+    report = examine(
+        manifest.frame["label"].to_numpy(),
+        sampler.value,
+        seed=seed,
+        batch_size=batch_size,
+        epochs=epochs,
+        many_epochs=many_epochs,
+        repeats=repeats,
+        power=power,
+        records_per_class=records_per_class,
+    )
+    source = data.expanduser().resolve()
+    within = f"{source.parent.name}/" if source.is_file() else ""
+    subject = f"{within}{source.name} (split: {name})"
+    save_sheet(draw_report(report, subject), target)
+    console = _console()
+    _say(
+        console,
+        f"{subject}: {report.num_records:,} records of {report.num_classes:,} classes; the sampler "
+        f"{sampler.value}, seed {seed}, epochs 0 to {epochs - 1}",
+    )
+    _print_report(console, report)
+    _say(console, f"Picture: {target}")
 
 
 @app.command()
@@ -442,6 +524,35 @@ def _print_differences(console: Console, run: Ledger, other: Ledger) -> bool:
 def _keys(number: int, first: Sequence[int]) -> str:
     more = ", ..." if number > len(first) else ""
     return f"{_counted(number, 'record')}: {', '.join(map(str, first))}{more}"
+
+
+def _print_report(console: Console, report: Report) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from gpufeed.tools.shuffle_table import notes_of, rows_of
+
+    if not console.is_terminal:
+        console.width = _REPORT_WIDTH
+    table = Table(box=box.SIMPLE, padding=(0, 1, 1, 0), width=min(console.width, _REPORT_WIDTH))
+    table.add_column("figure", ratio=2)
+    for found in report.figures:
+        table.add_column(found.name, ratio=1)
+    table.add_column("a perfect shuffle", ratio=1)
+    for row in rows_of(report):
+        cells = [
+            Text.assemble(
+                (f"{cell.value}{' !' * cell.odd}", "bold yellow" if cell.odd else ""),
+                (f"\n{cell.detail}" if cell.detail else "", "dim"),
+            )
+            for cell in row.cells
+        ]
+        name = Text.assemble((row.name, "bold"), (f"\n{row.meaning}", "dim"))
+        table.add_row(name, *cells, Text(row.expected))
+    console.print(table)
+    for note in notes_of(report):
+        _say(console, note)
 
 
 def _counted(number: int, noun: str, ending: str = "s") -> str:

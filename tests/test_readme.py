@@ -44,7 +44,7 @@ def test_examples_are_short() -> None:
 def test_every_command_is_listed() -> None:
     from gpufeed.cli import app
 
-    listed = set(re.findall(r"^\| `gpufeed (\w+)", README, flags=re.MULTILINE))
+    listed = set(re.findall(r"^\| `gpufeed ([\w-]+)", README, flags=re.MULTILINE))
     commands = {command.name or command.callback.__name__ for command in app.registered_commands}
     assert listed == commands
 

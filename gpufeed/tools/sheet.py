@@ -150,7 +150,7 @@ def draw_sheet(
 
 
 def check_target(path: str | os.PathLike[str], default_name: str = "gpufeed.png") -> Path:
-    """Return where a sheet will be written: `path`, or `default_name` in it if it is a folder.
+    """Return where a picture will be written: `path`, or `default_name` in it if it is a folder.
 
     Raises:
         ConfigError: its folder does not exist or can not be written to, or its name does not end
@@ -161,7 +161,7 @@ def check_target(path: str | os.PathLike[str], default_name: str = "gpufeed.png"
         target = target / default_name
     if target.suffix.lower() != ".png":
         raise ConfigError(
-            f"{target} is neither a folder nor a name that ends in .png; a contact sheet is a PNG"
+            f"{target} is neither a folder nor a name that ends in .png; a picture is a PNG"
         )
     if not target.parent.is_dir():
         raise ConfigError(f"can not write {target}: there is no folder {target.parent}")
@@ -174,7 +174,7 @@ def check_target(path: str | os.PathLike[str], default_name: str = "gpufeed.png"
 
 
 def save_sheet(sheet: Image.Image, path: Path) -> None:
-    """Write a sheet as PNG; the same pixels give the same bytes.
+    """Write a picture as PNG; the same pixels give the same bytes.
 
     Raises:
         ConfigError: the file can not be written.
