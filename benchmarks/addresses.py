@@ -53,7 +53,7 @@ def rates(size: int) -> dict[str, Measure]:
         ),
     }
     try:
-        from grain.python import IndexSampler  # type: ignore[import-untyped]
+        from grain.python import IndexSampler
     except ImportError:
         return measures
     theirs = IndexSampler(size, shuffle=True, seed=1)

@@ -1,7 +1,7 @@
 """What was delivered: how often each record came in each epoch, and a digest of it all.
 
-The digest of an epoch is a sum over its deliveries, so it does not depend on their order, and the
-digests of several processes add up to that of the run.
+The digest of an epoch is a sum over its deliveries, each with its place in the epoch's order, so it
+does not depend on when they came, and the digests of several processes add up to that of the run.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ import hashlib
 import json
 import os
 import struct
-import zipfile
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +28,10 @@ _MODULUS = 1 << 128
 _NAMED = 20
 """Records that a report names of each kind."""
 
+_MOST = 2**16 - 1
+
 Counts = npt.NDArray[np.uint16]
+Int64 = npt.NDArray[np.int64]
 Digests = npt.NDArray[np.uint64]
 
 
@@ -42,7 +44,8 @@ class Run:
         sampler: fingerprint.
         transforms: fingerprint.
         num_records: length of the manifest.
-        per_epoch: how many deliveries a whole epoch has, in all processes together.
+        epoch_size: positions of an epoch.
+        per_epoch: how many of them are delivered, in all processes together: the first ones.
         repeats: whether a record may come more than once in an epoch.
         pixels: whether the digests are also of the pixels.
     """
@@ -51,6 +54,7 @@ class Run:
     sampler: str
     transforms: str
     num_records: int
+    epoch_size: int
     per_epoch: int
     repeats: bool
     pixels: bool
@@ -64,21 +68,26 @@ class EpochReport:
         epoch: its number.
         deliveries: how many there were.
         expected: how many a whole epoch has.
-        missing: how many records did not come.
-        double: how many records came more than once.
-        missing_keys: the first of those that did not come.
-        double_keys: the first of those that came more than once.
+        records: how many different records came.
+        missing: how many places of the epoch's order were not delivered.
+        double: how many were delivered more than once.
+        named: what the following are: "record" keys where each record has one place in an epoch
+            and none is left out, else "place"s in the epoch's order.
+        missing_names: the first of those that did not come.
+        double_names: the first of those that came more than once.
         digest: 32 hex digits.
-        right: whether the epoch is whole, and no record came twice that must not.
+        right: whether every place was delivered, and none twice.
     """
 
     epoch: int
     deliveries: int
     expected: int
+    records: int
     missing: int
     double: int
-    missing_keys: tuple[int, ...]
-    double_keys: tuple[int, ...]
+    named: Literal["record", "place"]
+    missing_names: tuple[int, ...]
+    double_names: tuple[int, ...]
     digest: str
     right: bool
 
@@ -92,7 +101,7 @@ class Differences:
         counts: how many records came another number of times.
         pixels: how many came as often, but not with the same pixels.
         keys: the first of both.
-        same: whether there is no difference.
+        same: whether there is no difference, in the order neither.
     """
 
     epoch: int
@@ -108,8 +117,8 @@ class Ledger:
     A run that goes on from a checkpoint takes the ledger along that was saved with it:
     `loader.ledger.include(Ledger.load(path))`.
 
-    Counts of up to 65,535 deliveries take two bytes a record while their epoch is under way, and
-    next to nothing after it. With pixels, eight bytes a record and epoch are added.
+    Its counts take four bytes a record while their epoch is under way, and next to nothing after
+    it. With pixels, eight bytes a record and epoch are added.
     """
 
     def __init__(self, run: Run) -> None:
@@ -118,14 +127,16 @@ class Ledger:
 
     def add(
         self,
-        epochs: npt.NDArray[np.int64],
-        record_keys: npt.NDArray[np.int64],
+        epochs: Int64,
+        places: Int64,
+        record_keys: Int64,
         pictures: npt.NDArray[Any] | None = None,
     ) -> None:
         """Write down deliveries.
 
         Args:
             epochs: int64 (n,).
+            places: int64 (n,), in their epoch's order.
             record_keys: int64 (n,).
             pictures: (n, ...), needed where the run's digests are of the pixels.
         """
@@ -134,14 +145,15 @@ class Ledger:
             if pictures is None:
                 raise ValueError("this ledger also digests pixels")
             pixels = [hashlib.blake2b(each.tobytes(), digest_size=16).digest() for each in pictures]
-        for epoch, key, seen in zip(epochs.tolist(), record_keys.tolist(), pixels, strict=True):
-            self._epoch(epoch).add(epoch, key, seen)
+        delivered = zip(epochs.tolist(), places.tolist(), record_keys.tolist(), pixels, strict=True)
+        for epoch, place, key, seen in delivered:
+            self._epoch(epoch).add(epoch, place, key, seen)
 
     def _epoch(self, epoch: int) -> _Epoch:
         if epoch not in self._epochs:
             for other in self._epochs.values():
                 other.pack()
-            self._epochs[epoch] = _Epoch(self.run.num_records, self.run.pixels)
+            self._epochs[epoch] = _Epoch(self.run)
         return self._epochs[epoch]
 
     def include(self, other: Ledger) -> None:
@@ -172,19 +184,28 @@ class Ledger:
     def report(self, epoch: int) -> EpochReport:
         """Return what came in an epoch, and what is missing or double."""
         counts = self.counts(epoch)
-        missing, double = np.flatnonzero(counts == 0), np.flatnonzero(counts > 1)
-        deliveries = int(counts.sum(dtype=np.int64))
-        whole = deliveries == self.run.per_epoch
+        places = self._epochs[epoch].places() if epoch in self._epochs else np.zeros(0, np.uint16)
+        missing = np.flatnonzero(places[: self.run.per_epoch] == 0)
+        double = np.flatnonzero(places > 1)
+        by_record = not self.run.repeats and self.run.per_epoch == self.run.num_records
+        names = missing, double
+        if by_record:
+            names = np.flatnonzero(counts == 0), np.flatnonzero(counts > 1)
         return EpochReport(
             epoch=epoch,
-            deliveries=deliveries,
+            deliveries=int(counts.sum(dtype=np.int64)),
             expected=self.run.per_epoch,
+            records=int((counts > 0).sum()),
             missing=len(missing),
             double=len(double),
-            missing_keys=tuple(missing[:_NAMED].tolist()),
-            double_keys=tuple(double[:_NAMED].tolist()),
+            named="record" if by_record else "place",
+            missing_names=tuple(names[0][:_NAMED].tolist()),
+            double_names=tuple(names[1][:_NAMED].tolist()),
             digest=self.digest(epoch),
-            right=whole and (self.run.repeats or not len(double)),
+            # Other places than the first are never delivered: they are too many, then.
+            right=bool((places[: self.run.per_epoch] == 1).all())
+            and not places[self.run.per_epoch :].any()
+            and len(places) > 0,
         )
 
     def compare(self, other: Ledger) -> list[Differences]:
@@ -228,6 +249,7 @@ class Ledger:
         arrays: dict[str, Any] = {}
         for epoch in self.epochs:
             arrays[f"counts-{epoch}"] = self.counts(epoch)
+            arrays[f"places-{epoch}"] = self._epochs[epoch].places()
             if self.run.pixels:
                 arrays[f"pixels-{epoch}"] = self._pixels(epoch)
         arrays["about"] = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
@@ -258,16 +280,21 @@ class Ledger:
                     )
                 ledger = Ledger(Run(**about["run"]))
                 for epoch, digest in about["digests"].items():
-                    one = _Epoch(ledger.run.num_records, ledger.run.pixels)
+                    one = _Epoch(ledger.run)
                     one.fill(
                         arrays[f"counts-{epoch}"],
+                        arrays[f"places-{epoch}"],
                         arrays[f"pixels-{epoch}"] if ledger.run.pixels else None,
                         int(digest, 16),
                     )
                     ledger._epochs[int(epoch)] = one
                 return ledger
-        except (ValueError, KeyError, TypeError, zipfile.BadZipFile, EOFError, zlib.error) as error:
-            raise LedgerError(f"{path} is no ledger of gpufeed: {error}") from error
+        except (OSError, LedgerError):
+            raise
+        except Exception as error:  # whatever a file may hold that is none
+            raise LedgerError(
+                f"{path} is no ledger of gpufeed, as loader.ledger.save() writes it"
+            ) from error
 
 
 def merge(ledgers: Iterable[Ledger]) -> Ledger:
@@ -298,32 +325,45 @@ def _check_alike(one: Run, other: Run, names: Sequence[str]) -> None:
 class _Epoch:
     """One epoch's counts, its records' pixels and the sum of its deliveries' digests."""
 
-    def __init__(self, num_records: int, with_pixels: bool) -> None:
-        self._counts: Counts | None = np.zeros(num_records, dtype=np.uint16)
+    def __init__(self, run: Run) -> None:
+        self._records = run.num_records
+        # Of records, and after them of places.
+        self._all: Counts | None = np.zeros(run.num_records + run.epoch_size, dtype=np.uint16)
         self._packed = b""
-        self.pixels: Digests = np.zeros(num_records if with_pixels else 0, dtype=np.uint64)
+        self.pixels: Digests = np.zeros(run.num_records if run.pixels else 0, dtype=np.uint64)
         self.total = 0
 
     def counts(self) -> Counts:
-        if self._counts is None:
-            return np.frombuffer(zlib.decompress(self._packed), dtype=np.uint16).copy()
-        return self._counts
+        """How often each record came."""
+        return self._read()[: self._records]
+
+    def places(self) -> Counts:
+        """How often each place of the order was delivered."""
+        return self._read()[self._records :]
+
+    def _read(self) -> Counts:
+        if self._all is None:
+            return np.frombuffer(zlib.decompress(self._packed), dtype=np.uint16)
+        return self._all
+
+    def _open(self) -> Counts:
+        if self._all is None:
+            self._all = self._read().copy()
+        return self._all
 
     def pack(self) -> None:
         """Keep the counts small, now that others come."""
-        if self._counts is not None:
-            self._packed, self._counts = zlib.compress(self._counts.tobytes(), 1), None
+        if self._all is not None:
+            self._packed, self._all = zlib.compress(self._all.tobytes(), 1), None
 
-    def _open(self) -> Counts:
-        self._counts = self.counts()
-        return self._counts
-
-    def add(self, epoch: int, key: int, pixels: bytes) -> None:
-        counts = self._counts if self._counts is not None else self._open()
-        if counts[key] == np.iinfo(np.uint16).max:
-            raise LedgerError(f"record {key} came more than 65,535 times in epoch {epoch}")
+    def add(self, epoch: int, place: int, key: int, pixels: bytes) -> None:
+        """Count a delivery."""
+        counts = self._open()
+        if counts[key] == _MOST:
+            raise LedgerError(f"record {key} came more than {_MOST:,} times in epoch {epoch}")
         counts[key] += 1
-        delivery = struct.pack("<QQ", epoch, key) + pixels
+        counts[self._records + place] += 1
+        delivery = struct.pack("<QQQ", epoch, place, key) + pixels
         digest = hashlib.blake2b(delivery, digest_size=16).digest()
         self.total = (self.total + int.from_bytes(digest, "little")) % _MODULUS
         if pixels:
@@ -331,25 +371,28 @@ class _Epoch:
             self.pixels[key : key + 1] += np.frombuffer(pixels[:8], dtype="<u8")
 
     def include(self, other: _Epoch) -> None:
+        """Add another part's counts."""
         counts = self._open()
-        together = counts.astype(np.int64) + other.counts()
-        if together.max() > np.iinfo(np.uint16).max:
-            raise LedgerError("together the ledgers have a record more than 65,535 times an epoch")
+        together = counts.astype(np.int64) + other._read()
+        if together.max() > _MOST:
+            raise LedgerError(f"together the ledgers have a record more than {_MOST:,} times")
         counts[:] = together
         self.pixels += other.pixels
         self.total = (self.total + other.total) % _MODULUS
+        self.pack()
 
-    def fill(self, counts: Counts, pixels: Digests | None, total: int) -> None:
+    def fill(self, counts: Counts, places: Counts, pixels: Digests | None, total: int) -> None:
+        """Take what a file holds, if it has the right form."""
         own = self._open()
-        if counts.shape != own.shape or counts.dtype != own.dtype:
-            raise ValueError(f"counts are {counts.dtype} {counts.shape}")
-        if pixels is not None and (pixels.shape, pixels.dtype) != (
-            self.pixels.shape,
-            self.pixels.dtype,
+        for name, found, wanted in (
+            ("counts", counts, own[: self._records]),
+            ("places", places, own[self._records :]),
+            ("pixels", pixels, self.pixels),
         ):
-            raise ValueError(f"pixels are {pixels.dtype} {pixels.shape}")
-        own[:] = counts
-        if pixels is not None:
-            self.pixels[:] = pixels
+            if found is None:
+                continue
+            if (found.shape, found.dtype) != (wanted.shape, wanted.dtype):
+                raise ValueError(f"{name} are {found.dtype} {found.shape}")
+            wanted[:] = found
         self.total = total
         self.pack()

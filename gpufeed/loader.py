@@ -93,14 +93,14 @@ class Loader:
         prefetch: int = 2,
         ledger: bool | Literal["pixels"] = False,
     ) -> None:
-        if not isinstance(shard, ShardOptions | None):
-            raise ConfigError(
-                f"shard is {shard!r}; it must be ShardOptions(shard_index, shard_count)"
-            )
         if not isinstance(manifest, Manifest):
             raise ConfigError(
                 f"manifest is {manifest!r}; it must be a Manifest, as read_nabirds, read_folder or "
                 "read_table give it"
+            )
+        if not isinstance(shard, ShardOptions | None):
+            raise ConfigError(
+                f"shard is {shard!r}; it must be ShardOptions(shard_index, shard_count)"
             )
         self.manifest = manifest
         self.sampler = (
@@ -108,6 +108,11 @@ class Loader:
             if sampler is None
             else adopt(sampler, len(manifest))
         )
+        if self.sampler.own_shards > 1 and shard is not None and shard.shard_count > 1:
+            raise ConfigError(
+                f"the sampler cuts {self.sampler.own_shards} shards itself, and shard={shard} "
+                "would cut each of them again; leave out shard, or take a sampler that cuts none"
+            )
         for name, value in (("num_threads", num_threads), ("prefetch", prefetch)):
             if value is None and name == "num_threads":
                 continue
@@ -194,9 +199,8 @@ class Loader:
             TypeError: step is no integer.
             DecodeError: one of its pictures can not be read or decoded.
         """
-        step = operator.index(step)
-        self.sampler.check_reachable(step // len(self))
-        plan = self._planner.plan(step)
+        self._check_process()
+        plan = self._planner.plan(operator.index(step))
         if plan is None:
             raise IndexError(f"this shard gets no record of batch {step}")
         with ThreadPoolExecutor(_READERS) as readers:
@@ -264,7 +268,8 @@ class Loader:
     def load_state_dict(self, state: Mapping[str, Any], ignore: Collection[str] = ()) -> None:
         """Go to where a loader stood that saved `state`.
 
-        The number of shards may differ if the global batch is the same.
+        The number of shards may differ if the global batch is the same. With another global
+        batch it loads where one of its batches begins at that record, and the order goes on there.
 
         Args:
             state: from `state_dict`.
@@ -273,10 +278,13 @@ class Loader:
         Raises:
             StateMismatchError: it was saved with another manifest, sampler or transforms; the
                 message says which, from what to what.
-            StateError: it is no state of such a loader, or of one with another global batch.
+            StateError: it is no state of such a loader, or no batch begins where it stands.
         """
         records = states.check_state(state, self._fingerprints(), ignore)
         try:
+            epoch, within = divmod(records, self.sampler.epoch_size)
+            if within:
+                self.sampler.check_reachable(epoch, begun=True)
             self.seek(self._schedule.step_at(records))
         except (IndexError, ConfigError) as error:
             raise StateError(f"the state's 'records' is {records}: {error}") from None
@@ -335,10 +343,16 @@ class Loader:
             raise ConfigError(f'ledger is {wanted!r}; it must be True, False or "pixels"')
         if not wanted:
             return None
+        if self.sampler.own_shards > 1:
+            raise ConfigError(
+                "a ledger is of one order for all processes, but the sampler cuts "
+                f"{self.sampler.own_shards} shards itself; take a sampler that cuts none, and shard"
+            )
         return Ledger(
             Run(
                 **self._fingerprints(),
                 num_records=len(self.manifest),
+                epoch_size=self.sampler.epoch_size,
                 per_epoch=self._schedule.records_per_epoch,
                 repeats=self.sampler.has_repeats,
                 pixels=wanted == "pixels",
@@ -383,7 +397,8 @@ class Loader:
 
     def _write_down(self, ledger: Ledger, plan: BatchPlan, images: Any) -> None:
         pictures = None if images is None else self._adapter.to_numpy(images)[plan.valid]
-        ledger.add(plan.epochs[plan.valid], plan.record_keys[plan.valid], pictures)
+        valid = plan.valid
+        ledger.add(plan.epochs[valid], plan.places[valid], plan.record_keys[valid], pictures)
 
     def _hand_over(self, plan: BatchPlan, pictures: Any) -> Batch:
         batch = {

@@ -30,6 +30,7 @@ class BatchPlan:
         step: the batch's number.
         record_keys: int64 (n,), rows of the manifest.
         epochs: int64 (n,).
+        places: int64 (n,), positions counted from their epoch's beginning.
         labels: int32 (n,).
         valid: bool (n,), False where a record only fills the batch up.
         sizes: int64 (n, 2), height and width that the encoded pictures must have.
@@ -41,6 +42,7 @@ class BatchPlan:
     step: int
     record_keys: npt.NDArray[np.int64]
     epochs: npt.NDArray[np.int64]
+    places: npt.NDArray[np.int64]
     labels: npt.NDArray[np.int32]
     valid: npt.NDArray[np.bool_]
     sizes: npt.NDArray[np.int64]
@@ -74,7 +76,13 @@ class Planner:
         if sampler.num_records != len(manifest):
             raise ConfigError(
                 f"the sampler is for {sampler.num_records} records, the manifest has "
-                f"{len(manifest)}; make it with num_records=len(manifest)"
+                f"{len(manifest)}; make it for this manifest"
+            )
+        if schedule.global_batch % sampler.group:
+            raise ConfigError(
+                f"the global batch, {schedule.batch_size} x {schedule.shard.shard_count} shard(s), "
+                f"is no multiple of the sampler's groups of {sampler.group}; take a batch_size "
+                "with which it is"
             )
         self.transforms = check_transforms(transforms)
         self._sampler = sampler
@@ -129,6 +137,7 @@ class Planner:
             step=step,
             record_keys=keys,
             epochs=visits.epoch,
+            places=positions % self._sampler.epoch_size,
             labels=self._labels[keys],
             valid=valid,
             sizes=self._sizes[keys],

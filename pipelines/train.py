@@ -92,24 +92,30 @@ def main(arguments: Sequence[str] | None = None) -> list[float]:
     with build(config) as loader:
         if kept and kept.exists():
             loader.set_state(kept.read_bytes())
-        elif kept:
-            kept.write_bytes(loader.get_state())  # now, so that a wrong path is found out now
+            print(f"going on at step {loader.step:,}")
+        state = loader.get_state()
         make = {"torch": torch_step, "jax": jax_step}.get(config.framework)
         step = make(len(loader.manifest.classes)) if make else None
         end = len(loader) * config.epochs
         last = min(end, loader.step + config.steps) if config.steps else end
         if loader.step >= end:
             print(f"step {loader.step:,}: all {config.epochs} epochs are done")
-        while loader.step < last:
-            for batch in loader:
-                losses += [step(batch["image"], batch["label"])] if step else []
-                if loader.step == last:
-                    break
-            shown = f"loss {float(losses[-1]):.3f}, " if losses else ""
-            rate, waiting = loader.stats.images_per_second, loader.stats.waiting_share
-            print(f"step {loader.step:,}: {shown}{rate:,.0f} images/s, {waiting:.0%} waiting")
+        try:
             if kept:
-                kept.write_bytes(loader.get_state())
+                kept.write_bytes(state)  # now, so that a wrong path is found out now
+            while loader.step < last:
+                for batch in loader:
+                    losses += [step(batch["image"], batch["label"])] if step else []
+                    state = loader.get_state()  # after the step: what it stands for is learnt
+                    if loader.step == last:
+                        break
+                shown = f"loss {float(losses[-1]):.3f}, " if losses else ""
+                rate, waiting = loader.stats.images_per_second, loader.stats.waiting_share
+                print(f"step {loader.step:,}: {shown}{rate:,.0f} images/s, {waiting:.0%} waiting")
+                state = loader.get_state()
+        finally:
+            if kept and kept.parent.is_dir():
+                kept.write_bytes(state)  # also after Ctrl-C
     return [float(loss) for loss in losses]
 
 

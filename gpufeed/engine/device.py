@@ -33,16 +33,17 @@ def gpu_count() -> int:
     return int(backend.GetCUDADeviceCount())
 
 
-# What launchers call a process's number among those of its machine: torchrun, Open MPI, SLURM.
-_LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
+# What launchers call a process's number among those of its machine: torchrun, Open MPI, MPICH and
+# Intel MPI, SLURM.
+_LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 
 
 def resolve_device(name: str) -> Device:
     """Return the device of this name: "auto", "cpu", "cuda" or one GPU, as "cuda:1".
 
     "cuda" is the GPU of this process's number on its machine where a launcher (torchrun, Open MPI,
-    SLURM) gives it one and it sees several GPUs, else the first; "auto" is "cuda" where there is a
-    GPU, else "cpu".
+    MPICH, SLURM) gives it one and it sees several GPUs, else the first; "auto" is "cuda" where
+    there is a GPU, else "cpu".
 
     Raises:
         ConfigError: no such name.

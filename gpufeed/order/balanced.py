@@ -57,7 +57,7 @@ class ClassBalancedBatchSampler(Sampler):
             )
         self.classes_per_batch = check_count("classes_per_batch", classes_per_batch, 1 << 20)
         self.records_per_class = check_count("records_per_class", records_per_class, 1 << 20)
-        group = self.classes_per_batch * self.records_per_class
+        self.group = group = self.classes_per_batch * self.records_per_class
         if epoch_size is None:
             epoch_size = max(len(given) // group, 1) * group
         super().__init__(len(given), seed=seed, num_epochs=num_epochs, epoch_size=epoch_size)

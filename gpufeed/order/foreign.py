@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import operator
+import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Mapping, Sized
 from typing import Any
 
 import numpy as np
 
 from gpufeed.errors import ConfigError
 from gpufeed.order.sampler import Int64, Sampler, Visits
+from gpufeed.order.uniform import SubsetSampler
 
 __all__ = ["GrainSampler", "RecordedSampler", "adopt"]
 
-_KEPT = 4
-"""Epochs whose order is kept; batches are made ahead from the next, and again from the last."""
+_KEPT, _KEPT_POSITIONS = 4, 1 << 20
+"""Epochs whose order is kept at least; and more, as long as they have no more positions.
+
+Batches are made ahead from the next epochs, and again from the last.
+"""
 
 
 def adopt(sampler: object, num_records: int) -> Sampler:
@@ -28,7 +33,11 @@ def adopt(sampler: object, num_records: int) -> Sampler:
     if isinstance(sampler, Sampler):
         return sampler
     given: Any = sampler
-    if isinstance(sampler, Sized) and not isinstance(given, str | bytes):
+    if isinstance(sampler, range | list | tuple | np.ndarray) and len(sampler):
+        # Its order is there, and stays: no more than a subset in an order of its own.
+        if all(isinstance(key, int | np.integer) for key in sampler):
+            return SubsetSampler(num_records, np.asarray(sampler))
+    elif isinstance(sampler, Sized) and not isinstance(given, str | bytes | Mapping):
         if hasattr(given, "__getitem__") and len(given) and hasattr(given[0], "record_key"):
             return GrainSampler(given, num_records)
         if isinstance(sampler, Iterable):
@@ -94,7 +103,10 @@ class RecordedSampler(Sampler):
     It is iterated once for each epoch. With a `set_epoch`, as torch's DistributedSampler has it,
     any epoch can be had at any time. Without one, epochs come in turn and are kept for a while: the
     loader can then neither begin in a later epoch nor go back to one that is no longer kept, nor go
-    on from a saved state in another process; each of these is an error that says so.
+    on from a saved state in another process; each of these is an error that says so. A list or
+    array is no such iterable: it is taken as a `SubsetSampler`, which can do all of that.
+
+    A distributed sampler of torch cuts its own shards: give it to a Loader without `shard`.
 
     The first visit to a record in an epoch draws the same random numbers wherever it comes.
 
@@ -122,19 +134,24 @@ class RecordedSampler(Sampler):
             epoch_size=len(source),
         )
         self.addressable = hasattr(source, "set_epoch")
+        shards = getattr(source, "num_replicas", 1)
+        self.own_shards = shards if isinstance(shards, int) else 1
         self._source = source
         self._lock = threading.Lock()
         self._orders: OrderedDict[int, tuple[Int64, Int64]] = OrderedDict()
         self._next = 0
 
-    def check_reachable(self, epoch: int) -> None:
+    def check_reachable(self, epoch: int, *, begun: bool = False) -> None:
         """Raise `ConfigError` if the order of this epoch can not be had."""
         with self._lock:
-            if self.addressable or epoch in self._orders or epoch == self._next:
-                return
+            self._check(epoch, begun)
+
+    def _check(self, epoch: int, begun: bool) -> None:
+        if self.addressable or epoch in self._orders or (epoch == self._next and not begun):
+            return
         raise ConfigError(
             f"the order of epoch {epoch} can not be had from {_kind(self._source)}: it comes epoch "
-            f"by epoch, epoch {self._next} is the next, and the last {_KEPT} are kept; use a "
+            f"by epoch, epoch {self._next} is the next, and only the last ones are kept; use a "
             "gpufeed sampler, or one that has set_epoch(), to go to any batch and on from a state"
         )
 
@@ -150,14 +167,14 @@ class RecordedSampler(Sampler):
 
     def _order(self, epoch: int) -> tuple[Int64, Int64]:
         """The record keys of an epoch, and their draw keys."""
-        self.check_reachable(epoch)
         with self._lock:
+            self._check(epoch, begun=False)
             if epoch not in self._orders:
                 if self.addressable:
                     self._source.set_epoch(epoch)
                 self._orders[epoch] = self._record()
                 self._next = max(self._next, epoch + 1)
-                while len(self._orders) > _KEPT:
+                while len(self._orders) > max(_KEPT, _KEPT_POSITIONS // self.epoch_size):
                     self._orders.popitem(last=False)
             return self._orders[epoch]
 
@@ -186,7 +203,11 @@ class RecordedSampler(Sampler):
     @property
     def identity(self) -> dict[str, object]:
         """What is known of it: its kind, its length, and the seed of the transforms."""
-        return {**_described(self, self._source), "epoch_size": self.epoch_size}
+        return {
+            **_described(self, self._source),
+            "epoch_size": self.epoch_size,
+            "own_shards": self.own_shards,
+        }
 
 
 def _checked(keys: Int64, sampler: Sampler) -> Int64:
@@ -209,7 +230,8 @@ def _kind(source: object) -> str:
 
 
 def _described(sampler: Sampler, source: object) -> dict[str, object]:
-    text = repr(source)
+    # How many epochs there are is no part of an order's identity: more may follow.
+    text = re.sub(r",? ?num_epochs=\w+", "", repr(source))
     # A text with an address in it, Python's own, differs from process to process.
     return {
         "kind": type(sampler).__name__,

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufeed.errors import ConfigError
-from gpufeed.order.permutation import MAX_SIZE, permute_each
+from gpufeed.order.permutation import MAX_SIZE, Key, permute, permute_each
 from gpufeed.order.sampler import Int64, Sampler, Visits, check_count
 
 __all__ = ["MixtureSampler"]
@@ -21,8 +21,9 @@ class MixtureSampler(Sampler):
     """Records of several sources, mixed in fixed proportions.
 
     For the manifest that `concat` makes of the sources. In every 65,536 positions each source has
-    exactly its share of them, to the nearest position, in a shuffled order. A source goes through
-    its records in passes, each shuffled anew, at its own pace: passes take no heed of epochs.
+    exactly its share of them, to the nearest position, in a shuffled arrangement. A source goes
+    through its records in passes, each shuffled anew, at its own pace: every record comes once
+    before any comes again, whatever the epochs.
 
     Args:
         sources: their manifests, in `concat`'s order, or how many records they have.
@@ -54,7 +55,10 @@ class MixtureSampler(Sampler):
             raise ConfigError(
                 f"there are {len(weights)} weights for {len(sizes)} sources; give one for each"
             )
-        shares = np.array([float(weight) for weight in weights])
+        try:
+            shares = np.array([float(weight) for weight in weights])
+        except (TypeError, ValueError):
+            shares = np.array([np.nan])
         if not (np.isfinite(shares) & (shares > 0)).all():
             raise ConfigError(f"weights are {tuple(weights)}; each must be a number above 0")
         super().__init__(sum(sizes), seed=seed, num_epochs=num_epochs, epoch_size=epoch_size)
@@ -67,19 +71,24 @@ class MixtureSampler(Sampler):
                 f"weights[{least}] is {weights[least]}, less than half of 1/{_BLOCK} of all; "
                 "leave the source out or weigh it more"
             )
-        self._ends = np.cumsum(self._quotas)
+        # Which source each place of a block is given to, and how many places before it were.
+        slots = permute(np.arange(_BLOCK), _BLOCK, Key(self.seed, 0))
+        ends = np.cumsum(self._quotas)
+        self._source = np.searchsorted(ends, slots, side="right").astype(np.int64)
+        by_source = np.argsort(self._source, kind="stable")
+        self._before = np.empty(_BLOCK, dtype=np.int64)
+        self._before[by_source] = np.arange(_BLOCK) - (ends - self._quotas)[self._source[by_source]]
 
     def visits(self, positions: Int64) -> Visits:
         """Return which records come at `positions`."""
         epoch, within = np.divmod(positions, self.epoch_size)
-        block, index = np.divmod(positions, _BLOCK)
-        # Block b is shuffled by purpose 2 b, pass p of source s by purpose 2 p + 1 of epoch s.
-        slot = permute_each(index, _BLOCK, self.seed, np.zeros_like(block), 2 * block)
-        source = np.searchsorted(self._ends, slot, side="right").astype(np.int64)
-        quota, size = self._quotas[source], self._sizes[source]
-        given = block * quota + slot - (self._ends[source] - quota)
-        turn, place = np.divmod(given, size)
-        record = permute_each(place, size, self.seed, source, 2 * turn + 1)
+        block, place = np.divmod(positions, _BLOCK)
+        source = self._source[place]
+        size = self._sizes[source]
+        # Places before this one, of all blocks, that its source was given.
+        given = block * self._quotas[source] + self._before[place]
+        turn, index = np.divmod(given, size)
+        record = permute_each(index, size, self.seed, source + 1, turn)
         return Visits(epoch, self._offsets[source] + record, within)
 
     @property
@@ -96,6 +105,7 @@ class MixtureSampler(Sampler):
 
 def _quotas(shares: npt.NDArray[np.float64]) -> Int64:
     """How many positions of a block each source gets: by the largest remainders."""
+    shares = shares / shares.max()  # of which the sum is finite
     exact = shares / np.cumsum(shares)[-1] * _BLOCK
     quotas: Int64 = np.floor(exact).astype(np.int64)
     most_left = np.argsort(quotas - exact, kind="stable")

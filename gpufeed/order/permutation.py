@@ -111,11 +111,14 @@ def _walk(indices: Int64, size: int | Int64, key: Key | UInt64, *, forward: bool
         raise ConfigError(f"indices go from {indices.min()} to {indices.max()}, beyond [0, {size})")
     keys = _keys_of(key) if isinstance(key, Key) else key
     rows = np.ceil(np.sqrt(sizes)).astype(np.int64)
-    shape = np.stack([rows, -(-sizes // rows)]).astype(np.uint64)
+    columns = -(-sizes // rows)
+    # Not both odd: a shift along an odd side is an even permutation, and so were all of them.
+    columns += rows & columns & 1
+    shape = np.stack([rows, columns]).astype(np.uint64)
     ends = sizes.astype(np.uint64)
     network = _forth if forward else _back
     cells = network(indices.astype(np.uint64), shape, keys)
-    # Cells past the end, fewer than there are rows, are sent on until they come to rest.
+    # Cells past the end, fewer than two rows, are sent on until they come to rest.
     while (beyond := np.flatnonzero(cells >= ends)).size:
         cells[beyond] = network(cells[beyond], _of(shape, beyond), _of(keys, beyond))
     return cells.astype(np.int64)

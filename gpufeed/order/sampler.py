@@ -7,6 +7,7 @@ epoch e covers positions e * epoch_size to (e + 1) * epoch_size - 1.
 from __future__ import annotations
 
 import abc
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -77,6 +78,12 @@ class Sampler(abc.ABC):
     addressable = True
     """Whether any position can be asked for at any time."""
 
+    group = 1
+    """Positions that belong together: a global batch is to be a multiple of this."""
+
+    own_shards = 1
+    """Into how many shards it cuts its order itself, giving one of them."""
+
     def __init__(
         self,
         num_records: int,
@@ -103,8 +110,15 @@ class Sampler(abc.ABC):
         """Whether a record may come more than once in an epoch."""
         return True
 
-    def check_reachable(self, epoch: int) -> None:  # noqa: B027 - nothing to check is no lack
-        """Raise `ConfigError` if the order of this epoch can not be had now."""
+    def check_reachable(  # noqa: B027 - nothing to check is no lack
+        self, epoch: int, *, begun: bool = False
+    ) -> None:
+        """Raise `ConfigError` if the order of this epoch can not be had now.
+
+        Args:
+            epoch: its number.
+            begun: whether it must be the order that another process has begun.
+        """
 
     @property
     @abc.abstractmethod
@@ -117,7 +131,8 @@ class Sampler(abc.ABC):
         Raises:
             IndexError: a position before 0 or past the last epoch.
         """
-        if start < 0 or (self.num_epochs is not None and stop > len(self)):
+        end = 1 << 63 if self.num_epochs is None else len(self)
+        if start < 0 or stop > end:
             raise IndexError(f"positions {start} to {stop} are not all in the sampler's order")
         return self.visits(np.arange(start, stop, dtype=np.int64)).record_key
 
@@ -133,7 +148,9 @@ class Sampler(abc.ABC):
 
     def __getitem__(self, index: int) -> RecordMetadata:
         """Return what comes at position `index`; IndexError outside the order."""
-        if index < 0 or (self.num_epochs is not None and index >= len(self)):
+        end = 1 << 63 if self.num_epochs is None else len(self)
+        index = operator.index(index)
+        if not 0 <= index < end:
             raise IndexError(f"position {index} is not in the sampler's order")
         visit = self.visits(np.array([index], dtype=np.int64))
         return RecordMetadata(

@@ -52,10 +52,9 @@ class IndexSampler(Sampler):
     def _places(self, positions: Int64, length: int) -> tuple[Int64, Int64, Int64]:
         """The epoch, how many times the list was gone through in it before, and the place in it."""
         epoch, within = np.divmod(positions, self.epoch_size)
-        if not self.shuffle:
-            rounds, place = np.divmod(positions, length)
-            return epoch, rounds - epoch * self.epoch_size // length, place
         turn, index = np.divmod(within, length)
+        if not self.shuffle:
+            return epoch, turn, positions % length
         return epoch, turn, permute_each(index, length, self.seed, epoch, turn)
 
     @property

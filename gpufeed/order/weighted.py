@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import math
 
@@ -104,7 +103,7 @@ class WeightedSampler(Sampler):
         if not np.isfinite(self._ends[-1]):
             raise ConfigError("the weights add up to more than a float64 can hold; scale them down")
         self._digest = hashlib.sha256(values.astype("<f8").tobytes()).hexdigest()[:16]
-        self._order = functools.lru_cache(maxsize=2)(self._drawn_order)
+        self._orders: dict[int, Int64] = {}
 
     def visits(self, positions: Int64) -> Visits:
         """Return which records come at `positions`."""
@@ -121,8 +120,16 @@ class WeightedSampler(Sampler):
             record[here] = self._order(int(number))[place[here]]
         return Visits(epoch, record, record)
 
-    def _drawn_order(self, epoch: int) -> Int64:
-        """The records in the order in which an epoch without replacement draws them."""
+    def _order(self, epoch: int) -> Int64:
+        """The order of an epoch without replacement; the last two are kept."""
+        order = self._orders.get(epoch)
+        if order is None:
+            order = self._draw_order(epoch)
+            # A new dict, since another thread may be at this one.
+            self._orders = {**dict([*self._orders.items()][-1:]), epoch: order}
+        return order
+
+    def _draw_order(self, epoch: int) -> Int64:
         epochs = np.full(len(self._likely), epoch)
         drawn = rng.BatchRng(self.seed, epochs, self._likely, rng.CHOICE_STREAM).uniform()
         with np.errstate(over="ignore"):  # of a weight as small as numbers get

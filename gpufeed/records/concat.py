@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -19,18 +19,21 @@ _WHOLE = (*BOX, "is_training_img")
 """Columns that a manifest has for every row or not at all."""
 
 
-def concat(manifests: Sequence[Manifest]) -> Manifest:
+def concat(manifests: Iterable[Manifest]) -> Manifest:
     """Return the images of several manifests as one manifest, one after the other.
 
     Classes of the same name become one class; labels are numbered anew, in the order in which the
     manifests name their classes. The root is the folder that all roots are in, so the fingerprint
     also tells where they lie in it. A column that only some have is null for the others; boxes and
-    `is_training_img` are kept only if all have them. The column `source` (Int32) tells which
-    manifest an image is from. `MixtureSampler` mixes them in fixed proportions.
+    `is_training_img` are kept only if all have them. The column `source` (Int32), which
+    replaces one that there is, tells which manifest an image is from. `MixtureSampler` mixes them
+    in fixed proportions.
 
     Raises:
         ManifestError: there is none, or a column is of dtypes that do not go together.
     """
+    given: object = manifests
+    manifests = [] if isinstance(given, Manifest) else list(manifests)
     if not manifests or not all(isinstance(each, Manifest) for each in manifests):
         raise ManifestError("concat takes a sequence of at least one Manifest")
     classes = tuple(dict.fromkeys(name for each in manifests for name in each.classes))
@@ -53,6 +56,13 @@ def concat(manifests: Sequence[Manifest]) -> Manifest:
         frame = pl.concat(frames, how="diagonal_relaxed")
     except pl.exceptions.PolarsError as error:
         raise ManifestError(f"the manifests' columns do not go together: {error}") from error
+    for each in manifests:
+        for name, dtype in each.frame.schema.items():
+            if name in frame.columns and frame[name].dtype == pl.String != dtype:
+                raise ManifestError(
+                    f"column {name!r} is of dtype {dtype} in one manifest and text in another; "
+                    "cast or drop it first"
+                )
     repairs: dict[str, int] = {}
     for each in manifests:
         for name, count in each.repairs.items():

@@ -55,8 +55,8 @@ def replay_batch(
     """Draw the contact sheet of a batch of the run that saved a state.
 
     Sampler and transforms are made anew from the state's fingerprints, and the split and labels of
-    the data found by theirs, so that it is that batch and no other. The pictures are shown as plain
-    levels, before they are normalised.
+    the data found by theirs, so that it is that batch of that run, given the run's global batch,
+    which no state holds. The pictures are shown as plain levels, before they are normalised.
 
     Args:
         state: JSON, as `Loader.get_state` gives it.
@@ -123,7 +123,7 @@ def _find(data: str | Path, fingerprint: str) -> tuple[Manifest, str]:
 
 
 def _sampler(text: str, manifest: Manifest) -> Sampler:
-    ((kind, settings),) = parse_all(text)
+    (kind, settings), *_ = parse_all(text)
     count, labels = len(manifest), manifest.frame["label"].to_numpy()
     settings.pop("num_records", None)
     for name in ("labels", "weights"):  # of which only digests are there
@@ -139,7 +139,10 @@ def _sampler(text: str, manifest: Manifest) -> Sampler:
         ],
     }
     for make in made.get(kind, []):
-        sampler = make()
+        try:
+            sampler = make()
+        except (TypeError, ConfigError):
+            continue  # the text was edited, or is another version's
         if describe(sampler.identity) == text:
             return sampler
     raise StateError(
@@ -159,7 +162,7 @@ def _transforms(text: str) -> list[Transform]:
             )
         try:
             made.append(found(**settings))
-        except TypeError as error:
+        except (TypeError, ConfigError) as error:
             raise StateError(f"{kind} can not be made from its fingerprint: {error}") from error
     if describe_all([each.identity for each in made]) != text:
         raise StateError(f"the transforms {text} can not be made from their fingerprint")

@@ -80,13 +80,7 @@ def write_nabirds(
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = f".{target.name}.unfinished-"
     _remove_abandoned(target.parent, unfinished)
-    try:
-        beside = Path(tempfile.mkdtemp(dir=target.parent, prefix=unfinished))
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(target)) from None
-    # Held to the end, by this process only: whatever ends it, the lock ends too.
-    lock = os.open(beside, os.O_RDONLY)
-    fcntl.flock(lock, fcntl.LOCK_EX)
+    beside, lock = _make_beside(target, unfinished)
     try:
         # The set is a folder within, since a temporary folder can be read by its owner only.
         made = beside / "set"
@@ -136,6 +130,21 @@ def _planned(
         "seed": seed,
         "max_side": max_side,
     }
+
+
+def _make_beside(target: Path, prefix: str) -> tuple[Path, int]:
+    """Make a folder beside the target, and lock it: whatever ends this process ends the lock."""
+    while True:
+        try:
+            beside = Path(tempfile.mkdtemp(dir=target.parent, prefix=prefix))
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(target)) from None
+        with contextlib.suppress(FileNotFoundError):
+            lock = os.open(beside, os.O_RDONLY)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if beside.exists():
+                return beside, lock
+            os.close(lock)  # another call took it for abandoned before it was locked
 
 
 def _remove_abandoned(folder: Path, prefix: str) -> None:

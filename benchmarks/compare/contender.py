@@ -1,0 +1,158 @@
+"""One contender in a process of its own, which answers requests by lines of JSON.
+
+    python -m benchmarks.compare.contender WORK NAME FD
+
+It reads requests from standard input and writes its answers to the file descriptor FD, since
+libraries print what they like to standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from benchmarks.compare.field import find_peer
+from benchmarks.compare.work import Work
+
+__all__ = ["main"]
+
+
+def _wait(image: Any) -> None:
+    """Until the pixels are there; where they come from a GPU, they may still be on their way."""
+    if type(image).__module__.startswith("torch"):
+        if image.is_cuda:
+            import torch
+
+            torch.cuda.synchronize()
+    elif hasattr(image, "block_until_ready"):
+        image.block_until_ready()
+
+
+def _to_host(image: Any) -> Any:
+    if hasattr(image, "is_cuda") and image.is_cuda:
+        image = image.cpu()
+    elif hasattr(image, "as_cpu"):
+        image = image.as_cpu()
+    return np.asarray(image)
+
+
+def _cpu_seconds() -> tuple[float, float]:
+    """User and system time of this process and all below it, ended ones included."""
+    user = system = 0.0
+    here = psutil.Process()
+    for process in (here, *here.children(recursive=True)):
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        user += times.user + times.children_user
+        system += times.system + times.children_system
+    return user, system
+
+
+def _memory() -> float:
+    """MiB that this process and all below it have for themselves."""
+    here = psutil.Process()
+    total = 0
+    for process in (here, *here.children(recursive=True)):
+        try:
+            total += process.memory_full_info().uss
+        except psutil.NoSuchProcess:
+            continue
+    return total / 2**20
+
+
+def _drop_from_cache(work: Work) -> None:
+    for file in work.files:
+        descriptor = os.open(file, os.O_RDONLY)
+        try:
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)
+
+
+class Contender:
+    """Answers requests."""
+
+    def __init__(self, work: Work, name: str) -> None:
+        self._work = work
+        self._peer = find_peer(name)
+        self._batches: Iterator[tuple[Any, Any]] = iter(())
+
+    def open(self) -> dict[str, Any]:
+        """Make the loader and take its first batch."""
+        began = time.perf_counter()
+        self._batches = self._peer.open(self._work)
+        image, _ = next(self._batches)
+        _wait(image)
+        return {"first_batch_s": time.perf_counter() - began}
+
+    def check(self) -> dict[str, Any]:
+        """Take two epochs' worth of batches; tell what they held."""
+        epoch = len(self._work.paths) // self._work.batch_size
+        labels, means, mean, spread = [], [], 0.0, 0.0
+        shape = kind = ""
+        for _ in range(2 * epoch):
+            image, label = next(self._batches)
+            pixels = _to_host(image)
+            shape, kind = "x".join(map(str, pixels.shape)), str(pixels.dtype)
+            labels += np.asarray(label).ravel().tolist()
+            means += pixels.mean((1, 2, 3)).tolist()
+            mean += float(pixels.mean()) / (2 * epoch)
+            spread += float(pixels.std()) / (2 * epoch)
+        return {
+            "shape": shape,
+            "dtype": kind,
+            "labels": labels,
+            "means": means,
+            "mean": mean,
+            "std": spread,
+        }
+
+    def round(self, batches: int, drain: int, cold: bool) -> dict[str, Any]:
+        """Take `drain` batches, which were begun ahead, then time `batches`."""
+        if cold:
+            _drop_from_cache(self._work)
+        for _ in range(drain):
+            next(self._batches)
+        user, system = _cpu_seconds()
+        began = time.perf_counter()
+        for _ in range(batches):
+            image, _label = next(self._batches)
+            _wait(image)
+        seconds = time.perf_counter() - began
+        user_end, system_end = _cpu_seconds()
+        images = batches * self._work.batch_size
+        return {
+            "images_per_second": images / seconds,
+            "user_ms": 1e3 * (user_end - user) / images,
+            "system_ms": 1e3 * (system_end - system) / images,
+            "memory_mib": _memory(),
+        }
+
+
+def main(work: Path, name: str, descriptor: int) -> None:
+    """Answer requests until there are no more."""
+    contender = Contender(Work.load(work), name)
+    with os.fdopen(descriptor, "w", buffering=1) as answers:
+        for line in sys.stdin:
+            request, *arguments = json.loads(line)
+            try:
+                answer = getattr(contender, request)(*arguments)
+            except Exception as error:
+                answer = {"error": f"{type(error).__name__}: {error}"}
+            answers.write(json.dumps(answer) + "\n")
+    # Not by way of the libraries' own ends, some of which wait for threads that wait.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

@@ -1,0 +1,1 @@
+"""One module for each library that is compared; each lists its `PEERS`."""

@@ -1,0 +1,36 @@
+"""gpufeed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from benchmarks.compare.peer import Peer
+from benchmarks.compare.work import Work
+
+__all__ = ["PEERS"]
+
+
+def _open(work: Work) -> Iterator[tuple[Any, Any]]:
+    import gpufeed
+
+    table = pl.DataFrame(
+        {"path": list(work.paths), "label": np.arange(len(work.paths), dtype=np.int32)}
+    )
+    loader = gpufeed.Loader(
+        gpufeed.read_table(table, root=work.root),
+        transforms=gpufeed.presets.train(work.size),
+        batch_size=work.batch_size,
+        device=work.device,
+        framework="torch" if work.device == "cuda" else "numpy",
+        num_threads=work.cores,
+    )
+    while True:
+        for batch in loader:
+            yield batch["image"], batch["label"]
+
+
+PEERS = [Peer("gpufeed", _open)]

@@ -1,0 +1,54 @@
+"""What every contender is given, and what it must do with it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+__all__ = ["MEAN", "STD", "Work"]
+
+MEAN = (0.485, 0.456, 0.406)
+STD = (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True)
+class Work:
+    """Decode, crop at random, resize, flip, normalise, in shuffled epochs without end.
+
+    Each batch is (image, label): image float32 (batch_size, 3, size, size), on `device`; label the
+    picture's place in `paths`, so that a check can tell which picture came. An epoch's tail that
+    fills no batch is left out.
+
+    Attributes:
+        name: of the data.
+        root: folder.
+        paths: files below it.
+        batch_size: pictures in a batch.
+        size: side of the output, pixels.
+        device: "cpu" or "cuda".
+        cores: how many this process may use.
+    """
+
+    name: str
+    root: str
+    paths: tuple[str, ...]
+    batch_size: int
+    size: int
+    device: str
+    cores: int
+
+    @property
+    def files(self) -> list[str]:
+        """The files' full names."""
+        return [f"{self.root}/{path}" for path in self.paths]
+
+    def save(self, path: Path) -> None:
+        """Write it down for another process."""
+        path.write_text(json.dumps(asdict(self)))
+
+    @staticmethod
+    def load(path: Path) -> Work:
+        """Read what `save` wrote."""
+        found = json.loads(path.read_text())
+        return Work(**{**found, "paths": tuple(found["paths"])})

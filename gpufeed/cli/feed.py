@@ -1,0 +1,198 @@
+"""`gpufeed demo`, `show` and `synth`: batches to look at, and data to make them of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpufeed.cli.app import app
+from gpufeed.cli.console import counted, keep_interruptible, say, stdout
+from gpufeed.cli.options import (
+    BatchSize,
+    Data,
+    Device,
+    Framework,
+    LabelsOption,
+    Preset,
+    PresetOption,
+    Seed,
+    Split,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gpufeed.tools.demo import Fed
+
+__all__: list[str] = []
+
+_ON_DEMO_SHEET = 24
+
+
+@app.command()
+def demo(
+    images: Annotated[int, typer.Option(min=2, help="Pictures to draw.")] = 1000,
+    batch_size: BatchSize = 64,
+    preset: PresetOption = Preset.train,
+    framework: Annotated[Framework, typer.Option(help="Whose arrays to make.")] = Framework.numpy,
+    device: Device = "auto",
+    seed: Seed = 0,
+    out: Annotated[
+        Path, typer.Option(help="Where the contact sheet goes, a PNG file or a folder.")
+    ] = Path("gpufeed-demo.png"),
+) -> None:
+    """Feed a synthetic set, which is drawn once, and show what comes out."""
+    from gpufeed.records import read_nabirds
+    from gpufeed.tools.demo import check_usable, demo_set, feed_epoch
+    from gpufeed.tools.sheet import check_target, save_sheet
+    from gpufeed.tools.show import show_batch
+
+    keep_interruptible()
+    target = check_target(out, "gpufeed-demo.png")
+    check_usable(framework.value, device)
+    console = stdout()
+
+    def told(folder: Path, finished: bool) -> None:
+        done = "are in" if finished else "are drawn, this one time, in"
+        say(console, f"{images:,} synthetic pictures in the shape of NABirds {done} {folder}")
+
+    birds = read_nabirds(demo_set(images, seed, told), labels="species")
+    train = birds.split("train")
+    fed = feed_epoch(
+        train,
+        preset=preset.value,
+        batch_size=batch_size,
+        seed=seed,
+        device=device,
+        framework=framework.value,
+    )
+    # Whatever the size of its batch, a record is given the same numbers.
+    shown = show_batch(
+        train,
+        preset=preset.value,
+        batch_size=min(_ON_DEMO_SHEET, batch_size, len(train)),
+        seed=seed,
+        device=device,
+        split="train",
+    )
+    save_sheet(shown.sheet, target)
+    _print_fed(console, fed, framework.value)
+    say(
+        console,
+        "Waiting is near 100 % since the demo does nothing with its batches; in training it should "
+        "be near 0 %.",
+    )
+    say(console, f"The first {shown.images} pictures: {target}")
+
+
+def _print_fed(console: Console, fed: Fed, framework: str) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE, show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    whole = fed.whole
+    marks = fed.state["fingerprints"]
+    for name, value in (
+        ("device", fed.device),
+        ("train split", f"{whole.images:,} images in {counted(whole.batches, 'batch', 'es')}"),
+        ("first batch", f"after {fed.first.seconds:.1f} s, with the start of the pipeline"),
+        ("then", f"{fed.images_per_second:,.0f} images/s"),
+        ("waiting", f"{whole.waiting_share:.1%} of the time"),
+        ("a batch", _arrays(fed, framework)),
+        (
+            "state after that",
+            f"records {fed.state['records']} of {marks['sampler']}, manifest "
+            f"{marks['manifest'][:8]}",
+        ),
+    ):
+        table.add_row(name, Text(value))
+    console.print(table)
+
+
+def _arrays(fed: Fed, framework: str) -> str:
+    # torch names its dtypes torch.float32; the framework is named once, in front.
+    lines = [
+        f"{name} {'x'.join(map(str, shape))} {dtype.removeprefix('torch.')}"
+        for name, shape, dtype in fed.arrays
+    ]
+    return "\n".join([f"{framework} arrays", *lines])
+
+
+@app.command()
+def show(
+    data: Data,
+    step: Annotated[int, typer.Option(min=0, help="Number of the batch, over all epochs.")] = 0,
+    preset: PresetOption = Preset.train,
+    split: Annotated[
+        Split | None,
+        typer.Option(help="By default the preset's own, or all where the data have no split."),
+    ] = None,
+    labels: LabelsOption = None,
+    batch_size: BatchSize = 64,
+    seed: Seed = 0,
+    size: Annotated[int, typer.Option(min=1, help="Side of the pictures, pixels.")] = 224,
+    device: Device = "auto",
+    out: Annotated[
+        Path, typer.Option(help="Where the contact sheet goes, a PNG file or a folder.")
+    ] = Path("gpufeed-show.png"),
+) -> None:
+    """Draw the contact sheet of any batch: what training gets at that step."""
+    from gpufeed.tools.named import open_manifest, take_split
+    from gpufeed.tools.sheet import check_target, save_sheet
+    from gpufeed.tools.show import show_batch
+
+    keep_interruptible()
+    target = check_target(out, "gpufeed-show.png")
+    whole = open_manifest(data, labels.value if labels else None)
+    manifest, name = take_split(whole, split.value if split else None, preset.value)
+    shown = show_batch(
+        manifest,
+        step,
+        preset=preset.value,
+        size=size,
+        batch_size=batch_size,
+        seed=seed,
+        device=device,
+        split=name,
+    )
+    save_sheet(shown.sheet, target)
+    place = step % shown.steps_per_epoch + 1
+    console = stdout()
+    say(
+        console,
+        f"Step {step}, batch {place:,} of {shown.steps_per_epoch:,} in epoch {shown.epoch}: "
+        f"{shown.images} of {len(manifest):,} pictures (split: {name})",
+    )
+    if shown.incomplete:
+        say(
+            console,
+            f"The split fills no batch of {batch_size}: a Loader needs a smaller batch_size, or "
+            'last_batch="pad" or "partial", to feed it.',
+        )
+    say(console, f"Contact sheet: {target}")
+
+
+@app.command()
+def synth(
+    folder: Annotated[Path, typer.Argument(help="Where to; new or empty.", metavar="DIR")],
+    images: Annotated[int, typer.Option(min=2, help="How many.")] = 256,
+    seed: Seed = 0,
+) -> None:
+    """Write a synthetic data set in the shape of NABirds."""
+    from gpufeed.records import read_nabirds
+    from gpufeed.tools.synth import write_nabirds
+
+    keep_interruptible()
+    written = write_nabirds(folder, images=images, seed=seed)
+    birds = read_nabirds(written)
+    train = int(birds.frame["is_training_img"].sum())
+    say(
+        stdout(),
+        f"{len(birds):,} pictures ({train:,} train, {len(birds) - train:,} test) of "
+        f"{len(birds.classes)} classes: {written}",
+    )

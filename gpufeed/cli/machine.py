@@ -1,0 +1,30 @@
+"""`gpufeed info`: what is installed and what this machine has."""
+
+from __future__ import annotations
+
+from gpufeed.cli.app import app
+from gpufeed.cli.console import stdout
+
+__all__: list[str] = []
+
+
+@app.command()
+def info() -> None:
+    """List versions and devices, what is missing, and how to get it."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from gpufeed.tools.info import list_devices, list_versions
+
+    console = stdout()
+    for title, facts in (("Versions", list_versions()), ("Devices", list_devices())):
+        table = Table(title=title, title_justify="left", box=box.SIMPLE, show_header=False)
+        table.add_column(style="bold", no_wrap=True)
+        table.add_column(overflow="fold")
+        for fact in facts:
+            value = Text(fact.value)
+            if fact.hint:
+                value.append(f"\n{fact.hint}", style="yellow")
+            table.add_row(fact.name, value)
+        console.print(table)

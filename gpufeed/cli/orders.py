@@ -1,0 +1,121 @@
+"""`gpufeed shuffle-report`: how random an order is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpufeed.cli.app import app
+from gpufeed.cli.console import keep_interruptible, say, stdout
+from gpufeed.cli.options import Data, LabelsOption, Sampler, Seed, Split
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gpufeed.tools.shuffle_report import Report
+
+__all__: list[str] = []
+
+_REPORT_WIDTH = 110
+
+
+@app.command("shuffle-report")
+def shuffle_report(
+    data: Data,
+    sampler: Annotated[
+        Sampler, typer.Option(help="Whose order; index is a plain shuffle.")
+    ] = Sampler.index_,
+    split: Annotated[
+        Split | None,
+        typer.Option(help="By default train, or all where the data have no split."),
+    ] = None,
+    labels: LabelsOption = None,
+    batch_size: Annotated[
+        int, typer.Option(min=1, help="Pictures in a batch, those of all processes together.")
+    ] = 64,
+    epochs: Annotated[int, typer.Option(min=2, help="Epochs to look at.")] = 3,
+    many_epochs: Annotated[
+        int, typer.Option(min=20, help="Epochs to follow some records through.")
+    ] = 2000,
+    repeats: Annotated[
+        int, typer.Option(min=1, help="Of repeated: how many times in a row a record comes.")
+    ] = 3,
+    power: Annotated[
+        float, typer.Option(min=0, help="Of weighted: 1 has every class come equally often.")
+    ] = 1.0,
+    records_per_class: Annotated[
+        int, typer.Option(min=1, help="Of balanced: records of each class in a batch.")
+    ] = 4,
+    seed: Seed = 0,
+    out: Annotated[
+        Path, typer.Option(help="Where the picture goes, a PNG file or a folder.")
+    ] = Path("gpufeed-shuffle.png"),
+) -> None:
+    """Show how random a sampler's order is, beside numpy's and Grain's.
+
+    Only the list of pictures is looked at; none is decoded.
+    """
+    from gpufeed.tools.named import open_manifest, take_split
+    from gpufeed.tools.sheet import check_target, save_sheet
+    from gpufeed.tools.shuffle_plot import check_plotting, draw_report
+    from gpufeed.tools.shuffle_report import examine
+
+    keep_interruptible()
+    target = check_target(out, "gpufeed-shuffle.png")
+    check_plotting()
+    whole = open_manifest(data, labels.value if labels else None)
+    manifest, name = take_split(whole, split.value if split else None, "train")
+    report = examine(
+        manifest.frame["label"].to_numpy(),
+        sampler.value,
+        seed=seed,
+        batch_size=batch_size,
+        epochs=epochs,
+        many_epochs=many_epochs,
+        repeats=repeats,
+        power=power,
+        records_per_class=records_per_class,
+    )
+    source = data.expanduser().resolve()
+    within = f"{source.parent.name}/" if source.is_file() else ""
+    subject = f"{within}{source.name} (split: {name})"
+    save_sheet(draw_report(report, subject), target)
+    console = stdout()
+    say(
+        console,
+        f"{subject}: {report.num_records:,} records of {report.num_classes:,} classes; the sampler "
+        f"{sampler.value}, seed {seed}, epochs 0 to {epochs - 1}",
+    )
+    _print_report(console, report)
+    say(console, f"Picture: {target}")
+
+
+def _print_report(console: Console, report: Report) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from gpufeed.tools.shuffle_table import notes_of, rows_of
+
+    if not console.is_terminal:
+        console.width = _REPORT_WIDTH
+    table = Table(box=box.SIMPLE, padding=(0, 1, 1, 0), width=min(console.width, _REPORT_WIDTH))
+    table.add_column("figure", ratio=2)
+    for found in report.figures:
+        table.add_column(found.name, ratio=1)
+    table.add_column("a perfect shuffle", ratio=1)
+    for row in rows_of(report):
+        cells = [
+            Text.assemble(
+                (f"{cell.value}{' !' * cell.odd}", "bold yellow" if cell.odd else ""),
+                (f"\n{cell.detail}" if cell.detail else "", "dim"),
+            )
+            for cell in row.cells
+        ]
+        name = Text.assemble((row.name, "bold"), (f"\n{row.meaning}", "dim"))
+        table.add_row(name, *cells, Text(row.expected))
+    console.print(table)
+    for note in notes_of(report):
+        say(console, note)
