@@ -62,6 +62,52 @@ def test_other_deliveries_have_other_digests(
     assert all(same) == (sorted(one) == sorted(other))
 
 
+@given(DELIVERIES, DELIVERIES)
+def test_a_comparison_names_what_came_more_or_less_often(
+    one: list[tuple[int, int]], other: list[tuple[int, int]]
+) -> None:
+    found = ledger_of(one).compare(ledger_of(other))
+    assert [each.epoch for each in found] == sorted({epoch for epoch, _ in one + other})
+    for each in found:
+        visits = [(each.epoch, key) for key in range(9)]
+        keys = [
+            key
+            for _, key in visits
+            if one.count((each.epoch, key)) != other.count((each.epoch, key))
+        ]
+        assert (each.counts, each.pixels, list(each.keys)) == (len(keys), 0, keys)
+
+
+def test_a_comparison_names_what_had_other_pixels() -> None:
+    """Each time or once, in whatever order; another count is told as that and no more."""
+
+    def ledger(*deliveries: tuple[int, int]) -> Ledger:
+        made = Ledger(Run(**{**vars(RUN), "pixels": True}))
+        for key, level in deliveries:
+            made.add(np.array([0]), np.array([key]), np.full((1, 3), level, dtype=np.uint8))
+        return made
+
+    one = ledger((1, 5), (1, 5), (2, 7), (3, 1), (4, 4), (4, 8), (5, 0))
+    other = ledger((4, 8), (1, 6), (1, 6), (2, 7), (3, 2), (3, 2), (4, 4), (5, 9))
+    (found,) = one.compare(other)
+    assert (found.counts, found.pixels, found.keys, found.same) == (1, 2, (1, 3, 5), False)
+
+
+def test_a_digest_is_of_the_epoch_too() -> None:
+    assert ledger_of([(0, 3)]).digest(0) != ledger_of([(1, 3)]).digest(1)
+
+
+def test_counts_end_where_they_would_wrap_round() -> None:
+    full = Ledger(RUN)
+    full.add(np.zeros(65_535, dtype=np.int64), np.full(65_535, 3))
+    with pytest.raises(LedgerError, match="record 3 came more than 65,535 times in epoch 0"):
+        full.add(np.array([0]), np.array([3]))
+    with pytest.raises(LedgerError, match="together the ledgers have a record more than 65,535"):
+        merge([full, ledger_of([(0, 3)])])
+    assert full.counts(0).tolist() == [0, 0, 0, 65_535, 0, 0, 0, 0, 0]
+    assert merge([full, ledger_of([(0, 4)])]).counts(0)[[3, 4]].tolist() == [65_535, 1]
+
+
 def test_a_report_names_what_is_missing_and_double() -> None:
     report = ledger_of([(2, key) for key in (0, 1, 1, 3, 4, 5, 6, 6, 6)]).report(2)
     assert (report.deliveries, report.expected) == (9, 9)
@@ -108,6 +154,46 @@ def test_ledgers_of_other_runs_are_not_added_up() -> None:
         merge([])
     with pytest.raises(LedgerError, match="num_records"):
         Ledger(RUN).compare(Ledger(Run(**{**vars(RUN), "num_records": 8})))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"manifest": "x"},
+        {"transforms": "x"},
+        {"num_records": 10},
+        {"per_epoch": 8},
+        {"repeats": True},
+        {"pixels": True},
+    ],
+)
+def test_only_ledgers_of_one_run_are_added_up(change: dict[str, Any]) -> None:
+    (name,) = change
+    other = Ledger(Run(**{**vars(RUN), **change}))
+    with pytest.raises(LedgerError, match=f"not of one run: {name} is "):
+        merge([Ledger(RUN), other])
+    if name in ("manifest", "num_records", "pixels"):
+        with pytest.raises(LedgerError, match=f"not of one run: {name} is "):
+            Ledger(RUN).compare(other)
+    else:
+        assert Ledger(RUN).compare(other) == []
+
+
+def test_an_epoch_with_too_much_or_too_little_is_not_right() -> None:
+    run = Run(**{**vars(RUN), "repeats": True})
+    for count, right in ((8, False), (9, True), (10, False)):
+        assert ledger_of([(0, 4)] * count, run).report(0).right == right
+    assert not ledger_of([(0, key) for key in (*range(9), 8)]).report(0).right
+
+
+def test_a_ledger_of_another_format_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("gpufeed.ledger._FORMAT", 2)
+        Ledger(RUN).save(tmp_path / "x")
+    with pytest.raises(LedgerError, match="x has format 2, this gpufeed reads 1"):
+        Ledger.load(tmp_path / "x")
 
 
 # ---------------------------------------------------------------- of a loader

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpufeed import ConfigError, IndexSampler, SequentialSampler, ShardOptions, StateError
-from gpufeed.order.schedule import LastBatch, Schedule
+from gpufeed.order.schedule import MAX_EPOCHS, LastBatch, Schedule
 
 # ------------------------------------------------------------------- samplers
 
@@ -153,6 +153,13 @@ def test_a_position_between_batches_is_an_error() -> None:
         schedule(20, 4).step_at(6)
 
 
+def test_a_position_in_a_tail_that_is_dropped_is_an_error() -> None:
+    plan = schedule(50, 8)
+    assert [plan.step_at(records) for records in (40, 48, 50)] == [5, 6, 6]
+    with pytest.raises(StateError, match="no batch starts after 49 records"):
+        plan.step_at(49)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -160,6 +167,7 @@ def test_a_position_between_batches_is_an_error() -> None:
         ((5, 0), "batch_size is 0; it must be an integer of 1 or more"),
         ((5, 3, (0, 1), "keep"), 'last_batch is \'keep\'; it must be "drop", "pad" or "partial"'),
         ((5, 3, (2, 3), "partial"), "shard 2 of 3 would never get a record"),
+        ((6, 3, (0, 3), "partial"), "shard 2 of 3 would never get a record"),
     ],
 )
 def test_bad_schedules_are_named(arguments: tuple[object, ...], message: str) -> None:
@@ -173,3 +181,7 @@ def test_there_is_no_batch_past_the_end() -> None:
         plan.positions(4)
     with pytest.raises(IndexError, match="there is no batch -1"):
         plan.positions(-1)
+    endless = schedule(10, 4)
+    assert endless.positions(2 * MAX_EPOCHS - 1)[0][0] == 10 * MAX_EPOCHS - 6
+    with pytest.raises(IndexError, match="epochs end at number 4294967295"):
+        endless.positions(2 * MAX_EPOCHS)

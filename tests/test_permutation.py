@@ -112,6 +112,17 @@ def test_an_order_is_as_random_as_numpys(size: int) -> None:
         assert ours <= 2 * numpys, statistic.__name__
 
 
+@pytest.mark.parametrize("size", [1_281_167, 2**34 + 7, MAX_SIZE])
+def test_places_far_apart_are_unrelated_too(size: int) -> None:
+    """Any bit of an index decides: of no power of two, nor of so many rows, do pairs stay apart."""
+    columns = math.isqrt(size - 1) + 1
+    for lag in (step << bit for step in (1, columns) for bit in range(20)):
+        if lag < size // 2:
+            first = np.random.default_rng(lag).integers(0, size - lag, 2_000)
+            steps = permute(first + lag, size, Key(1, 0)) - permute(first, size, Key(1, 0))
+            assert np.unique(steps, return_counts=True)[1].max() <= 5, lag
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_each_place_is_as_likely(size: int) -> None:
     """Chi-square of the places that twenty records take in 2,000 epochs, in 50 equal parts."""

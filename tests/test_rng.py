@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpufeed import ConfigError
-from gpufeed.rng import BatchRng, philox4x32, record_generator, words
+from gpufeed.rng import (
+    CHOICE_STREAM,
+    MAX_TRANSFORMS,
+    ORDER_STREAM,
+    BatchRng,
+    philox4x32,
+    record_generator,
+    words,
+)
 
 # Random123's kat_vectors file, philox4x32 with 10 rounds: counter, key, result.
 KNOWN_ANSWERS = [
@@ -148,3 +156,8 @@ def test_record_generators_are_the_records_own() -> None:
     again = [record_generator(3, 1, key).standard_normal(4).tolist() for key in (5, 5, 6)]
     assert again[0] == again[1] != again[2]
     assert record_generator(3, 2, 5).random() != record_generator(3, 1, 5).random()
+
+
+def test_no_transform_has_a_samplers_numbers() -> None:
+    assert len({ORDER_STREAM, CHOICE_STREAM, *range(MAX_TRANSFORMS)}) == MAX_TRANSFORMS + 2
+    assert max(ORDER_STREAM, CHOICE_STREAM) < 1 << 16

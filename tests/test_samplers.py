@@ -38,6 +38,7 @@ from gpufeed import (
     balanced_weights,
     concat,
 )
+from gpufeed.rng import BatchRng
 from media import make_manifest
 
 Int64 = npt.NDArray[np.int64]
@@ -108,6 +109,28 @@ def test_each_visit_of_an_epoch_draws_its_own_numbers(sampler: Sampler, epoch: i
     assert (visits.draw_key >= 0).all()
 
 
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        SequentialSampler(20, epoch_size=50),
+        IndexSampler(20, shuffle=True, epoch_size=50),
+        SubsetSampler(20, [3, 3, 9], shuffle=True, epoch_size=50),
+        WeightedSampler(np.arange(1, 21), epoch_size=50),
+        WeightedSampler(np.arange(1, 21), replacement=False),
+        RepeatedAugmentationSampler(20, repeats=3, epoch_size=150),
+        ClassBalancedBatchSampler(np.arange(20) % 4, classes_per_batch=2, records_per_class=10),
+        MixtureSampler([15, 5], (1, 1), epoch_size=50),
+        GrainSampler(grain.SequentialSampler(20), 20),
+        RecordedSampler([3, 9, 3, 3], 20),
+    ],
+    ids=lambda sampler: type(sampler).__name__,
+)
+def test_each_visit_draws_its_own_numbers_in_every_sampler(sampler: Sampler) -> None:
+    """Of each kind one whose records come again, since what is drawn above may be any."""
+    visits = sampler.visits(np.arange(sampler.epoch_size))
+    assert len(np.unique(visits.draw_key)) == sampler.epoch_size
+
+
 @given(samplers())
 def test_the_global_generator_has_no_say(sampler: Sampler) -> None:
     np.random.seed(0)  # noqa: NPY002 - the global generator is the point
@@ -149,6 +172,69 @@ def test_each_epoch_and_seed_has_an_order_of_its_own(make: Callable[[int], Sampl
     for one, other in itertools.combinations(far_apart(make), 2):
         agreeing = sum(a == b for a, b in zip(one, other, strict=True))
         assert agreeing < 0.1 * len(one)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "other"),
+    [
+        (IndexSampler(9, shuffle=True), IndexSampler(9)),
+        (IndexSampler(9), IndexSampler(9, epoch_size=8)),
+        (IndexSampler(9), SequentialSampler(9)),
+        (SubsetSampler(9, [2, 5]), SubsetSampler(9, [5, 2])),
+        (SubsetSampler(9, [2, 5]), SubsetSampler(9, [2, 6])),
+        (SubsetSampler(9, [2, 5]), SubsetSampler(9, [2, 5], epoch_size=3)),
+        (WeightedSampler([1, 2]), WeightedSampler([1, 3])),
+        (WeightedSampler([1, 2]), WeightedSampler([1, 2], replacement=False)),
+        (WeightedSampler([1, 2]), WeightedSampler([1, 2], epoch_size=3)),
+        (
+            ClassBalancedBatchSampler([0, 1, 1, 0], classes_per_batch=2, records_per_class=1),
+            ClassBalancedBatchSampler([0, 1, 0, 1], classes_per_batch=2, records_per_class=1),
+        ),
+        (
+            ClassBalancedBatchSampler([0, 1, 1, 0], classes_per_batch=2, records_per_class=1),
+            ClassBalancedBatchSampler([0, 1, 1, 0], classes_per_batch=1, records_per_class=2),
+        ),
+        (RepeatedAugmentationSampler(9), RepeatedAugmentationSampler(9, repeats=2)),
+        (MixtureSampler([5, 4], (1, 1)), MixtureSampler([4, 5], (1, 1))),
+        (MixtureSampler([5, 4], (1, 1)), MixtureSampler([5, 4], (1, 2))),
+    ],
+)
+def test_what_decides_the_order_is_in_the_identity(sampler: Sampler, other: Sampler) -> None:
+    """Or a run would be resumed in another order, and no one told."""
+    assert sampler.identity != other.identity
+
+
+@pytest.mark.parametrize(
+    ("sampler", "repeats"),
+    [
+        (IndexSampler(9, shuffle=True), False),
+        (IndexSampler(9, epoch_size=9), False),
+        (IndexSampler(9, shuffle=True, epoch_size=10), True),
+        (SequentialSampler(9, epoch_size=10), True),
+        (SubsetSampler(9, [4, 2, 7]), False),
+        (SubsetSampler(9, [4, 2, 4]), True),
+        (SubsetSampler(9, [4, 2], epoch_size=3), True),
+        (WeightedSampler([1, 2, 3]), True),
+        (WeightedSampler([1, 2, 3], replacement=False), False),
+    ],
+)
+def test_samplers_know_whether_records_repeat(sampler: Sampler, repeats: bool) -> None:
+    """What a ledger calls double depends on it."""
+    assert sampler.has_repeats == repeats
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        IndexSampler(100, shuffle=True, epoch_size=300),
+        SubsetSampler(200, range(50, 150), shuffle=True, epoch_size=300),
+        RepeatedAugmentationSampler(100, repeats=2, epoch_size=600),
+    ],
+)
+def test_each_round_of_a_long_epoch_has_an_order_of_its_own(sampler: Sampler) -> None:
+    for one, other in itertools.combinations(epoch_of(sampler, 1).reshape(3, -1), 2):
+        assert sorted(one) == sorted(other)
+        assert (one == other).mean() < 0.1
 
 
 def test_a_sampler_is_true_though_it_has_no_length() -> None:
@@ -254,6 +340,31 @@ def test_without_replacement_no_record_comes_twice(weights: list[float], epoch: 
     assert sorted(keys) == likely
 
 
+def test_a_short_epoch_without_replacement_is_the_beginning_of_a_whole_one() -> None:
+    weights = np.arange(1, 41)
+    whole = WeightedSampler(weights, replacement=False)
+    short = WeightedSampler(weights, replacement=False, epoch_size=6)
+    for epoch in range(3):
+        assert epoch_of(short, epoch).tolist() == epoch_of(whole, epoch)[:6].tolist()
+
+
+@pytest.mark.parametrize("replacement", [True, False])
+def test_what_a_record_draws_is_not_what_it_was_drawn_by(replacement: bool) -> None:
+    """Its place in the weights' sum, or among those drawn: the first transform knows neither."""
+    sampler = WeightedSampler(np.ones(10_000), replacement=replacement)
+    visits = sampler.visits(np.arange(10_000))
+    drawn = BatchRng(sampler.seed, visits.epoch, visits.draw_key, 0).uniform()
+    decided = visits.record_key if replacement else np.arange(10_000)
+    assert abs(np.corrcoef(drawn, decided)[0, 1]) < 0.04
+
+
+def test_weights_may_be_as_small_as_numbers_get() -> None:
+    """A product of them is rounded up to their sum."""
+    for replacement in (True, False):
+        sampler = WeightedSampler([0, 5e-324, 0], replacement=replacement, num_epochs=50)
+        assert set(sampler.keys(0, len(sampler)).tolist()) == {1}
+
+
 def test_logarithms_are_right_to_the_last_bits() -> None:
     from gpufeed.order.weighted import _minus_log
 
@@ -273,6 +384,10 @@ def test_balanced_weights() -> None:
         np.testing.assert_allclose(shares, counts ** (1.0 - power))
     drawn = WeightedSampler(balanced_weights(labels), epoch_size=30_000).keys(0, 30_000)
     assert np.abs(np.bincount(np.array(labels)[drawn]) - 10_000).max() < 350
+
+
+def test_classes_without_records_leave_balanced_weights_alone() -> None:
+    assert balanced_weights([3, 7, 3, 0]).tolist() == [0.5, 1, 0.5, 1]
 
 
 # ---------------------------------------------------------------- P x K
@@ -312,6 +427,25 @@ def test_classes_and_their_records_come_equally_often() -> None:
     assert all(set(counts[labels == c].tolist()) == {80 // (labels == c).sum()} for c in (0, 1, 3))
 
 
+def test_no_class_and_no_record_stays_out() -> None:
+    """Where a round leaves one of seven classes out, and one of a class's five records."""
+    labels = np.repeat(np.arange(7), 5)
+    sampler = ClassBalancedBatchSampler(
+        labels, classes_per_batch=3, records_per_class=2, epoch_size=6 * 200
+    )
+    counts = np.bincount(epoch_of(sampler, 0), minlength=len(labels))
+    assert np.abs(np.bincount(labels, weights=counts) - 1_200 / 7).max() < 25
+    assert np.abs(counts - 1_200 / 35).max() < 15
+
+
+def test_classes_are_shuffled_apart() -> None:
+    labels = np.arange(200) % 10
+    sampler = ClassBalancedBatchSampler(labels, classes_per_batch=10, records_per_class=20)
+    group = epoch_of(sampler, 0).reshape(10, 20)
+    for one, other in itertools.combinations(group // 10, 2):
+        assert (one == other).sum() < 8
+
+
 # ---------------------------------------------------------------- mixtures
 
 
@@ -332,6 +466,16 @@ def test_each_source_of_a_mixture_is_gone_through_evenly() -> None:
     for first, end in ((0, 1_000), (1_000, 1_050), (1_050, 1_057)):
         counts = np.bincount(keys[(first <= keys) & (keys < end)] - first, minlength=end - first)
         assert counts.max() - counts.min() <= 1
+
+
+def test_passes_and_sources_of_a_mixture_are_shuffled_apart() -> None:
+    """Half of a source comes in a block: in its next pass, and of its like, another half."""
+    size = 1 << 16
+    blocks = MixtureSampler([size, size], (1, 1)).keys(0, 3 * size).reshape(3, size)
+    halves = [blocks[0][blocks[0] < size], blocks[2][blocks[2] < size]]
+    halves.append(blocks[0][blocks[0] >= size] - size)
+    for one, other in itertools.combinations(halves, 2):
+        assert abs(len(np.intersect1d(one, other)) - size // 4) < 300  # the deviation is 64
 
 
 def test_several_manifests_are_mixed(tmp_path: Path) -> None:
@@ -425,6 +569,16 @@ def test_a_grain_sampler_of_a_shard_is_refused(pictures: Manifest) -> None:
     theirs = grain.IndexSampler(50, grain.ShardOptions(0, 2), seed=7)
     with pytest.raises(ConfigError, match="cuts its own shards; make it without shard_options"):
         fed_by(pictures, theirs)
+
+
+def test_a_grain_sampler_of_something_else_is_refused(pictures: Manifest) -> None:
+    with pytest.raises(ConfigError, match="ends after 120 records, which is no number of whole ep"):
+        fed_by(pictures, grain.IndexSampler(60, shuffle=True, seed=7, num_epochs=2))
+    with (
+        fed_by(pictures, grain.IndexSampler(100, shuffle=False, seed=7, num_epochs=1)) as loader,
+        pytest.raises(ConfigError, match="the sampler gave record key 50; the manifest has the"),
+    ):
+        loader.batch(7)
 
 
 def test_what_a_recorded_order_can_not_promise_is_said(pictures: Manifest) -> None:

@@ -63,13 +63,30 @@ def test_a_batch_is_replayed_from_its_number(birds: Path, kind: str, preset: str
         state = loader.get_state()
     plain = [*listed[:-1], ToDtype("uint8", layout="NHWC")]
     with Loader(manifest, transforms=plain, **options) as loader:
-        for step in (None, 2):
+        for step in (None, 2, 0):
             replayed = replay_batch(state, birds, step, batch_size=8, device="cpu")
             assert (replayed.step, replayed.state_step) == (5 if step is None else step, 5)
             assert replayed.split == ("all" if kind == "sequential" else "train")
             batch = loader.batch(replayed.step)
             assert sheet_pictures(replayed.shown.sheet, batch, manifest)
             assert not sheet_pictures(replayed.shown.sheet, loader.batch(7), manifest)
+
+
+def test_the_ending_of_epochs_is_the_runs(birds: Path) -> None:
+    """A batch more an epoch shifts the numbers of all that follow."""
+    train = gpufeed.read_nabirds(birds, labels="species").split("train")
+    assert len(train) % 8
+    chain = [*gpufeed.presets.train(32)[:-1], ToDtype("uint8", layout="NHWC")]
+    with Loader(
+        train, transforms=chain, batch_size=8, last_batch="partial", device="cpu"
+    ) as loader:
+        step = len(loader) + 1
+        loader.seek(step)
+        replayed = replay_batch(
+            loader.get_state(), birds, batch_size=8, last_batch="partial", device="cpu"
+        )
+        assert (replayed.step, replayed.state_step) == (step, step)
+        assert sheet_pictures(replayed.shown.sheet, loader.batch(step), train)
 
 
 def state_of(birds: Path, **options: Any) -> dict[str, Any]:
@@ -106,6 +123,7 @@ def test_the_command(birds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
         ({"sampler": "IndexSampler(seed=1 + 1)"}, "is no fingerprint of a sampler"),
         ({"transforms": "Own(size=3)"}, "the transform Own is none of gpufeed's own"),
         ({"transforms": "Resize(side=3)"}, "Resize can not be made from its fingerprint"),
+        ({"transforms": "Resize(size=3)"}, "can not be made from their fingerprint"),
         ({"transforms": "("}, "is no fingerprint"),
         ({"transforms": 3}, "it lacks fingerprints"),
     ],

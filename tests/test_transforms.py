@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +17,8 @@ import gpufeed
 from gpufeed import ConfigError, Loader, Manifest, SequentialSampler
 from gpufeed import transforms as tf
 from gpufeed.rng import BatchRng
+from gpufeed.state import describe, parse_all
+from gpufeed.transforms.compose import compose
 from gpufeed.transforms.frame import Frame
 from media import make_manifest
 from pillow_reference import Edges, difference, reference
@@ -429,6 +432,30 @@ def test_boxes_do_not_reach_into_padding() -> None:
     assert flipped.map_boxes(np.array(inside, dtype=float)).tolist() == [[40, 20, 50, 30]]
 
 
+def test_boxes_stay_cut_in_the_frames_that_follow() -> None:
+    frame = Frame.whole(np.array([[100, 200]])).crop(20, 40, 50, 50)
+    frame = frame.pad(10, 10, 10, 10, (0.0, 0.0, 0.0)).resize(140, 140, "bilinear")
+    across, beyond = [[0, 0, 200, 100]], [[0, 0, 30, 10]]
+    assert frame.map_boxes(np.array(across, dtype=float)).tolist() == [[20, 20, 120, 120]]
+    x0, y0, x1, y1 = frame.map_boxes(np.array(beyond, dtype=float))[0]
+    assert (x1 - x0) * (y1 - y0) == 0
+
+
+class Untouched(tf.PixelTransform):
+    def build(self, image: object, params: dict[str, object]) -> object:  # noqa: ARG002
+        return image
+
+
+def test_a_pixel_transform_does_not_stand_in_the_way(pictures: Manifest) -> None:
+    manifest = few(pictures)
+    between = feed(manifest, [tf.Resize((40, 40)), Untouched(), tf.CenterCrop(16), UINT8])
+    without = feed(manifest, [tf.Resize((40, 40)), tf.CenterCrop(16), UINT8])
+    assert difference(between["image"], without["image"])[0] <= 1
+    frame = Frame.whole(np.array([[80, 160]])).resize(40, 40, "bilinear").then()
+    points = frame.crop(12, 12, 16, 16).map_points(np.array([[[80.0, 40.0]]]))
+    assert points.tolist() == [[[8, 8]]]
+
+
 class Brighten(tf.PixelTransform):
     """A user's own: numbers of 64 bits, as rng gives them."""
 
@@ -456,17 +483,38 @@ def test_a_users_own_pixel_transform_draws_as_it_likes(pictures: Manifest) -> No
     assert 19 <= gained.min() <= gained.max() <= 31
 
 
+def test_pixel_transforms_draw_independently() -> None:
+    keys, epochs = np.arange(50), np.zeros(50, dtype=np.int64)
+    rng = BatchRng(0, epochs, keys, 0)
+    chain = [Brighten(), Brighten(), tf.RandomHorizontalFlip(), Brighten(), UINT8]
+    params = compose(chain, keys, np.full((50, 2), 40), None, rng).params
+    drawn = [values for name, values in params.items() if name.endswith(".by")]
+    assert len(drawn) == 3
+    assert len(np.unique(np.concatenate(drawn))) == 150
+
+
 def test_a_graph_that_can_not_be_made_is_named(pictures: Manifest) -> None:
     with pytest.raises(gpufeed.PipelineError, match=r"no DALI graph could be made .*no such param"):
         feed(few(pictures), [tf.Resize((16, 16)), Broken(), UINT8])
 
 
-def test_a_picture_too_small_is_found_before_training(tmp_path: Path) -> None:
-    """Of neither the least area nor an extreme shape, but too low for the crop."""
-    sizes = [(300, 300), (60, 60), (40, 100), (20, 400), (90, 18)]
+@pytest.mark.parametrize("small", [(40, 100), (100, 40)])
+def test_a_picture_too_small_is_found_before_training(
+    small: tuple[int, int], tmp_path: Path
+) -> None:
+    """Of neither the least area nor an extreme shape, but too low or too narrow for the crop."""
+    sizes = [(300, 300), (60, 60), small, (55, 400), (400, 55)]
     manifest = make_manifest(tmp_path, sizes)
-    with pytest.raises(ConfigError):
+    with pytest.raises(ConfigError, match="got record 2 of"):
         Loader(manifest, transforms=[tf.RandomCrop(50)], batch_size=1, device="cpu")
+
+
+def test_a_picture_too_long_is_found_before_training(tmp_path: Path) -> None:
+    """It is neither the smallest nor the largest, in area or either side."""
+    manifest = make_manifest(tmp_path, [(300, 300), (30, 30), (100, 290)])
+    chain = [tf.ResizeLongest(100), tf.RandomCrop(50)]
+    with pytest.raises(ConfigError, match="got record 2 of"):
+        Loader(manifest, transforms=chain, batch_size=1, device="cpu")
 
 
 def test_an_identity_says_all() -> None:
@@ -488,6 +536,30 @@ def test_an_identity_says_all() -> None:
         tf.ToDtype("uint8"),
     ]
     assert len({str(kind.identity) for kind in kinds}) == len(kinds)
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        tf.BoxCrop(0.1 + 0.2),
+        tf.CenterCrop((8, 9)),
+        tf.Normalize((0.1, 0.2, 0.3), 1 / 3, dtype="float16", layout="NHWC"),
+        tf.PadToSquare(9, fill=(1, 2, 3)),
+        tf.RandomCrop((8, 9)),
+        tf.RandomHorizontalFlip(1 / 3),
+        tf.RandomResizedCrop(8, (0.1, 0.9), (0.5, 1 / 3 + 1), "bicubic"),
+        tf.Resize(8, "bicubic", max_size=11),
+        tf.ResizeLongest(8, "bicubic"),
+        tf.ToDtype("float16", scale=True, layout="NHWC"),
+    ],
+    ids=lambda transform: type(transform).__name__,
+)
+def test_a_transform_is_made_again_from_its_fingerprint(transform: tf.Transform) -> None:
+    """All it was given is in there, to the last digit."""
+    ((kind, settings),) = parse_all(describe(transform.identity))
+    assert set(settings) == set(inspect.signature(type(transform)).parameters)
+    again = getattr(tf, kind)(**settings)
+    assert vars(again) == vars(transform)
 
 
 def test_a_setting_without_fingerprint_is_an_error() -> None:
