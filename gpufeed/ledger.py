@@ -6,6 +6,7 @@ does not depend on when they came, and the digests of several processes add up t
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -241,7 +242,7 @@ class Ledger:
         """Write the ledger to a file, which replaces an older one at once and whole.
 
         Raises:
-            OSError: it can not be written.
+            OSError: it can not be written; the error names `path`.
         """
         target = Path(path)
         digests = {str(epoch): self.digest(epoch) for epoch in self.epochs}
@@ -260,8 +261,11 @@ class Ledger:
                 file.flush()
                 os.fsync(file.fileno())
             unfinished.replace(target)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(target)) from error
         finally:
-            unfinished.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                unfinished.unlink(missing_ok=True)
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Ledger:

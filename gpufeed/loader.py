@@ -108,6 +108,11 @@ class Loader:
             if sampler is None
             else adopt(sampler, len(manifest))
         )
+        if not self.sampler.addressable and shard is not None and shard.shard_count > 1:
+            raise ConfigError(
+                f"{sampler!r} may come in another order in each of the {shard.shard_count} "
+                "processes; take a gpufeed sampler, or torch's DistributedSampler without shard"
+            )
         if self.sampler.own_shards > 1 and shard is not None and shard.shard_count > 1:
             raise ConfigError(
                 f"the sampler cuts {self.sampler.own_shards} shards itself, and shard={shard} "

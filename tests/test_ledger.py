@@ -84,7 +84,8 @@ def test_a_comparison_names_what_had_other_pixels() -> None:
     def ledger(*deliveries: tuple[int, int]) -> Ledger:
         made = Ledger(Run(**{**vars(RUN), "pixels": True}))
         for key, level in deliveries:
-            made.add(np.array([0]), np.array([key]), np.full((1, 3), level, dtype=np.uint8))
+            one = np.array([key])
+            made.add(np.array([0]), one, one, np.full((1, 3), level, dtype=np.uint8))
         return made
 
     one = ledger((1, 5), (1, 5), (2, 7), (3, 1), (4, 4), (4, 8), (5, 0))
@@ -99,9 +100,10 @@ def test_a_digest_is_of_the_epoch_too() -> None:
 
 def test_counts_end_where_they_would_wrap_round() -> None:
     full = Ledger(RUN)
-    full.add(np.zeros(65_535, dtype=np.int64), np.full(65_535, 3))
+    threes = np.full(65_535, 3)
+    full.add(np.zeros_like(threes), threes, threes)
     with pytest.raises(LedgerError, match="record 3 came more than 65,535 times in epoch 0"):
-        full.add(np.array([0]), np.array([3]))
+        full.add(np.array([0]), np.array([3]), np.array([3]))
     with pytest.raises(LedgerError, match="together the ledgers have a record more than 65,535"):
         merge([full, ledger_of([(0, 3)])])
     assert full.counts(0).tolist() == [0, 0, 0, 65_535, 0, 0, 0, 0, 0]
@@ -180,9 +182,11 @@ def test_only_ledgers_of_one_run_are_added_up(change: dict[str, Any]) -> None:
 
 
 def test_an_epoch_with_too_much_or_too_little_is_not_right() -> None:
-    run = Run(**{**vars(RUN), "repeats": True})
+    run = Run(**{**vars(RUN), "repeats": True, "epoch_size": 12})
     for count, right in ((8, False), (9, True), (10, False)):
-        assert ledger_of([(0, 4)] * count, run).report(0).right == right
+        ledger = Ledger(run)
+        ledger.add(np.zeros(count, dtype=np.int64), np.arange(count), np.full(count, 4))
+        assert ledger.report(0).right == right
     assert not ledger_of([(0, key) for key in (*range(9), 8)]).report(0).right
 
 

@@ -90,6 +90,18 @@ def test_wrap_marks_what_it_cuts() -> None:
         assert font.getlength(text[: len(lines[-1])] + "\u2026") > 100
 
 
+def test_names_are_written_in_letters_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With matplotlib's font; and without any but Pillow's own, as near as can be."""
+    from gpufeed.tools import fonts
+
+    (font,) = fonts.load_fonts("Étoile Müller ñ Привет", [13])
+    assert fonts.legible("Étoile Müller ñ Привет", font) == "Étoile Müller ñ Привет"
+    assert fonts.load_fonts("Someone", [13])[0].getname() == ("Aileron", "Regular")
+    monkeypatch.setattr(fonts, "_candidates", lambda: iter([""]))
+    (font,) = fonts.load_fonts("Müller", [13])
+    assert fonts.legible("Étoile Müller ñ 日本", font) == "Etoile Muller n ??"
+
+
 def test_names_stay_whole_at_any_width() -> None:
     names = ["Synthetic Photographer 12", "Somebody Else"]
     captions = [Caption("Golden-crowned Fixture-Hawk", f"Photo: {name}") for name in names]

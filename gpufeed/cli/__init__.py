@@ -82,7 +82,7 @@ def _report(error: Exception, debug: bool) -> int:
     """Print an error on one line; after its traceback, if that is wanted."""
     code, text = _USAGE, str(error)
     if isinstance(error, _UsageError):
-        text = error.format_message()
+        text = error.format_message().replace("Value error, ", "")
         context = getattr(error, "ctx", None)
         text = f"{text.rstrip('.')}; see `{context.command_path if context else 'gpufeed'} --help`"
     elif isinstance(error, GpufeedError):

@@ -84,7 +84,7 @@ def demo(
         "Waiting is near 100 % since the demo does nothing with its batches; in training it should "
         "be near 0 %.",
     )
-    say(console, f"The first {shown.images} pictures: {target}")
+    say(console, f"The first {counted(shown.images, 'picture')}: {target}")
 
 
 def _print_fed(console: Console, fed: Fed, framework: str) -> None:
@@ -96,16 +96,20 @@ def _print_fed(console: Console, fed: Fed, framework: str) -> None:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     whole = fed.whole
+    batches = counted(whole.batches, "batch", "es")
     marks = fed.state["fingerprints"]
     for name, value in (
         ("device", fed.device),
-        ("train split", f"{whole.images:,} images in {counted(whole.batches, 'batch', 'es')}"),
+        (
+            "train split",
+            f"{counted(whole.images, 'image')} in {counted(whole.batches, 'batch', 'es')}",
+        ),
         ("first batch", f"after {fed.first.seconds:.1f} s, with the start of the pipeline"),
         ("then", f"{fed.images_per_second:,.0f} images/s"),
         ("waiting", f"{whole.waiting_share:.1%} of the time"),
         ("a batch", _arrays(fed, framework)),
         (
-            "state after that",
+            "state after it",
             f"records {fed.state['records']} of {marks['sampler']}, manifest "
             f"{marks['manifest'][:8]}",
         ),

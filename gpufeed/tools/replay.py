@@ -90,7 +90,12 @@ def replay_batch(
     )
     with loader:
         # The output's format alone was changed, which changes no draw.
-        loader.load_state_dict(saved, ignore=("transforms",))
+        try:
+            loader.load_state_dict(saved, ignore=("transforms",))
+        except StateError as error:
+            raise StateError(
+                f"{error}; batch_size must be the run's global batch, and last_batch the run's"
+            ) from None
         at = loader.step
         chosen = at if step is None else step
         shown = draw_batch(loader, chosen, [f"seed {loader.sampler.seed}", f"split {split}"])

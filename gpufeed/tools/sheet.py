@@ -15,6 +15,7 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
 from gpufeed.errors import ConfigError
+from gpufeed.tools.fonts import legible, load_fonts
 
 if TYPE_CHECKING:
     import polars as pl
@@ -113,9 +114,12 @@ def draw_sheet(
         raise ConfigError(f"columns is {columns}; it must be at least 1")
 
     cell_width = max(width, _NARROWEST)
-    title_font, note_font = (ImageFont.load_default(size=s) for s in (_TITLE_SIZE, _NOTE_SIZE))
-    titles = [wrap(caption.title, title_font, cell_width) for caption in captions]
-    notes = [wrap(caption.note, note_font, cell_width) for caption in captions]
+    texts = [*facts, *(text for caption in captions for text in (caption.title, caption.note))]
+    title_font, note_font, footer_font = load_fonts(
+        "".join(texts), (_TITLE_SIZE, _NOTE_SIZE, _FOOTER_SIZE)
+    )
+    titles = [wrap(legible(each.title, title_font), title_font, cell_width) for each in captions]
+    notes = [wrap(legible(each.note, note_font), note_font, cell_width) for each in captions]
     below = [
         len(title) * _TITLE_LINE + len(note) * _NOTE_LINE
         for title, note in zip(titles, notes, strict=True)
@@ -124,7 +128,6 @@ def draw_sheet(
     columns = min(columns or _handy_columns(count, cell_width, cell_height), count)
     rows = math.ceil(count / columns)
     across = columns * cell_width + (columns - 1) * _GAP
-    footer_font = ImageFont.load_default(size=_FOOTER_SIZE)
     footer = _fill_lines(facts, footer_font, across)
     footer_top = _MARGIN + rows * (cell_height + _GAP)
     size = (across + 2 * _MARGIN, footer_top + len(footer) * _FOOTER_LINE + _MARGIN)
