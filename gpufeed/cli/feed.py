@@ -100,10 +100,7 @@ def _print_fed(console: Console, fed: Fed, framework: str) -> None:
     marks = fed.state["fingerprints"]
     for name, value in (
         ("device", fed.device),
-        (
-            "train split",
-            f"{counted(whole.images, 'image')} in {counted(whole.batches, 'batch', 'es')}",
-        ),
+        ("train split", f"{counted(whole.images, 'image')} in {batches}"),
         ("first batch", f"after {fed.first.seconds:.1f} s, with the start of the pipeline"),
         ("then", f"{fed.images_per_second:,.0f} images/s"),
         ("waiting", f"{whole.waiting_share:.1%} of the time"),

@@ -42,7 +42,7 @@ def load_fonts(text: str, sizes: Sequence[int]) -> list[Any]:
 
 
 def legible(text: str, font: Any) -> str:
-    """Return a text with what the font lacks replaced: by the letter without its accents, or "?"."""
+    """Return a text with each letter the font lacks replaced: without its accents, or by "?"."""
     return "".join(
         letter if letter.isspace() or _has(font, letter) else _plain(letter, font)
         for letter in text
