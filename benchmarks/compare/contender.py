@@ -148,7 +148,8 @@ def main(work: Path, name: str, descriptor: int) -> None:
             try:
                 answer = getattr(contender, request)(*arguments)
             except Exception as error:
-                answer = {"error": f"{type(error).__name__}: {error}"}
+                lines = str(error).strip().splitlines() or [""]
+                answer = {"error": f"{type(error).__name__}: {lines[-1][:200]}"}
             answers.write(json.dumps(answer) + "\n")
     # Not by way of the libraries' own ends, some of which wait for threads that wait.
     os._exit(0)

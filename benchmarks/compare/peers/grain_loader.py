@@ -29,7 +29,11 @@ class _Source:
 
 
 def _data_loader(work: Work, *, workers: int) -> Iterator[tuple[Any, Any]]:
+    from absl import flags
     from grain import python as grain
+
+    # Grain's workers read absl's flags, which a program without any has to call parsed.
+    flags.FLAGS.mark_as_parsed()
 
     class Prepare(grain.RandomMapTransform):  # type: ignore[misc]
         def random_map(self, element: tuple[str, int], rng: np.random.Generator) -> tuple[Any, int]:

@@ -1,0 +1,105 @@
+"""The comparison: contenders are checked, take their turns, and are told of."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from benchmarks import __main__ as comparison
+from benchmarks.compare import field, report, run
+from benchmarks.compare.data import list_pictures, prepare
+from benchmarks.compare.peer import Peer
+from benchmarks.compare.work import Work
+from media import jpeg, picture
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("photos")
+    for number in range(5):
+        (folder / f"{number}.jpg").write_bytes(jpeg(picture(400, 600, number), quality=97))
+    return folder
+
+
+def test_pictures_are_brought_to_nabirds_form(photos: Path, tmp_path: Path) -> None:
+    names = prepare(photos, tmp_path / "originals", "originals", 7)
+    assert list_pictures(tmp_path / "originals") == names
+    with Image.open(tmp_path / "originals" / names[0]) as image:
+        assert 0.6e6 < image.width * image.height < 0.7e6
+    prepare(photos, tmp_path / "cleaned", "cleaned", 2)
+    with Image.open(tmp_path / "cleaned" / names[1]) as image:
+        assert image.size == (269, 269)
+    with pytest.raises(FileNotFoundError, match="there is no JPEG below"):
+        prepare(tmp_path / "none", tmp_path / "out", "cleaned", 2)
+
+
+def test_a_comparison_from_end_to_end(photos: Path, tmp_path: Path) -> None:
+    out = tmp_path / "report"
+    options = ["--photos", photos, "--out", out, "--variants", "cleaned", "--batch-sizes", "4"]
+    options += ["--pictures", "24", "--images", "8", "--rounds", "1", "--cold"]
+    options += ["--only", "gpufeed", "tuned", "limit: a batch"]
+    comparison.main([str(option) for option in options])
+    found = json.loads((out / "comparison.json").read_text())
+    (result,) = found["results"]
+    assert [entry["name"] for entry in result["entries"]] == [
+        "gpufeed",
+        "DALI tuned by hand",
+        "limit: a batch that is ready",
+    ]
+    for entry in result["entries"]:
+        assert entry["remarks"] == []
+        (figures,) = entry["warm"]
+        assert figures["images_per_second"] > 0
+        assert figures["memory_mib"] > 1
+        assert len(entry["cold"]) == 1
+    assert "| **gpufeed** |" in (out / "comparison.md").read_text()
+    page = (out / "comparison.html").read_text()
+    assert page.count("<tr") == 4
+    assert "src='data:image/png;base64," in page
+    with Image.open(out / "comparison.png") as plot:
+        assert plot.format == "PNG"
+
+
+def test_who_does_something_else_is_remarked_on() -> None:
+    labels = [*range(20), *range(20)]
+    drawn = np.random.default_rng(0)
+    means = drawn.normal(size=20).tolist() * 2
+    work = Work("x", "/", tuple(map(str, range(20))), 4, 8, "cpu", 2)
+    sound = {"labels": labels, "means": means}
+    assert run._oddities(sound, work) == []
+    assert run._oddities({**sound, "labels": [99] * 40}, work)[0] == "labels that no picture has"
+    few = run._oddities({**sound, "labels": [0, 1] * 20}, work)
+    assert few[0] == "in two epochs 2 of 20 pictures came, one of them 20 times"
+    entries = [run.Entry(str(i), True, "", mean=0.1, std=1.0) for i in range(3)]
+    entries.append(run.Entry("odd", True, "", mean=0.4, std=1.0))
+    run._compare_pixels(entries)
+    assert [entry.remarks for entry in entries[:3]] == [[]] * 3
+    assert entries[3].remarks == ["mean of its pixels 0.40, of the others 0.10"]
+
+
+def test_who_is_not_installed_is_absent(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lacking = Peer("lacking", lambda _: iter(()), needs=("no_such_module",))
+    elsewhere = Peer("elsewhere", lambda _: iter(()), on=("cuda",))
+    monkeypatch.setattr(run, "all_peers", lambda: [lacking, elsewhere])
+    work = Work("x", str(photos), ("0.jpg",), 1, 8, "cpu", 1)
+    result = run.compare(work, rounds=1, batches=1, cold=False, say=lambda _: None)
+    assert [(each.name, each.why) for each in result.absent] == [
+        ("lacking", "no_such_module is not installed"),
+        ("elsewhere", "it has no way to cpu"),
+    ]
+    assert "Absent: lacking: no_such_module is not installed" in report.table(
+        {"work": result.work, "entries": [], "absent": [vars(each) for each in result.absent]}
+    )
+
+
+def test_every_contender_has_a_name_of_its_own() -> None:
+    names = [peer.name for peer in field.all_peers()]
+    assert len(set(names)) == len(names)
+    assert names[0] == "gpufeed"
+    assert all(peer.equal or peer.does for peer in field.all_peers())
