@@ -66,8 +66,8 @@ class Loader:
             "partial".
         device: "auto" (the first GPU if there is one), "cpu", "cuda" or "cuda:1".
         framework: "numpy", "torch" or "jax".
-        num_threads: CPU threads for decoding and transforms; the cores this process may use where
-            none is given.
+        num_threads: CPU threads for decoding and transforms; where none is given, one more than the
+            cores this process may use, so that none is idle while a batch's last picture is made.
         prefetch: batches worked on ahead of the one handed out, at least 1.
         ledger: True writes down every record that iterating hands out, in `loader.ledger`; "pixels"
             also digests its pixels, which brings them to host memory.
@@ -123,7 +123,7 @@ class Loader:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ConfigError(f"{name} is {value!r}; it must be an integer of 1 or more")
-        self._num_threads = num_threads or available_threads()
+        self._num_threads = num_threads or available_threads() + 1
         self._prefetch = prefetch
         self._schedule = Schedule(
             self.sampler.epoch_size,

@@ -257,6 +257,14 @@ def test_every_epoch_holds_every_record_once(
     assert visits.draw_key.tolist() == visits.record_key.tolist()
 
 
+def test_other_records_fall_away_in_each_epoch() -> None:
+    """Of 50 records in batches of 12 two are dropped; over the epochs, each about as often."""
+    sampler = IndexSampler(50, shuffle=True, seed=1)
+    dropped = [sampler.keys(50 * epoch + 48, 50 * epoch + 50) for epoch in range(1_000)]
+    counts = np.bincount(np.concatenate(dropped), minlength=50)
+    assert ((counts - 40) ** 2 / 40).sum() < 85.4  # 99.9 % at 49
+
+
 @given(st.integers(1, 40), st.integers(1, 130), st.integers(0, 3))
 def test_a_virtual_epoch_holds_records_as_evenly_as_can_be(
     size: int, epoch_size: int, epoch: int

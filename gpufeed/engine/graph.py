@@ -46,11 +46,11 @@ def build_pipeline(
                 image = stage.transform.build(image, params)
                 continue
             image = _resample(stage, number, encoded if image is None else image, device)
-            if stage.mirrored and number != last:
+            if stage.mirrored and number != last and not _flips_in_resize(stage):
                 image = fn.flip(image, horizontal=_fed(f"{number}.mirror"))
         mirror = None
         final = program.stages[last]
-        if isinstance(final, Resample) and final.mirrored:
+        if isinstance(final, Resample) and final.mirrored and not _flips_in_resize(final):
             mirror = _fed(f"{last}.mirror")
         image = _finish(program.output, image, mirror)
         pipeline.set_outputs(image, fn.peek_image_shape(encoded))
@@ -60,6 +60,14 @@ def build_pipeline(
 
 def _fed(name: str) -> Any:
     return fn.external_source(name=name, no_copy=True)
+
+
+def _flips_in_resize(stage: Resample) -> bool:
+    """Whether the flip can be had for nothing, as the order in which the resize writes.
+
+    Not where padding comes after it, or a window is resized, which DALI's operator can not do.
+    """
+    return stage.mirrored and stage.interpolation is not None and not (stage.trimmed or stage.fill)
 
 
 def _resample(stage: Resample, number: int, source: Any, device: Device) -> Any:
@@ -78,7 +86,17 @@ def _resample(stage: Resample, number: int, source: Any, device: Device) -> Any:
         )
     else:
         image = fn.slice(source, start, shape, **_PLACES)
-    if stage.interpolation is not None:
+    if stage.interpolation is not None and _flips_in_resize(stage):
+        size = _fed(f"{number}.size")
+        image = fn.resize_crop_mirror(
+            image,
+            size=size,
+            crop=size,
+            mirror=_fed(f"{number}.mirror"),
+            interp_type=_FILTERS[stage.interpolation],
+            antialias=True,
+        )
+    elif stage.interpolation is not None:
         window = {}
         if stage.trimmed:
             window = {

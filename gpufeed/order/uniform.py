@@ -79,6 +79,9 @@ class IndexSampler(Sampler):
 class SequentialSampler(IndexSampler):
     """Every record once an epoch, in the manifest's order.
 
+    With last_batch="drop" the same records fall away at the end of each epoch; of a shuffled
+    order, others each time.
+
     Args:
         num_records: length of the manifest.
         seed: of the transforms.
