@@ -74,6 +74,12 @@ def test_who_does_something_else_is_remarked_on() -> None:
     assert run._oddities({**sound, "labels": [99] * 40}, work)[0] == "labels that no picture has"
     few = run._oddities({**sound, "labels": [0, 1] * 20}, work)
     assert few[0] == "in two epochs 2 of 20 pictures came, one of them 20 times"
+    many = Work("x", "/", tuple(map(str, range(150))), 4, 8, "cpu", 2)
+    twice = [*range(150), *range(150)]
+    scenes = drawn.normal(size=150)
+    assert run._oddities({"labels": twice, "means": [*scenes, *scenes]}, many) == []
+    apart = run._oddities({"labels": twice, "means": [*scenes, *drawn.normal(size=150)]}, many)
+    assert apart[0].startswith("two views of a picture are hardly related")
     entries = [run.Entry(str(i), True, "", mean=0.1, std=1.0) for i in range(3)]
     entries.append(run.Entry("odd", True, "", mean=0.4, std=1.0))
     run._compare_pixels(entries)

@@ -247,12 +247,12 @@ def _oddities(found: dict[str, Any], work: Work) -> list[str]:
         remarks.append(
             f"in two epochs {distinct} of {len(work.paths)} pictures came, one of them {most} times"
         )
-    # Both views of a picture are of the same scene: their means go together.
+    # Both views of a picture are of the same scene: the means of many go together.
     views: dict[int, list[float]] = {}
     for label, mean in zip(labels, found["means"], strict=True):
         views.setdefault(label, []).append(mean)
     pairs = [each[:2] for each in views.values() if len(each) > 1]
-    if len(pairs) > 20:
+    if len(pairs) >= 100:
         related = statistics.correlation([a for a, _ in pairs], [b for _, b in pairs])
         if related < 0.5:
             remarks.append(f"two views of a picture are hardly related ({related:.2f})")
