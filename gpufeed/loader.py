@@ -56,15 +56,17 @@ class Loader:
 
     Args:
         manifest: which pictures there are.
-        sampler: which comes when; all in a shuffled order without end where none is given. A torch
-            or Grain sampler is taken as it is, and so is any iterable of record keys that has a
-            length; `RecordedSampler` tells what can not be promised then.
+        sampler: which comes when; all in a shuffled order without end, of seed 0, where none is
+            given. A torch or Grain sampler is taken as it is, a list or array of record keys as a
+            `SubsetSampler`, any other iterable of them that has a length as a `RecordedSampler`,
+            which tells what can not be promised then.
         transforms: what happens to them; `presets.train()` where none are given.
         batch_size: records in a batch of this shard.
         shard: which part of the global batch this process takes.
         last_batch: what becomes of an epoch's tail that fills no global batch: "drop", "pad" or
             "partial".
-        device: "auto" (the first GPU if there is one), "cpu", "cuda" or "cuda:1".
+        device: "auto" (a GPU if there is one), "cpu", "cuda" (the one of this process's number on
+            its machine, as its launcher gives it, else the first) or "cuda:1".
         framework: "numpy", "torch" or "jax".
         num_threads: CPU threads for decoding and transforms; where none is given, one more than the
             cores this process may use, so that none is idle while a batch's last picture is made.
@@ -108,12 +110,13 @@ class Loader:
             if sampler is None
             else adopt(sampler, len(manifest))
         )
-        if not self.sampler.addressable and shard is not None and shard.shard_count > 1:
+        shard = shard or ShardOptions()
+        if not self.sampler.addressable and shard.shard_count > 1:
             raise ConfigError(
                 f"{sampler!r} may come in another order in each of the {shard.shard_count} "
                 "processes; take a gpufeed sampler, or torch's DistributedSampler without shard"
             )
-        if self.sampler.own_shards > 1 and shard is not None and shard.shard_count > 1:
+        if self.sampler.own_shards > 1 and shard.shard_count > 1:
             raise ConfigError(
                 f"the sampler cuts {self.sampler.own_shards} shards itself, and shard={shard} "
                 "would cut each of them again; leave out shard, or take a sampler that cuts none"
@@ -129,7 +132,7 @@ class Loader:
             self.sampler.epoch_size,
             self.sampler.num_epochs,
             batch_size,
-            shard or ShardOptions(),
+            shard,
             last_batch,
         )
         self._planner = Planner(

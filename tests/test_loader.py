@@ -31,6 +31,7 @@ from gpufeed import (
     StateMismatchError,
 )
 from gpufeed import transforms as tf
+from media import write_table
 
 CHAIN = [tf.RandomResizedCrop(24), tf.RandomHorizontalFlip(), tf.Normalize()]
 
@@ -64,6 +65,26 @@ def by_record(batch: dict[str, Any]) -> dict[tuple[int, int], str]:
             batch["epoch"], batch["record_key"], batch["image"], strict=True
         )
     }
+
+
+def run_script(manifest: Manifest, body: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run Python in a process of its own, with this module's functions and the manifest."""
+    prelude = f"""
+import sys
+from pathlib import Path
+sys.path[:0] = {[str(Path(__file__).parent)]!r}
+import gpufeed
+from media import read_table
+from test_loader import digest, make
+manifest = read_table(Path({str(write_table(manifest))!r}))
+"""
+    return subprocess.run(
+        [sys.executable, *options, "-c", prelude + body],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -115,23 +136,13 @@ def test_threads_and_prefetch_change_nothing(
         assert [digest(batch) for _ in range(2) for batch in loader] == two_epochs
 
 
-def test_a_new_process_makes_the_same_bytes(
-    pictures: Manifest, two_epochs: list[str], tmp_path: Path
-) -> None:
-    pictures.frame.write_parquet(tmp_path / "table.parquet")
-    script = f"""
-import sys
-sys.path[:0] = {[str(Path(__file__).parent)]!r}
-import polars as pl
-import gpufeed
-from test_loader import digest, make
-frame = pl.read_parquet({str(tmp_path / "table.parquet")!r})
-manifest = gpufeed.Manifest(frame, {str(pictures.root)!r}, {list(pictures.classes)!r})
+def test_a_new_process_makes_the_same_bytes(pictures: Manifest, two_epochs: list[str]) -> None:
+    ran = run_script(
+        pictures,
+        """
 with make(manifest, num_threads=1, prefetch=3) as loader:
     print(*[digest(batch) for _ in range(2) for batch in loader])
-"""
-    ran = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+""",
     )
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.split() == two_epochs
@@ -609,17 +620,13 @@ def test_two_threads_share_one_iteration(pictures: Manifest, two_epochs: list[st
     assert sorted(seen) == sorted(two_epochs[:6])
 
 
-def test_a_forked_loader_says_so(pictures: Manifest, tmp_path: Path) -> None:
+def test_a_forked_loader_says_so(pictures: Manifest) -> None:
     """In a process of its own: other libraries' threads would have a say in the fork."""
-    pictures.frame.write_parquet(tmp_path / "table.parquet")
-    script = f"""
-import os, sys
-sys.path[:0] = {[str(Path(__file__).parent)]!r}
-import polars as pl
-import gpufeed
-from test_loader import make
-frame = pl.read_parquet({str(tmp_path / "table.parquet")!r})
-loader = make(gpufeed.Manifest(frame, {str(pictures.root)!r}, {list(pictures.classes)!r}))
+    ran = run_script(
+        pictures,
+        """
+import os
+loader = make(manifest)
 iterator = iter(loader)
 next(iterator)
 for work in (lambda: next(iterator), lambda: loader.batch(3)):
@@ -631,13 +638,8 @@ for work in (lambda: next(iterator), lambda: loader.batch(3)):
             os._exit(3 if "came here by a fork" in str(error) else 4)
         os._exit(5)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-    ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+""",
+        "-Wignore",
     )
     assert ran.stdout.split() == ["3", "3"], ran.stderr
 
@@ -678,23 +680,10 @@ def test_two_loaders_go_side_by_side(pictures: Manifest, two_epochs: list[str]) 
 
 
 @pytest.mark.parametrize("ending", ["pass", "raise SystemExit(3)", "1 / 0", "held = iter(loader)"])
-def test_the_interpreter_ends(pictures: Manifest, tmp_path: Path, ending: str) -> None:
+def test_the_interpreter_ends(pictures: Manifest, ending: str) -> None:
     """With batches under way, whatever ends it, and no word on stderr but the program's own."""
-    pictures.frame.write_parquet(tmp_path / "table.parquet")
-    script = f"""
-import sys
-sys.path[:0] = {[str(Path(__file__).parent)]!r}
-import polars as pl
-import gpufeed
-from test_loader import make
-frame = pl.read_parquet({str(tmp_path / "table.parquet")!r})
-loader = make(gpufeed.Manifest(frame, {str(pictures.root)!r}, {list(pictures.classes)!r}))
-iterator = iter(loader)
-next(iterator)
-{ending}
-"""
-    ran = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    ran = run_script(
+        pictures, f"loader = make(manifest)\niterator = iter(loader)\nnext(iterator)\n{ending}"
     )
     assert ran.returncode == {"raise SystemExit(3)": 3, "1 / 0": 1}.get(ending, 0), ran.stderr
     assert ("ZeroDivisionError" in ran.stderr) == (ending == "1 / 0")

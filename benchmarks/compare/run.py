@@ -10,6 +10,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -241,8 +242,8 @@ def _oddities(found: dict[str, Any], work: Work) -> list[str]:
     if not set(labels) <= set(range(len(work.paths))):
         remarks.append("labels that no picture has")
     # Two epochs give each picture twice, but for the tails and where an epoch's end falls.
-    distinct = len(set(labels))
-    most = max(labels.count(label) for label in set(labels))
+    times = Counter(labels)
+    distinct, most = len(times), max(times.values())
     if most > 3 or distinct < 0.9 * len(work.paths):
         remarks.append(
             f"in two epochs {distinct} of {len(work.paths)} pictures came, one of them {most} times"

@@ -104,8 +104,7 @@ class RecordedSampler(Sampler):
     any epoch can be had at any time. Without one, epochs come in turn and are kept for a while: the
     loader can then neither begin in a later epoch nor go back to one that is no longer kept, nor go
     on from a saved state in another process, nor share it with other processes; each of these is an
-    error that says so. A list or
-    array is no such iterable: it is taken as a `SubsetSampler`, which can do all of that.
+    error that says so. A Loader takes a list or array as a `SubsetSampler`, which can do all that.
 
     A distributed sampler of torch cuts its own shards: give it to a Loader without `shard`.
 
