@@ -149,6 +149,8 @@ class Loader:
             "transforms": states.describe_all([t.identity for t in self._planner.transforms]),
         }
         self.device = resolve_device(device)
+        # On a GPU, DALI's graph decodes and resizes; on the CPU there is a faster way.
+        self._opens_on_host = not self.device.is_cuda
         self._adapter = make_adapter(framework, self.device)
         self.ledger = self._make_ledger(ledger)
         self._store = FileStore(manifest)
@@ -387,6 +389,7 @@ class Loader:
             device=self.device,
             num_threads=self._num_threads,
             depth=depth,
+            opens_on_host=self._opens_on_host,
         )
 
     def _read(self, engine: Engine, plan: BatchPlan, readers: Executor) -> Future[Job | Failed]:

@@ -97,6 +97,7 @@ LAYERS = [
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 MAY_IMPORT = {
+    "cykooz_resizer": {"engine"},
     "nvidia": {"engine", "tools"},
     "torch": {"adapters/torch.py"},
     "jax": {"adapters/jax.py"},

@@ -31,9 +31,9 @@ class Engine:
         path: from a record key to the name of its file, for errors.
         batch_size: the most records of a batch.
         device: where it runs.
-        num_threads: CPU threads of DALI's own, at least 1, and as many more that decode where the
-            device is the CPU.
+        num_threads: CPU threads of DALI's own, at least 1, and as many more if `opens_on_host`.
         depth: batches that DALI works on at a time, at least 1.
+        opens_on_host: whether pictures are decoded and resized before DALI gets them.
     """
 
     def __init__(
@@ -45,12 +45,18 @@ class Engine:
         device: Device,
         num_threads: int,
         depth: int,
+        opens_on_host: bool,
     ) -> None:
         self._path = path
-        self._host = None if device.is_cuda else HostStages(program.opening, path, num_threads)
+        self._host = HostStages(program.opening, path, num_threads) if opens_on_host else None
         try:
             self._pipeline, self._inputs = build_pipeline(
-                program, batch_size=batch_size, device=device, num_threads=num_threads, depth=depth
+                program,
+                opened=opens_on_host,
+                batch_size=batch_size,
+                device=device,
+                num_threads=num_threads,
+                depth=depth,
             )
         except Exception as error:  # a user's own `build` may raise anything
             raise PipelineError(

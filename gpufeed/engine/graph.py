@@ -17,20 +17,27 @@ PICTURES = "pictures"
 
 _FILTERS = {"bilinear": types.INTERP_LINEAR, "bicubic": types.INTERP_CUBIC}
 _DTYPES = {"float32": types.FLOAT, "float16": types.FLOAT16, "uint8": types.UINT8}
+_ONE_DECODER: dict[str, Any] = {"jpeg_fancy_upsampling": True, "hw_decoder_load": 0.0}
 _PLACES: dict[str, Any] = {"axes": (0, 1), "normalized_anchor": False, "normalized_shape": False}
 
 
 def build_pipeline(
-    program: Program, *, batch_size: int, device: Device, num_threads: int, depth: int
+    program: Program,
+    *,
+    opened: bool,
+    batch_size: int,
+    device: Device,
+    num_threads: int,
+    depth: int,
 ) -> tuple[Pipeline, list[str]]:
     """Build the pipeline that carries out `program`.
 
-    On a GPU it takes encoded pictures. On the CPU it takes what the program's opening makes of
-    them, the last flip aside, as uint8 HWC.
+    It takes encoded pictures; or, where they were `opened` before, what the program's opening makes
+    of them, the last flip aside, as uint8 HWC in host memory.
 
     Returns:
         The pipeline, and the names of the parameters that it takes. Its outputs are the pictures,
-        on `device`, and on a GPU their encoded sizes, int64 (n, 3) of oriented height, width and
+        on `device`, and of encoded ones their sizes, int64 (n, 3) of oriented height, width and
         channels, on the CPU.
     """
     pipeline = Pipeline(
@@ -42,7 +49,7 @@ def build_pipeline(
         exec_dynamic=True,
     )
     with pipeline:
-        outputs, inputs = _Graph(program, device).build()
+        outputs, inputs = _Graph(program, device, opened).build()
         pipeline.set_outputs(*outputs)
     pipeline.build()
     return pipeline, inputs
@@ -51,16 +58,16 @@ def build_pipeline(
 class _Graph:
     """What is said of a program while its graph is written down."""
 
-    def __init__(self, program: Program, device: Device) -> None:
+    def __init__(self, program: Program, device: Device, opened: bool) -> None:
         self._program = program
         self._device = device
         self._inputs: list[str] = []
-        self._made_before = 0 if device.is_cuda else len(program.opening)
+        self._made_before = len(program.opening) if opened else 0
 
     def build(self) -> tuple[list[Any], list[str]]:
         """Return the outputs, and the names of the parameters."""
         given = fn.external_source(
-            name=PICTURES, no_copy=True, **({} if self._device.is_cuda else {"layout": "HWC"})
+            name=PICTURES, no_copy=True, **({"layout": "HWC"} if self._made_before else {})
         )
         image = given
         stages = self._program.stages
@@ -79,7 +86,7 @@ class _Graph:
                 if number < len(stages) - 1:
                     image, mirror = fn.flip(image, horizontal=mirror), None
         image = _finish(self._program.output, image, mirror)
-        if self._device.is_cuda:
+        if not self._made_before:
             return [image, fn.peek_image_shape(given)], self._inputs
         # What comes in as it goes out must not be the memory that it came in.
         return [fn.copy(image) if image is given else image], self._inputs
@@ -108,12 +115,11 @@ class _Graph:
                 start,
                 shape,
                 **_PLACES,
-                device="mixed",
+                device="mixed" if self._device.is_cuda else "cpu",
                 output_type=types.RGB,
                 # Smooth upsampling of chroma, as on the CPU; and all pictures through one decoder,
                 # since which of two takes a picture depends on its batch.
-                jpeg_fancy_upsampling=True,
-                hw_decoder_load=0.0,
+                **(_ONE_DECODER if self._device.is_cuda else {}),
             )
         else:
             image = fn.slice(source, start, shape, **_PLACES)

@@ -151,7 +151,7 @@ class _Batch(Future["Job | Failed"]):
         errors = [self._errors[place] for place in sorted(self._errors)]
         for error in errors:
             if not isinstance(error, DecodeError):
-                return Failed(self._plan.step, _unexpected(error))
+                return Failed(self._plan.step, _unexpected(self._plan.step, error))
         return Failed(self._plan.step, first_of([e for e in errors if isinstance(e, DecodeError)]))
 
 
@@ -207,7 +207,7 @@ def _allocate(sizes: Sequence[Sequence[float]]) -> list[Pixels]:
     ]
 
 
-def _unexpected(error: Exception) -> PipelineError:
+def _unexpected(step: int, error: Exception) -> PipelineError:
     if isinstance(error, MemoryError):
         return out_of_memory(str(error))
-    return PipelineError(f"a picture could not be resized: {error!r}")
+    return PipelineError(f"a picture of batch {step} could not be resized: {error!r}")
