@@ -11,6 +11,9 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+import numpy as np
+import numpy.typing as npt
+
 from gpufeed import state as states
 from gpufeed.adapters import Framework, make_adapter
 from gpufeed.engine.device import available_threads, resolve_device
@@ -22,7 +25,7 @@ from gpufeed.order.shard import ShardOptions
 from gpufeed.order.uniform import IndexSampler
 from gpufeed.plan import BatchPlan, Planner
 from gpufeed.presets import train as train_preset
-from gpufeed.readahead import ReadAhead, await_result
+from gpufeed.readahead import Begun, ReadAhead, await_result
 from gpufeed.records import Manifest
 from gpufeed.stats import Clock, Stats
 from gpufeed.storage.files import FileStore
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     from gpufeed.engine.engine import Engine
     from gpufeed.engine.job import Failed, Job
     from gpufeed.order.sampler import Sampler
-    from gpufeed.transforms import Transform
+    from gpufeed.transforms import Transform, Views
 
 __all__ = ["Batch", "Loader"]
 
@@ -50,7 +53,8 @@ class Loader:
     the next epoch. A batch is a dict of the framework's arrays, n being `batch_size` (or less, for
     a "partial" tail):
 
-    - `image`: (n, 3, height, width) or (n, height, width, 3), in the transforms' dtype
+    - `image`: (n, 3, height, width) or (n, height, width, 3), in the transforms' dtype; with
+      `Views` a list of them
     - `label`: (n,), int64 in torch, else int32
     - `record_key`: (n,), rows of the manifest; int32 in jax, else int64
     - `epoch`: (n,), likewise
@@ -62,7 +66,8 @@ class Loader:
             given. A torch or Grain sampler is taken as it is, a list or array of record keys as a
             `SubsetSampler`, any other iterable of them that has a length as a `RecordedSampler`,
             which tells what can not be promised then.
-        transforms: what happens to them; `presets.train()` where none are given.
+        transforms: what happens to them, a list or `Views` of several; `presets.train()` where
+            none are given.
         batch_size: records in a batch of this shard.
         shard: which part of the global batch this process takes.
         last_batch: what becomes of an epoch's tail that fills no global batch: "drop", "pad" or
@@ -87,7 +92,7 @@ class Loader:
         manifest: Manifest,
         *,
         sampler: Sampler | Iterable[int] | None = None,
-        transforms: Sequence[Transform] | None = None,
+        transforms: Sequence[Transform] | Views | None = None,
         batch_size: int = 64,
         shard: ShardOptions | None = None,
         last_batch: LastBatch = "drop",
@@ -146,7 +151,7 @@ class Loader:
         # Here, so that what no state can be made of is found out now and not at a checkpoint.
         self._described = {
             "sampler": states.describe(self.sampler.identity),
-            "transforms": states.describe_all([t.identity for t in self._planner.transforms]),
+            "transforms": states.describe_all(self._planner.identities),
         }
         self.device = resolve_device(device)
         # On a GPU, DALI's graph decodes and resizes; on the CPU there is a faster way.
@@ -162,6 +167,8 @@ class Loader:
         # One pipeline for iterating, one for single batches, each made when first used.
         self._engine: Engine | None = None
         self._single: Engine | None = None
+        # What an iteration that has ended had begun beyond what its engine was given.
+        self._begun: Begun[Job | Failed] = ()
 
     def __len__(self) -> int:
         """How many batches an epoch has."""
@@ -326,6 +333,7 @@ class Loader:
             if engine is not None:
                 engine.close()
         self._engine = self._single = None
+        self._begun = ()
 
     def __enter__(self) -> Self:
         return self
@@ -407,13 +415,18 @@ class Loader:
         return self._read(engine, plan, readers)
 
     def _write_down(self, ledger: Ledger, plan: BatchPlan, images: Any) -> None:
-        pictures = None if images is None else self._adapter.to_numpy(images)[plan.valid]
         valid = plan.valid
+        pictures = None
+        if images is not None:
+            listed = images if isinstance(images, list) else [images]
+            views = [self._adapter.to_numpy(view)[valid] for view in listed]
+            pictures = views[0] if len(views) == 1 else _side_by_side(views)
         ledger.add(plan.epochs[valid], plan.places[valid], plan.record_keys[valid], pictures)
 
-    def _hand_over(self, plan: BatchPlan, pictures: Any) -> Batch:
+    def _hand_over(self, plan: BatchPlan, views: Sequence[Any]) -> Batch:
+        images = [self._adapter.pictures(pictures) for pictures in views]
         batch = {
-            "image": self._adapter.pictures(pictures),
+            "image": images[0] if len(images) == 1 else images,
             "label": self._adapter.labels(plan.labels),
             "record_key": self._adapter.numbers(plan.record_keys),
             "epoch": self._adapter.numbers(plan.epochs),
@@ -421,6 +434,12 @@ class Loader:
         if self._schedule.last_batch == "pad":
             batch["valid"] = self._adapter.flags(plan.valid)
         return batch
+
+
+def _side_by_side(views: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.uint8]:
+    """The bytes of each record's views, as one row."""
+    rows = [np.ascontiguousarray(view).reshape(len(view), -1).view(np.uint8) for view in views]
+    return np.concatenate(rows, axis=1)
 
 
 class _Pass:
@@ -462,8 +481,8 @@ class _Pass:
             self.close()
             raise StopIteration
         try:
-            plan, pictures = self._collect(step)
-            batch = loader._hand_over(plan, pictures)
+            plan, views = self._collect(step)
+            batch = loader._hand_over(plan, views)
         except GpufeedError:
             self.interrupt()
             raise
@@ -479,7 +498,7 @@ class _Pass:
             loader._write_down(loader.ledger, plan, images)
         return batch
 
-    def _collect(self, step: int) -> tuple[BatchPlan, Any]:
+    def _collect(self, step: int) -> tuple[BatchPlan, list[Any]]:
         loader = self._loader
         engine = loader._engine
         if engine is None:
@@ -491,9 +510,13 @@ class _Pass:
             under_way = []
         if self._reader is None:
             first = under_way[-1] + 1 if under_way else step
+            begun, loader._begun = loader._begun, ()
+            if begun and begun[0][0] != next(loader._schedule.steps_from(first), None):
+                begun = ()
             self._reader = ReadAhead(
                 partial(loader._prepare, engine),
-                loader._schedule.steps_from(first),
+                loader._schedule.steps_from(begun[-1][0] + 1 if begun else first),
+                begun=begun,
                 ahead=loader._prefetch + 1,
                 threads=_READERS,
             )
@@ -509,8 +532,11 @@ class _Pass:
         return engine.collect()
 
     def close(self) -> None:
+        """End the threads; the next iteration goes on with what they have begun."""
         self._closed = True
-        self.interrupt()
+        if self._reader is not None:
+            self._loader._begun = self._reader.close()
+            self._reader = None
 
     def interrupt(self) -> None:
         """Drop what is read ahead; the next batch is read anew, from where the loader stands."""

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from gpufeed.errors import ConfigError
 from gpufeed.rng import BatchRng
-from gpufeed.transforms.compose import Program, check_transforms, compose
+from gpufeed.transforms.compose import Composed, Program, compose
+from gpufeed.transforms.views import Views, check_views
 
 if TYPE_CHECKING:
     from gpufeed.order.sampler import Sampler, Visits
@@ -36,7 +37,7 @@ class BatchPlan:
         sizes: int64 (n, 2), height and width that the encoded pictures must have.
         program: what the graph does.
         params: the numbers it does it with, one contiguous array each, row i for record i.
-        frame: where each picture's pixels go, for boxes and points.
+        frames: for each view, where pictures' pixels go, for boxes and points.
     """
 
     step: int
@@ -48,7 +49,7 @@ class BatchPlan:
     sizes: npt.NDArray[np.int64]
     program: Program
     params: dict[str, npt.NDArray[Any]]
-    frame: Frame
+    frames: tuple[Frame, ...]
 
     def __len__(self) -> int:
         return len(self.record_keys)
@@ -58,7 +59,8 @@ class Planner:
     """Turns a step's number into its `BatchPlan`, from nothing but the number.
 
     Attributes:
-        transforms: the list, ending in an output format.
+        views: a list of transforms, ending in an output format, for each view.
+        identities: kind and settings of each transform, or of the `Views` they are in.
         program: what the graph does for every batch.
 
     Raises:
@@ -71,7 +73,7 @@ class Planner:
         manifest: Manifest,
         sampler: Sampler,
         schedule: Schedule,
-        transforms: Sequence[Transform],
+        transforms: Sequence[Transform] | Views,
     ) -> None:
         if sampler.num_records != len(manifest):
             raise ConfigError(
@@ -84,7 +86,12 @@ class Planner:
                 f"is no multiple of the sampler's groups of {sampler.group}; take a batch_size "
                 "with which it is"
             )
-        self.transforms = check_transforms(transforms)
+        self.views = check_views(transforms)
+        self.identities = (
+            [transforms.identity]
+            if isinstance(transforms, Views)
+            else [transform.identity for transform in self.views[0]]
+        )
         self._sampler = sampler
         self._schedule = schedule
         self._sizes = manifest.sizes().astype(np.int64)
@@ -104,14 +111,11 @@ class Planner:
         extremes = {int(pick) for by in measures for pick in (by.argmin(), by.argmax())}
         keys = np.array(sorted(extremes), dtype=np.int64)
         epochs = np.zeros_like(keys)
-        return self._compose(keys, BatchRng(self._sampler.seed, epochs, keys, 0))[0]
+        return self._compose(keys, BatchRng(self._sampler.seed, epochs, keys, 0)).program
 
-    def _compose(
-        self, keys: npt.NDArray[np.int64], rng: BatchRng
-    ) -> tuple[Program, dict[str, npt.NDArray[Any]], Frame]:
+    def _compose(self, keys: npt.NDArray[np.int64], rng: BatchRng) -> Composed:
         boxes = None if self._boxes is None else self._boxes[keys]
-        composed = compose(self.transforms, keys, self._sizes[keys], boxes, rng)
-        return composed.program, composed.params, composed.frame
+        return compose(self.views, keys, self._sizes[keys], boxes, rng)
 
     def plan(self, step: int) -> BatchPlan | None:
         """Plan batch `step`; None where this shard gets no record of it.
@@ -126,12 +130,15 @@ class Planner:
         visits: Visits = self._sampler.visits(positions)
         keys = visits.record_key
         rng = BatchRng(self._sampler.seed, visits.epoch, visits.draw_key, 0)
-        program, params, frame = self._compose(keys, rng)
-        if program != self.program:
+        composed = self._compose(keys, rng)
+        if composed.program != self.program:
+            for view, usual in zip(composed.program.views, self.program.views, strict=True):
+                if view != usual:
+                    break
             raise ConfigError(
-                f"the transforms give batch {step} as {program.size} (height, width), with "
-                f"{len(program.stages)} stages, and other batches as {self.program.size}, with "
-                f"{len(self.program.stages)}; they must end in one fixed size, say CenterCrop(224)"
+                f"the transforms give batch {step} as {view.size} (height, width), with "
+                f"{len(view.stages)} stages, and other batches as {usual.size}, with "
+                f"{len(usual.stages)}; they must end in one fixed size, say CenterCrop(224)"
             )
         return BatchPlan(
             step=step,
@@ -141,7 +148,7 @@ class Planner:
             labels=self._labels[keys],
             valid=valid,
             sizes=self._sizes[keys],
-            program=program,
-            params=params,
-            frame=frame,
+            program=composed.program,
+            params=composed.params,
+            frames=composed.frames,
         )

@@ -506,7 +506,7 @@ def test_pixel_transforms_draw_independently() -> None:
     keys, epochs = np.arange(50), np.zeros(50, dtype=np.int64)
     rng = BatchRng(0, epochs, keys, 0)
     chain = [Brighten(), Brighten(), tf.RandomHorizontalFlip(), Brighten(), UINT8]
-    params = compose(chain, keys, np.full((50, 2), 40), None, rng).params
+    params = compose([chain], keys, np.full((50, 2), 40), None, rng).params
     drawn = [values for name, values in params.items() if name.endswith(".by")]
     assert len(drawn) == 3
     assert len(np.unique(np.concatenate(drawn))) == 150

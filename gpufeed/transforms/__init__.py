@@ -22,6 +22,7 @@ from gpufeed.transforms.geometric import Resize as Resize
 from gpufeed.transforms.geometric import ResizeLongest as ResizeLongest
 from gpufeed.transforms.output import Normalize as Normalize
 from gpufeed.transforms.output import ToDtype as ToDtype
+from gpufeed.transforms.views import Views as Views
 
 __all__ = [
     "BoxCrop",
@@ -43,4 +44,5 @@ __all__ = [
     "ResizeLongest",
     "ToDtype",
     "Transform",
+    "Views",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,25 +19,49 @@ from gpufeed.transforms.base import (
     Records,
     Transform,
 )
-from gpufeed.transforms.frame import SUPPORT, Fill, Frame, Interpolation
+from gpufeed.transforms.frame import SUPPORT, Fill, Frame, Interpolation, Sampling
 from gpufeed.transforms.output import ToDtype
 
-__all__ = ["Composed", "Pixels", "Program", "Resample", "check_transforms", "compose"]
+__all__ = [
+    "WINDOW",
+    "Composed",
+    "Pixels",
+    "Program",
+    "Resample",
+    "Stage",
+    "View",
+    "Warping",
+    "check_transforms",
+    "compose",
+]
+
+WINDOW = "window"
+"""The parameters "window.start" and "window.shape" say what is decoded of each picture."""
 
 
 @dataclass(frozen=True)
 class Resample:
-    """One frame's static half: cut a window, then, each only if set, resize, pad, flip.
+    """One frame's static half: each only if set, cut a window, resize, pad, flip.
 
-    Parameters, row i for record i, sizes and places as (y, x): `start`, `shape` of the window; with
-    `interpolation` the new `size`; if `trimmed` the part of the window that it shows, `roi_start`
-    and `roi_end`; with `fill` the canvas, `pad_start` and `pad_shape`; if `mirrored`, `mirror`.
+    Parameters, row i for record i, sizes and places as (y, x): the window's `shape`, and its
+    `start` if `cut`; with `interpolation` the new `size`; if `trimmed` the part of the window that
+    it shows, `roi_start` and `roi_end`; with `fill` the canvas, `pad_start` and `pad_shape`; if
+    `mirrored`, `mirror`.
     """
 
+    cut: bool
     interpolation: Interpolation | None
     trimmed: bool
     fill: Fill | None
     mirrored: bool
+
+
+@dataclass(frozen=True)
+class Warping:
+    """A frame's warp; its parameters are `matrix`, float32 (n, 3, 3), and `mask`, bool (n,)."""
+
+    sampling: Sampling
+    fill: Fill
 
 
 @dataclass(frozen=True)
@@ -49,34 +72,50 @@ class Pixels:
     names: tuple[str, ...]
 
 
+Stage = Resample | Warping | Pixels
+
+
 @dataclass(frozen=True)
-class Program:
-    """Everything about a graph that is the same for all batches.
+class View:
+    """What becomes of a decoded window.
 
     Attributes:
-        stages: in order; the parameter p of stage i is fed as "i.p".
+        prefix: the parameter p of stage i is fed as prefix + "i.p".
+        stages: in order.
         output: how pixels leave the graph.
         size: (height, width) of every picture at the end.
     """
 
-    stages: tuple[Resample | Pixels, ...]
+    prefix: str
+    stages: tuple[Stage, ...]
     output: OutputFormat
     size: tuple[int, int]
 
     @property
     def opening(self) -> tuple[Resample, ...]:
-        """The stages before the first pixel transform; at least one, which decodes."""
-        resamples = itertools.takewhile(lambda stage: isinstance(stage, Resample), self.stages)
-        return tuple(stage for stage in resamples if isinstance(stage, Resample))
+        """The stages before the first that is not a resampling; at least one."""
+        found = []
+        for stage in self.stages:
+            if not isinstance(stage, Resample):
+                break
+            found.append(stage)
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class Program:
+    """Everything about a graph that is the same for all batches: one decode, and its views."""
+
+    views: tuple[View, ...]
 
 
 @dataclass(frozen=True)
 class Composed:
-    """A batch's program, its parameters (one contiguous array each), and its last frame."""
+    """A batch's program, its parameters (one contiguous array each), and each view's last frame."""
 
     program: Program
     params: dict[str, npt.NDArray[Any]]
-    frame: Frame
+    frames: tuple[Frame, ...]
 
 
 def check_transforms(transforms: Sequence[Transform]) -> tuple[Transform, ...]:
@@ -108,7 +147,7 @@ def check_transforms(transforms: Sequence[Transform]) -> tuple[Transform, ...]:
 
 
 def compose(
-    transforms: Sequence[Transform],
+    views: Sequence[Sequence[Transform]],
     record_key: npt.NDArray[np.int64],
     sizes: npt.NDArray[np.int64],
     boxes: npt.NDArray[np.float64] | None,
@@ -117,7 +156,7 @@ def compose(
     """Draw everything for a batch, and lay it out for the graph.
 
     Args:
-        transforms: as `check_transforms` returns them.
+        views: lists of transforms, each as `check_transforms` returns it.
         record_key: int64 (n,), n at least 1.
         sizes: int64 (n, 2), height and width of the encoded pictures, oriented.
         boxes: float64 (n, 4) of (x0, y0, x1, y1) in pixels, or None.
@@ -127,44 +166,95 @@ def compose(
         ConfigError: the pictures do not all come out in one size, or a transform can not be applied
             to one of them.
     """
-    stages: list[Resample | Pixels] = []
-    params: dict[str, npt.NDArray[Any]] = {}
-    frame = Frame.whole(sizes)
+    made = []
+    number = 0
+    for place, transforms in enumerate(views):
+        prefix = f"{place}." if len(views) > 1 else ""
+        view = _Composition(prefix, sizes, cut=len(views) > 1)
+        view.add_all(transforms, number, record_key, boxes, rng)
+        made.append(view)
+        # So that no two views draw the same numbers.
+        number += len(transforms)
+    params = {name: values for view in made for name, values in view.params.items()}
+    start = np.min([view.start for view in made], axis=0)
+    end = np.max([view.start + view.shape for view in made], axis=0)
+    params[f"{WINDOW}.start"] = start.astype(np.int32)
+    params[f"{WINDOW}.shape"] = (end - start).astype(np.int32)
+    if len(made) > 1:
+        for view in made:
+            view.params[f"{view.prefix}0.start"] -= params[f"{WINDOW}.start"]
+    program = Program(tuple(view.done(record_key) for view in made))
+    return Composed(program, params, tuple(view.frame for view in made))
 
-    def add(stage: Resample | Pixels, drawn: Params) -> None:
-        for name, values in drawn.items():
-            params[f"{len(stages)}.{name}"] = np.ascontiguousarray(values)
-        stages.append(stage)
 
-    def carried_out(upto: Frame, since: Frame | None) -> None:
-        for done in upto.chain():
-            if since is None:
-                add(*_resample(done))
-            elif done is since:
-                since = None
+class _Composition:
+    """One view of a batch, while its transforms are gone through."""
 
-    emitted: Frame | None = None
-    for number, transform in enumerate(transforms[:-1]):
-        seen = Records(
-            record_key=record_key,
-            height=frame.height,
-            width=frame.width,
-            boxes=None if boxes is None else frame.map_boxes(boxes),
-        )
-        if isinstance(transform, GeometricTransform):
-            frame = transform.place(frame, transform.draw(rng.spawn(number), seen))
-        elif isinstance(transform, PixelTransform):
-            drawn = transform.draw(rng.spawn(number), seen)
-            carried_out(frame, emitted)
-            emitted = frame
-            add(Pixels(transform, tuple(drawn)), {k: _narrow(v) for k, v in drawn.items()})
-            frame = frame.then()
-    carried_out(frame, emitted)
+    def __init__(self, prefix: str, sizes: npt.NDArray[np.int64], *, cut: bool) -> None:
+        self.prefix = prefix
+        self.frame = Frame.whole(sizes)
+        self.params: dict[str, npt.NDArray[Any]] = {}
+        self._stages: list[Stage] = []
+        self._cut = cut
+        self._emitted: Frame | None = None
 
-    output = transforms[-1]
-    if not isinstance(output, OutputFormat):
-        raise TypeError("the last transform must be an OutputFormat")
-    return Composed(Program(tuple(stages), output, _one_size(frame, record_key)), params, frame)
+    def add_all(
+        self,
+        transforms: Sequence[Transform],
+        number: int,
+        record_key: npt.NDArray[np.int64],
+        boxes: npt.NDArray[np.float64] | None,
+        rng: BatchRng,
+    ) -> None:
+        for transform in transforms[:-1]:
+            frame = self.frame
+            seen = Records(
+                record_key=record_key,
+                height=frame.height,
+                width=frame.width,
+                boxes=None if boxes is None else frame.map_boxes(boxes),
+            )
+            if isinstance(transform, GeometricTransform):
+                self.frame = transform.place(frame, transform.draw(rng.spawn(number), seen))
+            elif isinstance(transform, PixelTransform):
+                drawn = transform.draw(rng.spawn(number), seen)
+                self._carry_out()
+                narrow = {name: _narrow(values) for name, values in drawn.items()}
+                self._add(Pixels(transform, tuple(drawn)), narrow)
+                self.frame = frame.then()
+                self._emitted = frame
+            number += 1
+        self._carry_out()
+        output = transforms[-1]
+        if not isinstance(output, OutputFormat):
+            raise TypeError("the last transform must be an OutputFormat")
+        self._output = output
+
+    def done(self, record_key: npt.NDArray[np.int64]) -> View:
+        size = _one_size(self.frame, record_key)
+        return View(self.prefix, tuple(self._stages), self._output, size)
+
+    def _carry_out(self) -> None:
+        """Add the stages of the frames that came since the last pixel transform."""
+        for frame in self.frame.chain(since=self._emitted):
+            first = not self._stages
+            if first or frame.resamples:
+                stage, params = _resample(frame, cut=self._cut if first else frame.cuts)
+                if first:
+                    self.start, self.shape = params["start"], params["shape"]
+                if not stage.cut:
+                    del params["start"]
+                self._add(stage, params)
+            if frame.warped is not None:
+                warp = frame.warped
+                params = {"matrix": warp.matrix.astype(np.float32), "mask": warp.mask}
+                self._add(Warping(warp.sampling, warp.fill), params)
+
+    def _add(self, stage: Stage, params: Params) -> None:
+        for name, values in params.items():
+            own = f"{self.prefix}{len(self._stages)}.{name}"
+            self.params[own] = np.ascontiguousarray(values)
+        self._stages.append(stage)
 
 
 def _narrow(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -186,7 +276,7 @@ def _one_size(frame: Frame, record_key: npt.NDArray[np.int64]) -> tuple[int, int
     return height, width
 
 
-def _resample(frame: Frame) -> tuple[Resample, Params]:
+def _resample(frame: Frame, *, cut: bool) -> tuple[Resample, Params]:
     """Return the stage and the parameters that carry out one frame."""
     shown, end = frame.shown, frame.shown_end
     blank = end <= shown
@@ -221,5 +311,5 @@ def _resample(frame: Frame) -> tuple[Resample, Params]:
         params["pad_shape"] = frame.size.astype(np.int32)
     if frame.mirrored:
         params["mirror"] = frame.mirror.astype(np.int32)
-    stage = Resample(frame.interpolation, frame.trimmed, frame.fill, frame.mirrored)
+    stage = Resample(cut, frame.interpolation, frame.trimmed, frame.fill, frame.mirrored)
     return stage, params

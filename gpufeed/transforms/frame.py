@@ -2,11 +2,13 @@
 
 A `Frame` is one resampling of a batch of pictures, in the order in which it is carried out:
 
-    input picture --crop--> source window --resize--> scaled picture --crop/pad--> canvas --flip-->
+    input picture --crop--> source window --resize--> scaled picture --crop/pad--> canvas --flip
+    --warp-->
 
 Crops, pads and flips fold into the frame they act on, so a crop of a crop is one window to decode,
-and a crop after a resize computes only the pixels it keeps. What does not fold (a second resize,
-a resize of padding) starts a new frame on the canvas of the one before.
+and a crop after a resize computes only the pixels it keeps; neighbouring warps become one. What
+does not fold (a second resize, a resize of padding, anything after a warp) starts a new frame on
+the canvas of the one before.
 
 Which calls were made, never the numbers passed, decides a frame's static half, since the graph
 that carries it out is built once for all batches.
@@ -21,13 +23,14 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SUPPORT", "Fill", "Frame", "Interpolation"]
+__all__ = ["SUPPORT", "Fill", "Frame", "Interpolation", "Sampling", "Warp"]
 
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
 Bool = npt.NDArray[np.bool_]
 
 Interpolation = Literal["bilinear", "bicubic"]
+Sampling = Literal["nearest", "bilinear"]
 Fill = tuple[float, float, float]
 
 SUPPORT: dict[Interpolation, int] = {"bilinear": 1, "bicubic": 2}
@@ -43,8 +46,38 @@ def _pairs(first: npt.ArrayLike, second: npt.ArrayLike, count: int) -> Int64:
 
 
 @dataclass(frozen=True)
+class Warp:
+    """A projective map of n canvases onto themselves.
+
+    Attributes:
+        matrix: float64 (n, 3, 3), from a place (x, y, 1) of the result to one of the canvas; pixel
+            i covers [i, i + 1).
+        mask: bool (n,), which canvases are warped at all.
+        sampling: "nearest" or "bilinear".
+        fill: levels of what comes from outside of the canvas, 0 to 255.
+    """
+
+    matrix: Float64
+    mask: Bool
+    sampling: Sampling
+    fill: Fill
+
+    def after(self, other: Warp) -> Warp:
+        """This warp and `other` before it, as one."""
+        return replace(self, matrix=other.matrix @ self.matrix, mask=self.mask | other.mask)
+
+    def forward(self, points: Float64) -> Float64:
+        """Follow points, float64 (n, k, 2) of (x, y)."""
+        ones = np.ones((*points.shape[:-1], 1))
+        moved = np.concatenate([points, ones], axis=-1) @ np.swapaxes(
+            np.linalg.inv(self.matrix), -1, -2
+        )
+        return np.asarray(moved[..., :2] / moved[..., 2:])
+
+
+@dataclass(frozen=True)
 class Frame:
-    """One crop, resize, crop or pad, and flip of n pictures; sizes and places are (y, x).
+    """One crop, resize, crop or pad, flip and warp of n pictures; sizes and places are (y, x).
 
     Attributes:
         source: int64 (n, 2), first pixel of the window of the input that is resized.
@@ -59,6 +92,8 @@ class Frame:
         trimmed: whether the scaled picture was cropped.
         fill: levels of the padding, 0 to 255; None where none is made.
         mirrored: whether any picture may be flipped.
+        cut: whether a window of the input was cut out.
+        warped: what is done to the canvas at last; None where nothing is.
         previous: the frame whose canvas is this one's input; None for the encoded picture.
     """
 
@@ -74,6 +109,8 @@ class Frame:
     trimmed: bool = False
     fill: Fill | None = None
     mirrored: bool = False
+    cut: bool = False
+    warped: Warp | None = None
     previous: Frame | None = None
 
     @staticmethod
@@ -95,6 +132,16 @@ class Frame:
     def then(self) -> Frame:
         """A new frame on this one's canvas."""
         return Frame.whole(self.size, previous=self)
+
+    @property
+    def cuts(self) -> bool:
+        """Whether it reads a window of its input and not all, whatever the numbers."""
+        return self.cut or self.trimmed
+
+    @property
+    def resamples(self) -> bool:
+        """Whether there is anything to do but a warp, whatever the numbers."""
+        return self.cuts or bool(self.interpolation) or self.fill is not None or self.mirrored
 
     def __len__(self) -> int:
         return len(self.size)
@@ -124,6 +171,8 @@ class Frame:
 
         The window must lie inside the canvas: who may reach out of it pads first.
         """
+        if self.warped is not None:
+            return self.then().crop(top, left, height, width)
         count = len(self)
         size = _pairs(height, width, count)
         right = self.width - np.asarray(left) - size[:, 1]
@@ -131,9 +180,13 @@ class Frame:
         if np.any(place < 0) or np.any(place + size > self.size) or np.any(size < 1):
             raise ValueError("a crop reaches out of its canvas")
         if self.interpolation is None and self.fill is None:
-            cut = Frame.whole(size, previous=self.previous)
+            part = Frame.whole(size, previous=self.previous)
             return replace(
-                cut, source=self.source + place, mirror=self.mirror, mirrored=self.mirrored
+                part,
+                source=self.source + place,
+                mirror=self.mirror,
+                mirrored=self.mirrored,
+                cut=True,
             )
         origin = self.origin + place
         return replace(
@@ -149,7 +202,7 @@ class Frame:
         self, height: npt.ArrayLike, width: npt.ArrayLike, interpolation: Interpolation
     ) -> Frame:
         """Resize the canvas, antialiased; each size is an integer or int64 (n,)."""
-        if self.interpolation is not None or self.fill is not None:
+        if self.interpolation or self.fill or self.warped:
             return self.then().resize(height, width, interpolation)
         size = _pairs(height, width, len(self))
         whole = Frame.whole(size)
@@ -171,7 +224,7 @@ class Frame:
         fill: Fill,
     ) -> Frame:
         """Widen the canvas; each argument is an integer or int64 (n,), 0 or more."""
-        if self.fill not in (None, fill):
+        if self.fill not in (None, fill) or self.warped is not None:
             return self.then().pad(top, left, bottom, right, fill)
         count = len(self)
         before = _pairs(top, self._unflipped(left, right), count)
@@ -184,12 +237,28 @@ class Frame:
 
     def flip(self, mask: Bool) -> Frame:
         """Flip the canvases where `mask`, bool (n,), says so, left to right."""
+        if self.warped is not None:
+            return self.then().flip(mask)
         return replace(self, mirror=self.mirror ^ mask, mirrored=True)
 
-    def chain(self) -> Iterator[Frame]:
-        """Yield the frames from the encoded picture to this one."""
+    def warp(self, warp: Warp) -> Frame:
+        """Warp the canvases.
+
+        Warps that follow each other become one, which resamples once and shows what the first
+        alone had moved out of sight, where the second brings it back.
+        """
+        if self.warped is None:
+            return replace(self, warped=warp)
+        if (self.warped.sampling, self.warped.fill) != (warp.sampling, warp.fill):
+            return self.then().warp(warp)
+        return replace(self, warped=warp.after(self.warped))
+
+    def chain(self, since: Frame | None = None) -> Iterator[Frame]:
+        """Yield the frames from the encoded picture, or those after `since`, to this one."""
+        if self is since:
+            return
         if self.previous is not None:
-            yield from self.previous.chain()
+            yield from self.previous.chain(since)
         yield self
 
     def map_points(self, points: Float64) -> Float64:
@@ -203,6 +272,8 @@ class Frame:
         """
         for frame in self.chain():
             points = frame._map(points, cut=False)
+            if frame.warped is not None:
+                points = frame.warped.forward(points)
         return points
 
     def _map(self, points: Float64, *, cut: bool) -> Float64:
@@ -227,7 +298,23 @@ class Frame:
         corners = boxes.reshape(len(boxes), 2, 2)
         for frame in self.chain():
             corners = frame._map(corners, cut=True)
+            if frame.warped is not None:
+                corners = frame._around(frame.warped.forward(_four(corners)))
         # Again, for what a flip or an empty frame has turned round or left outside.
         limit = self.size[:, None, ::-1].astype(np.float64)
         corners = np.clip(np.sort(corners, axis=1), 0.0, limit)
         return corners.reshape(len(boxes), 4)
+
+    def _around(self, points: Float64) -> Float64:
+        """The box around points, cut to the canvas, as two corners."""
+        limit = self.size[:, None, ::-1].astype(np.float64)
+        corners = np.stack([points.min(axis=1), points.max(axis=1)], axis=1)
+        return np.asarray(np.clip(corners, 0.0, limit))
+
+
+def _four(corners: Float64) -> Float64:
+    """All four corners, float64 (n, 4, 2), of boxes given by two."""
+    (x0, y0), (x1, y1) = corners[:, 0].T, corners[:, 1].T
+    return np.stack(
+        [np.stack(pair, axis=-1) for pair in ((x0, y0), (x1, y0), (x1, y1), (x0, y1))], 1
+    )
