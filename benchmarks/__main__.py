@@ -9,14 +9,13 @@ turns. The figures are written as JSON; a table, plots and a page are made of th
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.compare import report
 from benchmarks.compare.data import VARIANTS, prepare
+from benchmarks.compare.results import Comparison
 from benchmarks.compare.run import compare
 from benchmarks.compare.work import Work
 from benchmarks.machine import Machine
@@ -64,8 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                         say=lambda text: print(text, flush=True),
                     )
                 )
-    found = {"machine": asdict(machine), "results": [asdict(result) for result in results]}
-    (options.out / "comparison.json").write_text(json.dumps(found, indent=1) + "\n")
+    found = Comparison(machine, results)
+    found.save(options.out / "comparison.json")
     report.write(found, options.out)
     print((options.out / "comparison.md").read_text())
 

@@ -13,6 +13,8 @@ from benchmarks import __main__ as comparison
 from benchmarks.compare import field, report, run
 from benchmarks.compare.data import list_pictures, prepare
 from benchmarks.compare.peer import Peer
+from benchmarks.compare.results import About, Comparison, Entry, Result, Round
+from benchmarks.compare.rows import interval_note, rows
 from benchmarks.compare.work import Work
 from media import jpeg, picture
 
@@ -56,9 +58,21 @@ def test_a_comparison_from_end_to_end(photos: Path, tmp_path: Path) -> None:
         assert figures["images_per_second"] > 0
         assert figures["memory_mib"] > 1
         assert len(entry["cold"]) == 1
-    assert "| **gpufeed** |" in (out / "comparison.md").read_text()
+        rate = entry["figures"]["warm"]["images_per_second"]
+        assert rate == {
+            "median": figures["images_per_second"],
+            "low": figures["images_per_second"],
+            "high": figures["images_per_second"],
+            "coverage": 0.0,
+            "rounds": 1,
+        }
+        assert set(entry["figures"]) == {"warm", "cold"}
+    assert Comparison.load(out / "comparison.json").described() == found
+    written = (out / "comparison.md").read_text()
+    assert written.count("| **gpufeed** |") == 2
+    assert written.count("files not in the page cache") == 1
     page = (out / "comparison.html").read_text()
-    assert page.count("<tr") == 4
+    assert page.count("<tr") == 8
     assert "src='data:image/png;base64," in page
     with Image.open(out / "comparison.png") as plot:
         assert plot.format == "PNG"
@@ -80,8 +94,8 @@ def test_who_does_something_else_is_remarked_on() -> None:
     assert run._oddities({"labels": twice, "means": [*scenes, *scenes]}, many) == []
     apart = run._oddities({"labels": twice, "means": [*scenes, *drawn.normal(size=150)]}, many)
     assert apart[0].startswith("two views of a picture are hardly related")
-    entries = [run.Entry(str(i), True, "", mean=0.1, std=1.0) for i in range(3)]
-    entries.append(run.Entry("odd", True, "", mean=0.4, std=1.0))
+    entries = [Entry(str(i), True, "", mean=0.1, std=1.0) for i in range(3)]
+    entries.append(Entry("odd", True, "", mean=0.4, std=1.0))
     run._compare_pixels(entries)
     assert [entry.remarks for entry in entries[:3]] == [[]] * 3
     assert entries[3].remarks == ["mean of its pixels 0.40, of the others 0.10"]
@@ -99,9 +113,7 @@ def test_who_is_not_installed_is_absent(
         ("lacking", "no_such_module is not installed"),
         ("elsewhere", "it has no way to cpu"),
     ]
-    assert "Absent: lacking: no_such_module is not installed" in report.table(
-        {"work": result.work, "entries": [], "absent": [vars(each) for each in result.absent]}
-    )
+    assert "Absent: lacking: no_such_module is not installed" in report.table(result)
 
 
 def test_every_contender_has_a_name_of_its_own() -> None:
@@ -109,3 +121,34 @@ def test_every_contender_has_a_name_of_its_own() -> None:
     assert len(set(names)) == len(names)
     assert names[0] == "gpufeed"
     assert all(peer.equal or peer.does for peer in field.all_peers())
+
+
+def rounds(*rates: float) -> list[Round]:
+    return [Round(rate, 1000 / rate, 0.5, 100.0) for rate in rates]
+
+
+def test_ratios_are_taken_round_by_round() -> None:
+    """A machine that is slow for a while must not show as a difference."""
+    ours = Entry("gpufeed", True, "", warm=rounds(100, 200, 50, 80, 120))
+    other = Entry("other", True, "", warm=rounds(50, 100, 25, 40, 30))
+    about = About("x", 8, 4, 224, "cpu", 2, 2)
+    result = Result(about, [other, ours], [])
+    first, second = rows(result)
+    assert (first.name, second.name) == ("gpufeed", "other")
+    assert second.ratio is not None
+    assert (second.ratio.median, second.ratio.low, second.ratio.high) == (0.5, 0.25, 0.5)
+    assert (second.rate.median, second.rate.low, second.rate.high) == (40, 25, 100)
+    written = report.table(result)
+    assert "| 40 (25 to 100) | 0.50 (0.25 to 0.50) |" in written
+    assert (
+        "medians of 5 rounds in turns, in brackets their interval (by order alone, 94 %" in written
+    )
+    assert interval_note(Result(about, [], [])) == "none ran"
+
+
+def test_the_kept_comparison_can_be_read() -> None:
+    kept = Path(__file__).parent.parent / "benchmarks/results/comparison-cpu-2-cores"
+    found = Comparison.load(kept / "comparison.json")
+    for result in found.results:
+        assert result.ours is not None
+        assert report.table(result) in (kept / "comparison.md").read_text()

@@ -12,68 +12,18 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchmarks.compare.field import all_peers
 from benchmarks.compare.peer import Peer
+from benchmarks.compare.results import About, Absent, Entry, Result, Round
 from benchmarks.compare.work import Work
 
 __all__ = ["Absent", "Entry", "Result", "compare"]
 
 _DRAIN = 8
 """Batches that a round takes before it is timed: more than any contender has begun ahead."""
-
-
-@dataclass
-class Entry:
-    """What one contender answered.
-
-    Attributes:
-        name: the contender's.
-        equal: whether it does the whole work.
-        does: what it does, where it does not.
-        first_batch_s: seconds from making the loader to its first batch, imports included.
-        mean: of all pixels of two epochs.
-        std: the batches' deviation, on average.
-        warm: a dict of figures for each round with the files in the page cache.
-        cold: likewise, with the files dropped from it.
-        remarks: what a check found out of order, or how it failed.
-    """
-
-    name: str
-    equal: bool
-    does: str
-    first_batch_s: float = 0.0
-    mean: float = 0.0
-    std: float = 0.0
-    warm: list[dict[str, float]] = field(default_factory=list)
-    cold: list[dict[str, float]] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Absent:
-    """A contender that can not run here."""
-
-    name: str
-    why: str
-
-
-@dataclass
-class Result:
-    """One comparison.
-
-    Attributes:
-        work: name of the data, and how it is fed.
-        entries: of those that ran.
-        absent: of those that could not.
-    """
-
-    work: dict[str, Any]
-    entries: list[Entry]
-    absent: list[Absent]
 
 
 class _Process:
@@ -180,21 +130,21 @@ def compare(
                         absent.append(Absent(entry.name, f"failed in round {number}: {failed}"))
                         continue
                     if number:
-                        entry.warm.append(answers[0])
-                        entry.cold += answers[1:]
+                        entry.warm.append(Round(**answers[0]))
+                        entry.cold += [Round(**answer) for answer in answers[1:]]
                 say(f"{work.name}, {work.batch_size} a batch: round {number} of {rounds}")
         finally:
             for process in running.values():
                 process.end()
-    about = {
-        "name": work.name,
-        "pictures": len(work.paths),
-        "batch_size": work.batch_size,
-        "size": work.size,
-        "device": work.device,
-        "cores": work.cores,
-        "batches": batches,
-    }
+    about = About(
+        name=work.name,
+        pictures=len(work.paths),
+        batch_size=work.batch_size,
+        size=work.size,
+        device=work.device,
+        cores=work.cores,
+        batches=batches,
+    )
     return Result(about, entries, absent)
 
 
