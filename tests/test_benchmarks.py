@@ -10,13 +10,15 @@ import pytest
 from PIL import Image
 
 from benchmarks import __main__ as comparison
-from benchmarks.compare import field, report, run
+from benchmarks.compare import field, readme, report, run
 from benchmarks.compare.data import list_pictures, prepare
 from benchmarks.compare.peer import Peer
 from benchmarks.compare.results import About, Comparison, Entry, Result, Round
 from benchmarks.compare.rows import interval_note, rows
 from benchmarks.compare.work import Work
 from media import jpeg, picture
+
+KEPT = readme.TOP / "benchmarks/results/comparison-cpu-2-cores/comparison.json"
 
 
 @pytest.fixture(scope="module")
@@ -147,8 +149,52 @@ def test_ratios_are_taken_round_by_round() -> None:
 
 
 def test_the_kept_comparison_can_be_read() -> None:
-    kept = Path(__file__).parent.parent / "benchmarks/results/comparison-cpu-2-cores"
-    found = Comparison.load(kept / "comparison.json")
-    for result in found.results:
+    for result in Comparison.load(KEPT).results:
         assert result.ours is not None
-        assert report.table(result) in (kept / "comparison.md").read_text()
+        assert report.table(result) in KEPT.with_suffix(".md").read_text()
+
+
+def test_the_readme_tells_the_kept_comparison() -> None:
+    """Where this fails, run `python -m benchmarks.compare.readme`."""
+    text = (readme.TOP / "README.md").read_text()
+    source = readme.source_of(text)
+    assert readme.with_block(text, source, Comparison.load(readme.TOP / source)) == text
+
+
+def test_the_readme_is_written_between_its_comments(tmp_path: Path) -> None:
+    def result(name: str, batch_size: int, rate: float) -> Result:
+        entries = [
+            Entry("gpufeed", True, "", warm=rounds(*[rate] * 5)),
+            Entry("Some, 1 worker", True, "", warm=rounds(*[rate / 4] * 5)),
+            Entry("Some, 2 workers", True, "", warm=rounds(*[rate / 2] * 5)),
+            Entry("Less", False, "half", warm=rounds(*[rate * 2] * 5)),
+            Entry("limit: decode", False, "decode", warm=rounds(*[rate * 4] * 5)),
+        ]
+        return Result(About(name, 8, batch_size, 224, "cpu", 2, 2), entries, [])
+
+    results = [result("originals", 256, 700), result("originals", 64, 500), result("x", 64, 40)]
+    found = Comparison(Comparison.load(KEPT).machine, results)
+    found.save(tmp_path / "found.json")
+    target = tmp_path / "README.md"
+    target.write_text(
+        "# A\n\n<!-- comparison: old.json -->\nold\n<!-- end of the comparison -->\n\nB\n"
+    )
+    readme.main([str(tmp_path / "found.json"), "--readme", str(target)])
+    written = target.read_text()
+    assert written.startswith("# A\n\n<!-- comparison: found.json -->\n\nBeside 3 other loaders ")
+    assert written.endswith("\n\n<!-- end of the comparison -->\n\nB\n")
+    assert "batches of 64), in turns in one run on 2 cores of a CPU: " in written
+    assert "| | NABirds-like originals | x |" in written
+    assert "| **gpufeed** | 1 (500 images/s) | 1 (40 images/s) |" in written
+    assert "| Some, 2 workers | 0.50 (0.50 to 0.50) | 0.50 (0.50 to 0.50) |" in written
+    assert "1 worker |" not in written
+    assert "which is less work, reach: Less 2.00 and 2.00." in written
+    assert "Parts of the work alone reach: decode 4.00 and 4.00." in written
+    readme.main(["--readme", str(target)])
+    assert target.read_text() == written
+    target.write_text("# A\n")
+    with pytest.raises(ValueError, match="no place for the comparison; it goes between the lines"):
+        readme.main(["--readme", str(target)])
+    results[1].entries.pop(0)
+    with pytest.raises(ValueError, match="gpufeed is not in the comparison on originals"):
+        readme.block(found)

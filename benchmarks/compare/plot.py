@@ -7,15 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.compare.results import Cache, Result
-from benchmarks.compare.rows import COLUMNS, Column, Row, rows
+from benchmarks.compare.rows import COLUMNS, READY, Column, Row, rows
 
 __all__ = ["plot"]
 
 _COLOURS = {"ours": "#0072b2", "equal": "#56b4e9", "less": "#e69f00", "limit": "#999999"}
 """Okabe and Ito's, which the colour-blind can tell apart."""
-
-_READY = "limit: a batch that is ready"
-"""So far beyond all others that its bar is cut off."""
 
 _ROOM = 1.05
 """Where a bar is cut off, as a part of the longest that is not."""
@@ -71,7 +68,7 @@ def _bars(axis: Any, listed: Sequence[Row], column: Column, *, named: bool) -> N
     compared = [
         found.high
         for row, found in zip(listed, medians, strict=True)
-        if found is not None and row.name != _READY
+        if found is not None and row.name != READY
     ]
     most = max(compared, default=1.0)
     for place, (row, found) in enumerate(zip(listed, medians, strict=True)):

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from benchmarks.compare.results import OURS, Cache, Entry, Result
 from gpufeed.tools.median import Median
 
-__all__ = ["COLUMNS", "Column", "Row", "columns_of", "interval_note", "rows"]
+__all__ = ["COLUMNS", "READY", "Column", "Row", "columns_of", "interval_note", "rows"]
+
+READY = "limit: a batch that is ready"
+"""So far beyond all others that no bar and no ratio says anything of it."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,6 @@ def interval_note(result: Result, cache: Cache = "warm") -> str:
         return said
     sure = f"{100 * rate.coverage:.0f} %"
     return (
-        f"{said}, in brackets their interval (by order alone, {sure} sure were rounds independent); "
-        "ratios are taken round by round"
+        f"{said}, in brackets their interval (by order alone, {sure} sure were rounds "
+        "independent); ratios are taken round by round"
     )
