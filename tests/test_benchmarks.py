@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 
 from benchmarks import __main__ as comparison
-from benchmarks.compare import field, readme, report, run
+from benchmarks.compare import cache, field, host, readme, report, run
 from benchmarks.compare.data import list_pictures, prepare
-from benchmarks.compare.peer import Peer
+from benchmarks.compare.peer import Peer, unless_listed
 from benchmarks.compare.results import About, Comparison, Entry, Result, Round
 from benchmarks.compare.rows import interval_note, rows
 from benchmarks.compare.work import Work
@@ -41,11 +41,35 @@ def test_pictures_are_brought_to_nabirds_form(photos: Path, tmp_path: Path) -> N
         prepare(tmp_path / "none", tmp_path / "out", "cleaned", 2)
 
 
-def test_a_comparison_from_end_to_end(photos: Path, tmp_path: Path) -> None:
+def can_drop(folder: Path) -> bool:
+    """Whether files there can leave the page cache: not where they lie in memory anyway."""
+    probe = folder / "probe"
+    probe.write_bytes(bytes(100_000))
+    assert cache.cached_share([str(probe)]) == 1
+    cache.drop([str(probe)])
+    return cache.cached_share([str(probe)]) == 0
+
+
+def test_files_leave_the_page_cache_and_come_back(tmp_path: Path) -> None:
+    if not can_drop(tmp_path):
+        pytest.skip("needs a temporary folder on a disk")
+    files = [tmp_path / name for name in "ab"]
+    for file in files:
+        file.write_bytes(bytes(40_000))
+    cache.drop([str(file) for file in files])
+    files[0].read_bytes()
+    assert cache.cached_share([str(file) for file in files]) == 0.5
+    (tmp_path / "empty").touch()
+    assert cache.cached_share([str(tmp_path / "empty")]) == 0
+
+
+@pytest.mark.parametrize("preset", ["train", "evaluate"])
+def test_a_comparison_from_end_to_end(photos: Path, tmp_path: Path, preset: str) -> None:
     out = tmp_path / "report"
+    caches = ["warm", "cold"] if can_drop(tmp_path) else ["warm"]
     options = ["--photos", photos, "--out", out, "--variants", "cleaned", "--batch-sizes", "4"]
-    options += ["--pictures", "24", "--images", "8", "--rounds", "1", "--cold"]
-    options += ["--only", "gpufeed", "tuned", "limit: a batch"]
+    options += ["--pictures", "24", "--images", "8", "--rounds", "1", "--work", preset]
+    options += ["--only", "gpufeed", "tuned", "limit: a batch", *["--cold"][: len(caches) - 1]]
     comparison.main([str(option) for option in options])
     found = json.loads((out / "comparison.json").read_text())
     (result,) = found["results"]
@@ -54,12 +78,13 @@ def test_a_comparison_from_end_to_end(photos: Path, tmp_path: Path) -> None:
         "DALI tuned by hand",
         "limit: a batch that is ready",
     ]
+    assert result["work"]["preset"] == preset
     for entry in result["entries"]:
         assert entry["remarks"] == []
         (figures,) = entry["warm"]
         assert figures["images_per_second"] > 0
         assert figures["memory_mib"] > 1
-        assert len(entry["cold"]) == 1
+        assert len(entry["cold"]) == len(caches) - 1
         rate = entry["figures"]["warm"]["images_per_second"]
         assert rate == {
             "median": figures["images_per_second"],
@@ -68,16 +93,61 @@ def test_a_comparison_from_end_to_end(photos: Path, tmp_path: Path) -> None:
             "coverage": 0.0,
             "rounds": 1,
         }
-        assert set(entry["figures"]) == {"warm", "cold"}
+        assert list(entry["figures"]) == caches
     assert Comparison.load(out / "comparison.json").described() == found
     written = (out / "comparison.md").read_text()
-    assert written.count("| **gpufeed** |") == 2
-    assert written.count("files not in the page cache") == 1
+    assert written.count("| **gpufeed** |") == len(caches)
+    assert written.count("files not in the page cache") == len(caches) - 1
+    assert f"cleaned, {preset}, 4 a batch, on cpu" in written
     page = (out / "comparison.html").read_text()
-    assert page.count("<tr") == 8
+    assert page.count("<tr") == 4 * len(caches)
     assert "src='data:image/png;base64," in page
     with Image.open(out / "comparison.png") as plot:
         assert plot.format == "PNG"
+
+
+def test_every_kind_of_work_is_reached_by_options(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, str, int, bool]] = []
+
+    def noted(work: Work, *, rounds: int, batches: int, only: list[str], say: object) -> Result:
+        assert all(Path(file).is_file() for file in work.files)
+        assert (rounds, batches, only) == (1, 2, ["x"])
+        asked.append((work.name, work.preset, work.batch_size, work.cold))
+        about = About(work.name, 8, work.batch_size, 224, "cpu", 2, batches, work.preset)
+        return Result(about, [], [])
+
+    monkeypatch.setattr(comparison, "compare", noted)
+    options = ["--photos", str(photos), "--synthetic", "6", "--work", "train", "evaluate"]
+    options += ["--batch-sizes", "4", "8", "--pictures", "8", "--images", "8", "--rounds", "1"]
+    comparison.main([*options, "--cold", "--only", "x", "--out", str(tmp_path), "--device", "cpu"])
+    names = ("originals", "cleaned", "synthetic originals", "synthetic cleaned")
+    assert asked == [
+        (name, preset, batch_size, True)
+        for name in names
+        for preset in ("train", "evaluate")
+        for batch_size in (4, 8)
+    ]
+    titles = [str(result.work) for result in Comparison.load(tmp_path / "comparison.json").results]
+    assert len(set(titles)) == len(asked)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "give --photos DIR, --synthetic BIRDS, or both"),
+        (["--photos", ".", "--pictures", "9"], "9 pictures fill no batch of 256; make more"),
+        (["--synthetic", "0"], "argument --synthetic: 0 is less than 1"),
+        (["--photos", ".", "--rounds", "x"], "argument --rounds: invalid integer value: 'x'"),
+    ],
+)
+def test_wrong_options(
+    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        comparison.main(options)
+    assert message in capsys.readouterr().err
 
 
 def test_who_does_something_else_is_remarked_on() -> None:
@@ -103,17 +173,43 @@ def test_who_does_something_else_is_remarked_on() -> None:
     assert entries[3].remarks == ["mean of its pixels 0.40, of the others 0.10"]
 
 
-def test_who_is_not_installed_is_absent(
+def test_evaluating_makes_the_same_of_a_picture_whoever_does_it() -> None:
+    work = Work("x", "/", tuple(map(str, range(20))), 4, 8, "cpu", 2, "evaluate")
+    means = np.random.default_rng(0).normal(size=20)
+    sound = {"labels": [*range(20), *range(20)], "means": [*means, *means]}
+    assert run._oddities(sound, work) == []
+    apart = run._oddities({**sound, "means": [*means, *(means + 0.1)]}, work)
+    assert apart == ["means of two views of a picture are 0.100 apart"]
+    entries = [Entry(name, True, "") for name in "abc"]
+    views = {name: dict(enumerate(means)) for name in "abc"}
+    run._compare_pictures(entries, views)
+    views["b"] = {label: mean + 0.05 for label, mean in views["b"].items()}
+    run._compare_pictures(entries, views)
+    remarks = [entry.remarks for entry in entries]
+    assert remarks == [[], ["means of its pictures 0.050 from those of the others"], []]
+
+
+def test_the_centre_is_torchvisions() -> None:
+    work = Work("x", "/", (), 4, 224, "cpu", 2, "evaluate")
+    assert host.centre(work, 300, 401) == ((256, 342), (16, 59))
+    assert host.centre(work, 401, 300) == ((342, 256), (59, 16))
+
+
+def test_who_can_not_take_part_is_absent(
     photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lacking = Peer("lacking", lambda _: iter(()), needs=("no_such_module",))
     elsewhere = Peer("elsewhere", lambda _: iter(()), on=("cuda",))
-    monkeypatch.setattr(run, "all_peers", lambda: [lacking, elsewhere])
-    work = Work("x", str(photos), ("0.jpg",), 1, 8, "cpu", 1)
-    result = run.compare(work, rounds=1, batches=1, cold=False, say=lambda _: None)
+    trains = Peer("trains", lambda _: iter(()), presets=("train",))
+    twice = Peer("twice", lambda _: iter(()), unless=unless_listed(1))
+    monkeypatch.setattr(run, "all_peers", lambda: [lacking, elsewhere, trains, twice])
+    work = Work("x", str(photos), ("0.jpg",), 1, 8, "cpu", 1, "evaluate")
+    result = run.compare(work, rounds=1, batches=1, say=lambda _: None)
     assert [(each.name, each.why) for each in result.absent] == [
         ("lacking", "no_such_module is not installed"),
         ("elsewhere", "it has no way to cpu"),
+        ("trains", "it has no way to evaluate"),
+        ("twice", "on 1 core it is one that is listed"),
     ]
     assert "Absent: lacking: no_such_module is not installed" in report.table(result)
 

@@ -70,15 +70,6 @@ def _memory() -> float:
     return total / 2**20
 
 
-def _drop_from_cache(work: Work) -> None:
-    for file in work.files:
-        descriptor = os.open(file, os.O_RDONLY)
-        try:
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(descriptor)
-
-
 class Contender:
     """Answers requests."""
 
@@ -117,12 +108,14 @@ class Contender:
             "std": spread,
         }
 
-    def round(self, batches: int, drain: int, cold: bool) -> dict[str, Any]:
-        """Take `drain` batches, which were begun ahead, then time `batches`."""
-        if cold:
-            _drop_from_cache(self._work)
-        for _ in range(drain):
+    def drain(self, batches: int) -> dict[str, Any]:
+        """Take batches that were begun ahead."""
+        for _ in range(batches):
             next(self._batches)
+        return {}
+
+    def round(self, batches: int) -> dict[str, Any]:
+        """Time `batches`."""
         user, system = _cpu_seconds()
         began = time.perf_counter()
         for _ in range(batches):

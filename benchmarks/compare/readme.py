@@ -13,6 +13,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.compare.data import SYNTHETIC
+from benchmarks.compare.peer import A_WORKER_A_CORE
 from benchmarks.compare.results import Comparison, Result
 from benchmarks.compare.rows import READY, Row, rows
 from gpufeed.tools.median import Median
@@ -25,14 +27,14 @@ _BLOCK = re.compile(
     r"<!-- comparison: (?P<source>\S+) -->\n.*?<!-- end of the comparison -->", re.DOTALL
 )
 _HEADS = {"originals": "NABirds-like originals", "cleaned": "cut to 269 x 269"}
-_WORKERS = re.compile(r", \d+ workers?$")
+_WORKERS = re.compile(rf", (\d+ workers?|{A_WORKER_A_CORE})$")
 
 
 def block(found: Comparison) -> str:
     """Return the comparison in Markdown: what was compared, a table, and what stands beside it.
 
-    Only training with warm files and the smallest batches is told of, and of each loader the number
-    of workers that is fastest at the first set of pictures.
+    Only training with warm files and the smallest batches is told of, on photos where there are
+    any, and of each loader the number of workers that is fastest at the first set of pictures.
 
     Raises:
         ValueError: there is no such result, or gpufeed is not in it.
@@ -69,7 +71,9 @@ def block(found: Comparison) -> str:
 def _chosen(found: Comparison) -> list[Result]:
     """One result for each set of pictures: of the smallest batches, in the order of the JSON."""
     chosen: dict[str, Result] = {}
-    for result in found.results:
+    training = [result for result in found.results if result.work.preset == "train"]
+    photos = [result for result in training if not result.work.name.startswith(SYNTHETIC)]
+    for result in photos or training:
         kept = chosen.setdefault(result.work.name, result)
         if result.work.batch_size < kept.work.batch_size:
             chosen[result.work.name] = result
@@ -77,7 +81,7 @@ def _chosen(found: Comparison) -> list[Result]:
         if result.ours is None:
             raise ValueError(f"gpufeed is not in the comparison on {name}; nothing can be told")
     if not chosen:
-        raise ValueError("the comparison holds no result")
+        raise ValueError("the comparison holds no result of training; nothing can be told")
     return list(chosen.values())
 
 

@@ -110,6 +110,7 @@ class About:
         device: "cpu" or "cuda".
         cores: how many a contender may use.
         batches: timed in each round.
+        preset: "train" or "evaluate".
     """
 
     name: str
@@ -119,9 +120,10 @@ class About:
     device: str
     cores: int
     batches: int
+    preset: str = "train"
 
     def __str__(self) -> str:
-        return f"{self.name}, {self.batch_size} a batch, on {self.device}"
+        return f"{self.name}, {self.preset}, {self.batch_size} a batch, on {self.device}"
 
 
 @dataclass

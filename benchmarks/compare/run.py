@@ -15,12 +15,23 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.compare.cache import cached_share, drop
 from benchmarks.compare.field import all_peers
+from benchmarks.compare.packed import packed_files
 from benchmarks.compare.peer import Peer
 from benchmarks.compare.results import About, Absent, Entry, Result, Round
 from benchmarks.compare.work import Work
 
 __all__ = ["Absent", "Entry", "Result", "compare"]
+
+Views = dict[str, dict[int, float]]
+"""From a contender's name and a picture's label to the mean of the pixels made of it."""
+
+_APART = 0.02
+"""How far means of one picture may lie apart, in deviations: a grey level is 0.017."""
+
+_LEFT = 0.1
+"""Part of the files that may stay in the page cache: what contenders have mapped."""
 
 _DRAIN = 8
 """Batches that a round takes before it is timed: more than any contender has begun ahead."""
@@ -39,6 +50,8 @@ class _Process:
             pass_fds=(write,),
             start_new_session=True,
             text=True,
+            # What it writes goes with the comparison's own: it is killed and can not clear up.
+            env={**os.environ, "TMPDIR": str(work.parent)},
         )
         os.close(write)
         self._requests: Any = self._process.stdin
@@ -75,7 +88,6 @@ def compare(
     *,
     rounds: int,
     batches: int,
-    cold: bool,
     only: Sequence[str] = (),
     say: Callable[[str], None],
 ) -> Result:
@@ -84,8 +96,8 @@ def compare(
     Args:
         work: what they do.
         rounds: timed ones, after one that warms up.
-        batches: timed in each round.
-        cold: whether to run each round also with the files out of the page cache.
+        batches: timed in each round. With `work.cold` each round is also run with the files out of
+            the page cache.
         only: parts of the names of those that run; all where none is given.
         say: told how it goes.
     """
@@ -94,10 +106,8 @@ def compare(
     for peer in all_peers():
         if only and not any(part.lower() in peer.name.lower() for part in only):
             continue
-        if missing := peer.missing():
-            absent.append(Absent(peer.name, f"{missing} is not installed"))
-        elif work.device not in peer.on:
-            absent.append(Absent(peer.name, f"it has no way to {work.device}"))
+        if why := peer.refusal(work):
+            absent.append(Absent(peer.name, why))
         else:
             chosen.append(peer)
 
@@ -106,12 +116,13 @@ def compare(
         described = Path(scratch) / "work.json"
         work.save(described)
         running: dict[str, _Process] = {}
+        views: Views = {}
         try:
             for peer in chosen:
                 entry = Entry(peer.name, peer.equal, peer.does)
                 process = _Process(described, peer.name)
                 running[peer.name] = process
-                if _admitted(process, entry, work):
+                if _admitted(process, entry, work, views):
                     entries.append(entry)
                     say(f"{peer.name}: ready, {'; '.join(entry.remarks) or 'in order'}")
                 else:
@@ -119,11 +130,16 @@ def compare(
                     say(f"{peer.name}: {entry.remarks[-1]}")
                     running.pop(peer.name).end()
             _compare_pixels(entries)
+            if work.preset == "evaluate":
+                _compare_pictures(entries, views)
             for number in range(rounds + 1):
                 for entry in list(entries):
-                    answers = [running[entry.name].ask("round", batches, _DRAIN, False)]
-                    if cold:
-                        answers.append(running[entry.name].ask("round", batches, _DRAIN, True))
+                    process = running[entry.name]
+                    answers = [_round(process, batches)]
+                    if work.cold:
+                        files = [*work.files, *packed_files(Path(scratch))]
+                        few = max(len(work.paths) // work.batch_size // 2, 1)
+                        answers.append(_round(process, min(batches, few), files))
                     failed = next((each["error"] for each in answers if "error" in each), None)
                     if failed:
                         entries.remove(entry)
@@ -144,12 +160,40 @@ def compare(
         device=work.device,
         cores=work.cores,
         batches=batches,
+        preset=work.preset,
     )
     return Result(about, entries, absent)
 
 
-def _admitted(process: _Process, entry: Entry, work: Work) -> bool:
-    """Open a contender and check what it hands out; False where it can not take part."""
+def _round(process: _Process, batches: int, files: Sequence[str] = ()) -> dict[str, Any]:
+    """Have a contender take its turn, with `files` dropped from the page cache before it.
+
+    They are dropped while it is stopped, so that it can not work ahead meanwhile. To be given no
+    more batches than half an epoch has: few pictures then come twice, from the cache the second
+    time.
+
+    Raises:
+        OSError: files can not be dropped.
+    """
+    drained = process.ask("drain", _DRAIN)
+    if "error" in drained:
+        return drained
+    if files:
+        drop(files)
+        if (share := cached_share(files)) > _LEFT:
+            folder = os.path.commonpath(files)
+            raise OSError(
+                f"{100 * share:.0f} % of {folder} stay in the page cache; for a cold one, set "
+                "TMPDIR to a folder on a disk that nobody else reads"
+            )
+    return process.ask("round", batches)
+
+
+def _admitted(process: _Process, entry: Entry, work: Work, views: Views) -> bool:
+    """Open a contender and check what it hands out; False where it can not take part.
+
+    Its pictures' means go into `views`.
+    """
     opened = process.ask("open")
     if "error" in opened:
         entry.remarks.append(opened["error"])
@@ -167,6 +211,7 @@ def _admitted(process: _Process, entry: Entry, work: Work) -> bool:
         return False
     entry.mean, entry.std = found["mean"], found["std"]
     entry.remarks += _oddities(found, work)
+    views[entry.name] = dict(zip(found["labels"], found["means"], strict=True))
     return True
 
 
@@ -183,6 +228,21 @@ def _compare_pixels(entries: Sequence[Entry]) -> None:
                 entry.remarks.append(
                     f"{name} of its pixels {found:.2f}, of the others {middle:.2f}"
                 )
+
+
+def _compare_pictures(entries: Sequence[Entry], views: Views) -> None:
+    """Remark where pictures that nothing random is done to are not those of the others."""
+    named = [entry for entry in entries if entry.name in views]
+    labels = set.intersection(*(set(views[entry.name]) for entry in named)) if named else set()
+    if not labels:
+        return
+    middle = {
+        label: statistics.median(views[entry.name][label] for entry in named) for label in labels
+    }
+    for entry in named:
+        apart = statistics.mean(abs(views[entry.name][label] - middle[label]) for label in labels)
+        if apart > _APART:
+            entry.remarks.append(f"means of its pictures {apart:.3f} from those of the others")
 
 
 def _oddities(found: dict[str, Any], work: Work) -> list[str]:
@@ -203,7 +263,11 @@ def _oddities(found: dict[str, Any], work: Work) -> list[str]:
     for label, mean in zip(labels, found["means"], strict=True):
         views.setdefault(label, []).append(mean)
     pairs = [each[:2] for each in views.values() if len(each) > 1]
-    if len(pairs) >= 100:
+    if work.preset == "evaluate":
+        apart = max((abs(a - b) for a, b in pairs), default=0.0)
+        if apart > _APART:
+            remarks.append(f"means of two views of a picture are {apart:.3f} apart")
+    elif len(pairs) >= 100:
         related = statistics.correlation([a for a, _ in pairs], [b for _, b in pairs])
         if related < 0.5:
             remarks.append(f"two views of a picture are hardly related ({related:.2f})")

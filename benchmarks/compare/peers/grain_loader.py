@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.compare.host import opencv_job, pillow_job
-from benchmarks.compare.peer import Peer
+from benchmarks.compare.peer import A_WORKER_A_CORE, Peer, unless_listed
 from benchmarks.compare.work import Work
 
 __all__ = ["PEERS"]
@@ -28,7 +28,7 @@ class _Source:
         return self._files[index], int(index)
 
 
-def _data_loader(work: Work, *, workers: int) -> Iterator[tuple[Any, Any]]:
+def _data_loader(work: Work, *, workers: int | None) -> Iterator[tuple[Any, Any]]:
     from absl import flags
     from grain import python as grain
 
@@ -37,13 +37,13 @@ def _data_loader(work: Work, *, workers: int) -> Iterator[tuple[Any, Any]]:
 
     class Prepare(grain.RandomMapTransform):  # type: ignore[misc]
         def random_map(self, element: tuple[str, int], rng: np.random.Generator) -> tuple[Any, int]:
-            return pillow_job(element[0], work.size, rng), element[1]
+            return pillow_job(element[0], work, rng), element[1]
 
     loader = grain.DataLoader(
         data_source=_Source(work.files),
         sampler=grain.IndexSampler(len(work.paths), shuffle=True, seed=0),
         operations=[Prepare(), grain.Batch(work.batch_size, drop_remainder=True)],
-        worker_count=workers,
+        worker_count=work.cores if workers is None else workers,
         worker_buffer_size=2,
     )
     yield from _on(work, loader)
@@ -53,7 +53,7 @@ def _map_dataset(work: Work) -> Iterator[tuple[Any, Any]]:
     import grain
 
     def prepare(element: tuple[str, int], rng: np.random.Generator) -> tuple[Any, int]:
-        return opencv_job(element[0], work.size, rng), element[1]
+        return opencv_job(element[0], work, rng), element[1]
 
     dataset = (
         grain.MapDataset.source(_Source(work.files))
@@ -82,6 +82,12 @@ PEERS = [
         "Grain DataLoader, Pillow, 2 workers",
         functools.partial(_data_loader, workers=2),
         ("grain",),
+    ),
+    Peer(
+        f"Grain DataLoader, Pillow, {A_WORKER_A_CORE}",
+        functools.partial(_data_loader, workers=None),
+        ("grain",),
+        unless=unless_listed(2),
     ),
     Peer(
         "Grain MapDataset, OpenCV, threads",

@@ -40,25 +40,17 @@ def _decode(work: Work) -> Iterator[tuple[Any, Any]]:
 
 def _windows(work: Work) -> Iterator[tuple[Any, Any]]:
     """DALI's decode of the windows of random crops, and nothing else."""
-    from nvidia.dali import fn, pipeline_def, types
+    from benchmarks.dali import windows
 
     on_gpu = work.device == "cuda"
     ready = np.zeros((work.batch_size, 3, work.size, work.size), dtype=np.float32)
-
-    @pipeline_def  # type: ignore[untyped-decorator]
-    def decoding() -> Any:
-        encoded, label = fn.readers.file(files=work.files, random_shuffle=True)
-        image = fn.decoders.image_random_crop(
-            encoded,
-            device="mixed" if on_gpu else "cpu",
-            output_type=types.RGB,
-            random_area=[0.08, 1.0],
-            random_aspect_ratio=[3 / 4, 4 / 3],
-        )
-        return image, label
-
-    pipeline = decoding(
-        batch_size=work.batch_size, num_threads=work.cores, device_id=0 if on_gpu else None
+    pipeline = windows(
+        work.files,
+        on_gpu,
+        mapped=not work.cold,
+        batch_size=work.batch_size,
+        num_threads=work.cores,
+        device_id=0 if on_gpu else None,
     )
     pipeline.build()
     while True:
@@ -75,6 +67,13 @@ def _ready(work: Work) -> Iterator[tuple[Any, Any]]:
 
 PEERS = [
     Peer("limit: plain decode, a thread a core", _decode, ("simplejpeg",), False, "decode only"),
-    Peer("limit: DALI, decode of windows", _windows, (), False, "decode of the windows only"),
+    Peer(
+        "limit: DALI, decode of windows",
+        _windows,
+        (),
+        False,
+        "decode of the windows only",
+        presets=("train",),
+    ),
     Peer("limit: a batch that is ready", _ready, (), False, "nothing"),
 ]

@@ -17,12 +17,13 @@ __all__ = ["PEERS"]
 def _open(work: Work) -> Iterator[tuple[Any, Any]]:
     import gpufeed
 
+    preset = gpufeed.presets.evaluate if work.preset == "evaluate" else gpufeed.presets.train
     table = pl.DataFrame(
         {"path": list(work.paths), "label": np.arange(len(work.paths), dtype=np.int32)}
     )
     loader = gpufeed.Loader(
         gpufeed.read_table(table, root=work.root),
-        transforms=gpufeed.presets.train(work.size),
+        transforms=preset(work.size),
         batch_size=work.batch_size,
         device=work.device,
         framework="torch" if work.device == "cuda" else "numpy",
