@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from PIL import Image
 
 from benchmarks import __main__ as comparison
-from benchmarks.compare import cache, field, host, readme, report, run
+from benchmarks.compare import cache, encoded, field, host, readme, report, run
 from benchmarks.compare.data import list_pictures, prepare
 from benchmarks.compare.peer import Peer, unless_listed
 from benchmarks.compare.results import About, Comparison, Entry, Result, Round
@@ -219,6 +220,31 @@ def test_every_contender_has_a_name_of_its_own() -> None:
     assert len(set(names)) == len(names)
     assert names[0] == "gpufeed"
     assert all(peer.equal or peer.does for peer in field.all_peers())
+    limits = [name.startswith("limit") for name in names]
+    assert limits == sorted(limits)
+
+
+def test_what_needs_a_gpu_or_ffcv_is_listed_as_absent() -> None:
+    work = Work("x", "/", ("a",), 1, 8, "cpu", 2)
+    refused = {peer.name: peer.refusal(work) for peer in field.all_peers()}
+    gpu = [name for name in refused if "GPU" in name or "nvJPEG" in name]
+    assert len(gpu) == 7
+    for name in gpu:
+        assert refused[name] in ("it has no way to cpu", "torchvision is not installed")
+    if importlib.util.find_spec("ffcv") is None:
+        assert refused["FFCV, JPEG mode"] == "ffcv is not installed"
+
+
+def test_encoded_batches_are_read_in_order(photos: Path) -> None:
+    files = tuple(list_pictures(photos))
+    work = Work("x", str(photos), files, 2, 8, "cpu", 2)
+    batches = encoded.read_batches(work)
+    orders = encoded.places(work)
+    for _ in range(7):
+        contents, batch = next(batches)
+        assert batch.tolist() == next(orders).tolist()
+        assert contents == [(photos / files[place]).read_bytes() for place in batch]
+    batches.close()
 
 
 def rounds(*rates: float) -> list[Round]:

@@ -8,18 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.compare.encoded import places
 from benchmarks.compare.peer import Peer
 from benchmarks.compare.work import Work
 
 __all__ = ["PEERS"]
-
-
-def _places(work: Work) -> Iterator[Any]:
-    drawn = np.random.default_rng(0)
-    while True:
-        order = drawn.permutation(len(work.paths))
-        for first in range(0, len(order) - work.batch_size + 1, work.batch_size):
-            yield order[first : first + work.batch_size]
 
 
 def _decode(work: Work) -> Iterator[tuple[Any, Any]]:
@@ -33,9 +26,9 @@ def _decode(work: Work) -> Iterator[tuple[Any, Any]]:
             simplejpeg.decode_jpeg(file.read())
 
     with ThreadPoolExecutor(work.cores) as pool:
-        for places in _places(work):
-            list(pool.map(decode, [work.files[place] for place in places]))
-            yield ready, places
+        for batch in places(work):
+            list(pool.map(decode, [work.files[place] for place in batch]))
+            yield ready, batch
 
 
 def _windows(work: Work) -> Iterator[tuple[Any, Any]]:
@@ -60,9 +53,13 @@ def _windows(work: Work) -> Iterator[tuple[Any, Any]]:
 
 def _ready(work: Work) -> Iterator[tuple[Any, Any]]:
     """A batch that lies there."""
-    ready = np.zeros((work.batch_size, 3, work.size, work.size), dtype=np.float32)
-    for places in _places(work):
-        yield ready, places
+    ready: Any = np.zeros((work.batch_size, 3, work.size, work.size), dtype=np.float32)
+    if work.device == "cuda":
+        import torch
+
+        ready = torch.from_numpy(ready).cuda()
+    for batch in places(work):
+        yield ready, batch
 
 
 PEERS = [
