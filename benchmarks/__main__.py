@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -42,10 +43,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--images", type=_count, default=1024, help="timed in each round")
     parser.add_argument("--only", nargs="+", default=[], help="parts of contenders' names")
     parser.add_argument("--cold", action="store_true", help="also without the page cache")
+    parser.add_argument(
+        "--consumer", type=float, metavar="RATE", help="also how long one of RATE images/s waits"
+    )
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     options = parser.parse_args(arguments)
     if options.photos is None and options.synthetic is None:
         parser.error("give --photos DIR, --synthetic BIRDS, or both")
+    if options.consumer is not None and not 0 < options.consumer < math.inf:
+        parser.error(f"--consumer is {options.consumer}; it must be a number above 0")
     if (most := max(options.batch_sizes)) > options.pictures:
         parser.error(
             f"{options.pictures} pictures fill no batch of {most}; make more, or less of it"
@@ -80,6 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                         rounds=options.rounds,
                         batches=batches,
                         only=options.only,
+                        consumer=options.consumer,
                         say=lambda text: print(text, flush=True),
                     )
                 )

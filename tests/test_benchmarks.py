@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +16,8 @@ from PIL import Image
 from benchmarks import __main__ as comparison
 from benchmarks.compare import cache, encoded, field, host, readme, report, run
 from benchmarks.compare.data import list_pictures, prepare
-from benchmarks.compare.peer import Peer, unless_listed
+from benchmarks.compare.gpu import GpuWatch
+from benchmarks.compare.peer import Peer, with_workers
 from benchmarks.compare.results import About, Comparison, Entry, Result, Round
 from benchmarks.compare.rows import interval_note, rows
 from benchmarks.compare.work import Work
@@ -70,7 +74,15 @@ def test_a_comparison_from_end_to_end(photos: Path, tmp_path: Path, preset: str)
     caches = ["warm", "cold"] if can_drop(tmp_path) else ["warm"]
     options = ["--photos", photos, "--out", out, "--variants", "cleaned", "--batch-sizes", "4"]
     options += ["--pictures", "24", "--images", "8", "--rounds", "1", "--work", preset]
-    options += ["--only", "gpufeed", "tuned", "limit: a batch", *["--cold"][: len(caches) - 1]]
+    options += [
+        "--consumer",
+        "500",
+        "--only",
+        "gpufeed",
+        "tuned",
+        "limit: a batch",
+        *["--cold"][: len(caches) - 1],
+    ]
     comparison.main([str(option) for option in options])
     found = json.loads((out / "comparison.json").read_text())
     (result,) = found["results"]
@@ -84,7 +96,9 @@ def test_a_comparison_from_end_to_end(photos: Path, tmp_path: Path, preset: str)
         assert entry["remarks"] == []
         (figures,) = entry["warm"]
         assert figures["images_per_second"] > 0
-        assert figures["memory_mib"] > 1
+        assert 1 < figures["memory_mib"] < figures["peak_mib"]
+        assert 0 <= figures["waited"] <= 1
+        assert figures["gpu_share"] is None or figures["gpu_mib"] is not None
         assert len(entry["cold"]) == len(caches) - 1
         rate = entry["figures"]["warm"]["images_per_second"]
         assert rate == {
@@ -112,7 +126,16 @@ def test_every_kind_of_work_is_reached_by_options(
 ) -> None:
     asked: list[tuple[str, str, int, bool]] = []
 
-    def noted(work: Work, *, rounds: int, batches: int, only: list[str], say: object) -> Result:
+    def noted(
+        work: Work,
+        *,
+        rounds: int,
+        batches: int,
+        only: list[str],
+        consumer: float | None,
+        say: object,
+    ) -> Result:
+        assert consumer is None
         assert all(Path(file).is_file() for file in work.files)
         assert (rounds, batches, only) == (1, 2, ["x"])
         asked.append((work.name, work.preset, work.batch_size, work.cold))
@@ -139,6 +162,7 @@ def test_every_kind_of_work_is_reached_by_options(
     [
         ([], "give --photos DIR, --synthetic BIRDS, or both"),
         (["--photos", ".", "--pictures", "9"], "9 pictures fill no batch of 256; make more"),
+        (["--photos", ".", "--consumer", "nan"], "--consumer is nan; it must be a number above 0"),
         (["--synthetic", "0"], "argument --synthetic: 0 is less than 1"),
         (["--photos", ".", "--rounds", "x"], "argument --rounds: invalid integer value: 'x'"),
     ],
@@ -202,15 +226,13 @@ def test_who_can_not_take_part_is_absent(
     lacking = Peer("lacking", lambda _: iter(()), needs=("no_such_module",))
     elsewhere = Peer("elsewhere", lambda _: iter(()), on=("cuda",))
     trains = Peer("trains", lambda _: iter(()), presets=("train",))
-    twice = Peer("twice", lambda _: iter(()), unless=unless_listed(1))
-    monkeypatch.setattr(run, "all_peers", lambda: [lacking, elsewhere, trains, twice])
+    monkeypatch.setattr(run, "all_peers", lambda: [lacking, elsewhere, trains])
     work = Work("x", str(photos), ("0.jpg",), 1, 8, "cpu", 1, "evaluate")
     result = run.compare(work, rounds=1, batches=1, say=lambda _: None)
     assert [(each.name, each.why) for each in result.absent] == [
         ("lacking", "no_such_module is not installed"),
         ("elsewhere", "it has no way to cpu"),
         ("trains", "it has no way to evaluate"),
-        ("twice", "on 1 core it is one that is listed"),
     ]
     assert "Absent: lacking: no_such_module is not installed" in report.table(result)
 
@@ -233,6 +255,24 @@ def test_what_needs_a_gpu_or_ffcv_is_listed_as_absent() -> None:
         assert refused[name] in ("it has no way to cpu", "torchvision is not installed")
     if importlib.util.find_spec("ffcv") is None:
         assert refused["FFCV, JPEG mode"] == "ffcv is not installed"
+
+
+def test_loaders_with_workers_run_with_one_a_core_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def opened(work: Work, *, workers: int) -> Iterator[tuple[None, None]]:
+        asked.append(workers)
+        return iter(())
+
+    work = Work("x", "/", ("a",), 1, 8, "cpu", 16)
+    for cores, names in ((16, ["a, 1 worker", "a, 2 workers", "a, 16 workers"]), (2, None)):
+        monkeypatch.setattr("benchmarks.compare.peer.available_threads", lambda cores=cores: cores)
+        peers = with_workers("a", opened, 2, 1, needs=("os",))
+        assert [peer.name for peer in peers] == (names or ["a, 1 worker", "a, 2 workers"])
+        assert {peer.needs for peer in peers} == {("os",)}
+        for peer in peers:
+            peer.open(work)
+    assert asked == [1, 2, 16, 1, 2]
 
 
 def test_encoded_batches_are_read_in_order(photos: Path) -> None:
@@ -268,6 +308,59 @@ def test_ratios_are_taken_round_by_round() -> None:
         "medians of 5 rounds in turns, in brackets their interval (by order alone, 94 %" in written
     )
     assert interval_note(Result(about, [], [])) == "none ran"
+
+
+class _Nvml(ModuleType):
+    """A GPU's figures, as NVML gives them."""
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self) -> None:
+        super().__init__("pynvml")
+        self.used = 100 * 2**20
+
+    def nvmlInit(self) -> None: ...  # noqa: N802
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802
+        return index
+
+    def nvmlDeviceGetMemoryInfo(self, handle: int) -> SimpleNamespace:  # noqa: N802
+        return SimpleNamespace(used=self.used + handle)
+
+    def nvmlDeviceGetUtilizationRates(self, _: int) -> SimpleNamespace:  # noqa: N802
+        return SimpleNamespace(gpu=40)
+
+    def nvmlDeviceGetJpgUtilization(self, _: int) -> tuple[int, int]:  # noqa: N802
+        raise self.NVMLError
+
+
+def test_what_a_gpu_does_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    unknown = {"gpu_share": None, "jpeg_share": None, "gpu_mib": None}
+    nvml = _Nvml()
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    watch = GpuWatch("cuda")
+    assert watch.figures == unknown
+    with watch.looking():
+        nvml.used += 30 * 2**20
+    assert watch.figures == {"gpu_share": 0.4, "jpeg_share": None, "gpu_mib": 30}
+    with GpuWatch("cpu").looking():
+        assert GpuWatch("cpu").figures == unknown
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert GpuWatch("cuda").figures == unknown
+
+
+def test_figures_that_were_not_taken_have_no_column() -> None:
+    about = About("x", 8, 4, 224, "cuda", 2, 2, "train", 400.0)
+    ours = Entry("gpufeed", True, "", warm=rounds(100, 200))
+    assert "GPU" not in report.table(Result(about, [ours], []))
+    seen = [Round(100, 1, 1, 50, 60, 0.25, 0.5, None, 1000) for _ in range(2)]
+    written = report.table(Result(about, [Entry("gpufeed", True, "", warm=seen)], []))
+    heads = "memory, MiB | at most, MiB | waiting | GPU at work | GPU memory, MiB | first batch, s"
+    assert f"| {heads} |" in written
+    assert "| 50 | 60 | 25 % | 50 % | 1,000 | 0.0 |" in written
+    assert "waiting at 400 images/s" in written
 
 
 def test_the_kept_comparison_can_be_read() -> None:

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.compare.work import PRESETS, Work
+from gpufeed.engine.device import available_threads
 
-__all__ = ["A_WORKER_A_CORE", "Peer", "unless_listed"]
-
-A_WORKER_A_CORE = "a worker a core"
-"""How a contender is called that takes all cores."""
-
-
-def unless_listed(*workers: int) -> Callable[[Work], str]:
-    """Why a contender with a worker a core need not run: one with as many workers is listed."""
-
-    def why(work: Work) -> str:
-        if work.cores not in workers:
-            return ""
-        return f"on {work.cores} core{'s' * (work.cores != 1)} it is one that is listed"
-
-    return why
+__all__ = ["Peer", "with_workers"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +26,6 @@ class Peer:
         does: what it does, where that is not the whole work.
         on: devices it can deliver to.
         presets: what it can do, of `work.PRESETS`.
-        unless: from the work to why it can not, or need not, be done; "" where it can.
     """
 
     name: str
@@ -48,17 +35,6 @@ class Peer:
     does: str = ""
     on: tuple[str, ...] = ("cpu", "cuda")
     presets: tuple[str, ...] = PRESETS
-    unless: Callable[[Work], str] = lambda _: ""
-
-    def refusal(self, work: Work) -> str:
-        """Why it can not do this work here; "" where it can."""
-        if missing := self.missing():
-            return f"{missing} is not installed"
-        if work.device not in self.on:
-            return f"it has no way to {work.device}"
-        if work.preset not in self.presets:
-            return f"it has no way to {work.preset}"
-        return self.unless(work)
 
     def missing(self) -> str:
         """The first module that is not installed; "" where all are."""
@@ -69,3 +45,35 @@ class Peer:
             except ImportError:
                 return module
         return ""
+
+    def lacks(self, device: str) -> str:
+        """Why it can not feed this device here; "" where it can."""
+        if missing := self.missing():
+            return f"{missing} is not installed"
+        return "" if device in self.on else f"it has no way to {device}"
+
+    def refusal(self, work: Work) -> str:
+        """Why it can not do this work here; "" where it can."""
+        can = work.preset in self.presets
+        return self.lacks(work.device) or ("" if can else f"it has no way to {work.preset}")
+
+
+def with_workers(
+    name: str, opened: Callable[..., Iterator[tuple[Any, Any]]], *listed: int, **options: Any
+) -> list[Peer]:
+    """Return a contender for each of some numbers of workers, and for one worker a core.
+
+    Args:
+        name: without the workers.
+        opened: as a `Peer`'s `open`, which is also given the number, as `workers`.
+        listed: the numbers.
+        options: further attributes of each.
+    """
+    return [
+        Peer(
+            f"{name}, {workers} worker{'s' * (workers != 1)}",
+            functools.partial(opened, workers=workers),
+            **options,
+        )
+        for workers in sorted({*listed, available_threads()})
+    ]

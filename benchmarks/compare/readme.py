@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.compare.data import SYNTHETIC
-from benchmarks.compare.peer import A_WORKER_A_CORE
 from benchmarks.compare.results import Comparison, Result
 from benchmarks.compare.rows import READY, Row, rows
 from gpufeed.tools.median import Median
@@ -27,7 +26,7 @@ _BLOCK = re.compile(
     r"<!-- comparison: (?P<source>\S+) -->\n.*?<!-- end of the comparison -->", re.DOTALL
 )
 _HEADS = {"originals": "NABirds-like originals", "cleaned": "cut to 269 x 269"}
-_WORKERS = re.compile(rf", (\d+ workers?|{A_WORKER_A_CORE})$")
+_WORKERS = re.compile(r", \d+ workers?$")
 
 
 def block(found: Comparison) -> str:

@@ -61,7 +61,9 @@ def _markdown(result: Result, cache: Cache) -> str:
 def _about(result: Result, cache: Cache) -> str:
     work = result.work
     where = ", files not in the page cache" if cache == "cold" else ""
-    return f"{work}, {work.pictures} pictures, {work.size} x {work.size} float32{where}"
+    consumer = f", waiting at {work.consumer:,.0f} images/s" if work.consumer else ""
+    size = f"{work.size} x {work.size} float32"
+    return f"{work}, {work.pictures} pictures, {size}{where}{consumer}"
 
 
 def _cells(row: Row, result: Result) -> list[str]:

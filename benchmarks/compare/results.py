@@ -28,12 +28,24 @@ class Round:
         user_ms: CPU time in user space for an image, of its whole process tree, milliseconds.
         system_ms: likewise in the kernel.
         memory_mib: what the tree has for itself alone, at the round's end, MiB.
+        peak_mib: the most it has held since it began, start and checks included, MiB; pages that
+            its processes share are counted once.
+        waited: share of its time that a consumer waits which works on each batch; None where there
+            was none.
+        gpu_share: share of the time that the GPU was at work; None without NVML, as what follows.
+        jpeg_share: likewise its JPEG engines.
+        gpu_mib: the most GPU memory it held, MiB.
     """
 
     images_per_second: float
     user_ms: float
     system_ms: float
     memory_mib: float
+    peak_mib: float | None = None
+    waited: float | None = None
+    gpu_share: float | None = None
+    jpeg_share: float | None = None
+    gpu_mib: float | None = None
 
     @property
     def cpu_ms(self) -> float:
@@ -41,7 +53,16 @@ class Round:
         return self.user_ms + self.system_ms
 
 
-FIGURES = ("images_per_second", "cpu_ms", "memory_mib")
+FIGURES = (
+    "images_per_second",
+    "cpu_ms",
+    "memory_mib",
+    "peak_mib",
+    "waited",
+    "gpu_share",
+    "jpeg_share",
+    "gpu_mib",
+)
 """What is told of each contender, as attributes of a `Round`."""
 
 
@@ -111,6 +132,7 @@ class About:
         cores: how many a contender may use.
         batches: timed in each round.
         preset: "train" or "evaluate".
+        consumer: images/s that one takes which works on each batch; None where there was none.
     """
 
     name: str
@@ -121,6 +143,7 @@ class About:
     cores: int
     batches: int
     preset: str = "train"
+    consumer: float | None = None
 
     def __str__(self) -> str:
         return f"{self.name}, {self.preset}, {self.batch_size} a batch, on {self.device}"

@@ -78,11 +78,12 @@ class Column:
         found = self.value(row)
         if found is None:
             return ""
-        form = ",.0f" if found.median >= 100 else self.form
-        text = format(found.median, form)
-        if found.low == found.high:
-            return text
-        return f"{text} ({format(found.low, form)} to {format(found.high, form)})"
+        median, low, high = (self._text(each) for each in (found.median, found.low, found.high))
+        return median if found.low == found.high else f"{median} ({low} to {high})"
+
+    def _text(self, number: float) -> str:
+        form = ",.0f" if number >= 100 else self.form
+        return format(number, form).replace("%", " %")
 
 
 COLUMNS = (
@@ -90,6 +91,11 @@ COLUMNS = (
     Column("over gpufeed", lambda row: row.ratio, ".2f"),
     Column("CPU ms an image", lambda row: row.figure("cpu_ms"), ".2f"),
     Column("memory, MiB", lambda row: row.figure("memory_mib"), ",.0f"),
+    Column("at most, MiB", lambda row: row.figure("peak_mib"), ",.0f"),
+    Column("waiting", lambda row: row.figure("waited"), ".0%"),
+    Column("GPU at work", lambda row: row.figure("gpu_share"), ".0%"),
+    Column("JPEG engines", lambda row: row.figure("jpeg_share"), ".0%"),
+    Column("GPU memory, MiB", lambda row: row.figure("gpu_mib"), ",.0f"),
 )
 
 

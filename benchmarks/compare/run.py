@@ -22,7 +22,7 @@ from benchmarks.compare.peer import Peer
 from benchmarks.compare.results import About, Absent, Entry, Result, Round
 from benchmarks.compare.work import Work
 
-__all__ = ["Absent", "Entry", "Result", "compare"]
+__all__ = ["Absent", "Entry", "Process", "Result", "compare"]
 
 Views = dict[str, dict[int, float]]
 """From a contender's name and a picture's label to the mean of the pixels made of it."""
@@ -37,13 +37,19 @@ _DRAIN = 8
 """Batches that a round takes before it is timed: more than any contender has begun ahead."""
 
 
-class _Process:
+class Process:
     """A contender's process; stopped while others have their turn, so that it takes nothing."""
 
-    def __init__(self, work: Path, name: str) -> None:
+    def __init__(
+        self,
+        work: Path,
+        name: str,
+        module: str = "benchmarks.compare.contender",
+        **environment: str,
+    ) -> None:
         self._read, write = os.pipe()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.compare.contender", str(work), name, str(write)],
+            [sys.executable, "-m", module, str(work), name, str(write)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -51,13 +57,14 @@ class _Process:
             start_new_session=True,
             text=True,
             # What it writes goes with the comparison's own: it is killed and can not clear up.
-            env={**os.environ, "TMPDIR": str(work.parent)},
+            env={**os.environ, "TMPDIR": str(work.parent), **environment},
         )
         os.close(write)
         self._requests: Any = self._process.stdin
         self._answers = os.fdopen(self._read)
 
     def ask(self, *request: Any) -> dict[str, Any]:
+        """Let it run until it has answered; a dict with "error" where it failed."""
         self._signal(signal.SIGCONT)
         try:
             self._requests.write(json.dumps(request) + "\n")
@@ -76,6 +83,7 @@ class _Process:
             os.killpg(self._process.pid, number)
 
     def end(self) -> None:
+        """Kill it and all it started."""
         self._signal(signal.SIGKILL)
         self._process.wait()
         self._answers.close()
@@ -89,6 +97,7 @@ def compare(
     rounds: int,
     batches: int,
     only: Sequence[str] = (),
+    consumer: float | None = None,
     say: Callable[[str], None],
 ) -> Result:
     """Check every contender, then run them in turns.
@@ -98,6 +107,8 @@ def compare(
         rounds: timed ones, after one that warms up.
         batches: timed in each round. With `work.cold` each round is also run with the files out of
             the page cache.
+        consumer: images/s that one takes which works on each batch, and how long it waits for them
+            is taken in each round too.
         only: parts of the names of those that run; all where none is given.
         say: told how it goes.
     """
@@ -115,12 +126,12 @@ def compare(
     with tempfile.TemporaryDirectory() as scratch:
         described = Path(scratch) / "work.json"
         work.save(described)
-        running: dict[str, _Process] = {}
+        running: dict[str, Process] = {}
         views: Views = {}
         try:
             for peer in chosen:
                 entry = Entry(peer.name, peer.equal, peer.does)
-                process = _Process(described, peer.name)
+                process = Process(described, peer.name)
                 running[peer.name] = process
                 if _admitted(process, entry, work, views):
                     entries.append(entry)
@@ -136,6 +147,8 @@ def compare(
                 for entry in list(entries):
                     process = running[entry.name]
                     answers = [_round(process, batches)]
+                    if consumer and "error" not in answers[0]:
+                        answers[0] |= process.ask("paced", batches, work.batch_size / consumer)
                     if work.cold:
                         files = [*work.files, *packed_files(Path(scratch))]
                         few = max(len(work.paths) // work.batch_size // 2, 1)
@@ -161,11 +174,12 @@ def compare(
         cores=work.cores,
         batches=batches,
         preset=work.preset,
+        consumer=consumer,
     )
     return Result(about, entries, absent)
 
 
-def _round(process: _Process, batches: int, files: Sequence[str] = ()) -> dict[str, Any]:
+def _round(process: Process, batches: int, files: Sequence[str] = ()) -> dict[str, Any]:
     """Have a contender take its turn, with `files` dropped from the page cache before it.
 
     They are dropped while it is stopped, so that it can not work ahead meanwhile. To be given no
@@ -189,7 +203,7 @@ def _round(process: _Process, batches: int, files: Sequence[str] = ()) -> dict[s
     return process.ask("round", batches)
 
 
-def _admitted(process: _Process, entry: Entry, work: Work, views: Views) -> bool:
+def _admitted(process: Process, entry: Entry, work: Work, views: Views) -> bool:
     """Open a contender and check what it hands out; False where it can not take part.
 
     Its pictures' means go into `views`.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from benchmarks.compare.host import opencv_job, pillow_job
-from benchmarks.compare.peer import A_WORKER_A_CORE, Peer, unless_listed
+from benchmarks.compare.peer import Peer, with_workers
 from benchmarks.compare.work import Work
 
 __all__ = ["PEERS"]
@@ -28,7 +27,7 @@ class _Source:
         return self._files[index], int(index)
 
 
-def _data_loader(work: Work, *, workers: int | None) -> Iterator[tuple[Any, Any]]:
+def _data_loader(work: Work, *, workers: int) -> Iterator[tuple[Any, Any]]:
     from absl import flags
     from grain import python as grain
 
@@ -43,7 +42,7 @@ def _data_loader(work: Work, *, workers: int | None) -> Iterator[tuple[Any, Any]
         data_source=_Source(work.files),
         sampler=grain.IndexSampler(len(work.paths), shuffle=True, seed=0),
         operations=[Prepare(), grain.Batch(work.batch_size, drop_remainder=True)],
-        worker_count=work.cores if workers is None else workers,
+        worker_count=workers,
         worker_buffer_size=2,
     )
     yield from _on(work, loader)
@@ -78,17 +77,7 @@ def _on(work: Work, batches: Any) -> Iterator[tuple[Any, Any]]:
 
 
 PEERS = [
-    Peer(
-        "Grain DataLoader, Pillow, 2 workers",
-        functools.partial(_data_loader, workers=2),
-        ("grain",),
-    ),
-    Peer(
-        f"Grain DataLoader, Pillow, {A_WORKER_A_CORE}",
-        functools.partial(_data_loader, workers=None),
-        ("grain",),
-        unless=unless_listed(2),
-    ),
+    *with_workers("Grain DataLoader, Pillow", _data_loader, 2, needs=("grain",)),
     Peer(
         "Grain MapDataset, OpenCV, threads",
         _map_dataset,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import tarfile
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 
 from benchmarks.compare.host import delivered, pillow_job
 from benchmarks.compare.packed import packed_folder
-from benchmarks.compare.peer import A_WORKER_A_CORE, Peer, unless_listed
+from benchmarks.compare.peer import with_workers
 from benchmarks.compare.work import Work
 
 __all__ = ["PEERS"]
@@ -19,7 +18,7 @@ __all__ = ["PEERS"]
 _SHARDS = 8
 
 
-def _webdataset(work: Work, *, workers: int | None) -> Iterator[tuple[Any, Any]]:
+def _webdataset(work: Work, *, workers: int) -> Iterator[tuple[Any, Any]]:
     import io
 
     import torch
@@ -27,7 +26,6 @@ def _webdataset(work: Work, *, workers: int | None) -> Iterator[tuple[Any, Any]]
 
     torch.set_num_threads(1)
     folder = packed_folder()
-    workers = work.cores if workers is None else workers
     shards = max(_SHARDS, workers)
     for shard in range(shards):
         with tarfile.open(folder / f"{shard}.tar", "w") as archive:
@@ -57,7 +55,7 @@ def _webdataset(work: Work, *, workers: int | None) -> Iterator[tuple[Any, Any]]
             yield delivered(work, image), label
 
 
-def _huggingface(work: Work, *, workers: int | None) -> Iterator[tuple[Any, Any]]:
+def _huggingface(work: Work, *, workers: int) -> Iterator[tuple[Any, Any]]:
     import datasets
     import torch
 
@@ -76,7 +74,7 @@ def _huggingface(work: Work, *, workers: int | None) -> Iterator[tuple[Any, Any]
         batch_size=work.batch_size,
         shuffle=True,
         drop_last=True,
-        num_workers=work.cores if workers is None else workers,
+        num_workers=workers,
         persistent_workers=True,
     )
     while True:
@@ -84,24 +82,7 @@ def _huggingface(work: Work, *, workers: int | None) -> Iterator[tuple[Any, Any]
             yield delivered(work, batch["image"]), batch["label"]
 
 
-def _peers() -> list[Peer]:
-    found = []
-    for name, opened, needs in (
-        ("WebDataset", _webdataset, ("webdataset", "torch")),
-        ("Hugging Face datasets", _huggingface, ("datasets", "torch")),
-    ):
-        found.append(
-            Peer(f"{name}, Pillow, 2 workers", functools.partial(opened, workers=2), needs)
-        )
-        found.append(
-            Peer(
-                f"{name}, Pillow, {A_WORKER_A_CORE}",
-                functools.partial(opened, workers=None),
-                needs,
-                unless=unless_listed(2),
-            )
-        )
-    return found
-
-
-PEERS = _peers()
+PEERS = [
+    *with_workers("WebDataset, Pillow", _webdataset, 2, needs=("webdataset", "torch")),
+    *with_workers("Hugging Face datasets, Pillow", _huggingface, 2, needs=("datasets", "torch")),
+]

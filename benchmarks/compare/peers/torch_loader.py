@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.compare.host import opencv_job, pillow_job
-from benchmarks.compare.peer import A_WORKER_A_CORE, Peer, unless_listed
+from benchmarks.compare.peer import Peer, with_workers
 from benchmarks.compare.work import MEAN, STD, Work
 
 __all__ = ["PEERS"]
@@ -82,11 +82,10 @@ def import_transforms() -> Any:
 _KEPT: list[Any] = []
 
 
-def _open(work: Work, *, job: Callable[..., Any], workers: int | None) -> Iterator[tuple[Any, Any]]:
+def _open(work: Work, *, job: Callable[..., Any], workers: int) -> Iterator[tuple[Any, Any]]:
     import torch
     from torch.utils.data import DataLoader
 
-    workers = work.cores if workers is None else workers
     torch.set_num_threads(1 if workers else work.cores)
     on_gpu = work.device == "cuda"
     dataset: Any = _Pictures(work, job)
@@ -105,28 +104,20 @@ def _open(work: Work, *, job: Callable[..., Any], workers: int | None) -> Iterat
             yield (image.cuda(non_blocking=True) if on_gpu else image), label
 
 
-def _peers() -> list[Peer]:
-    kinds: list[tuple[str, Callable[..., Any], tuple[str, ...], bool]] = [
-        ("Pillow", pillow_job, ("torch",), True),
-        ("torchvision v2", _torchvision_job, ("torch", "torchvision"), True),
-        ("OpenCV", opencv_job, ("torch", "cv2", "simplejpeg"), False),
-    ]
-    found = []
-    for name, job, needs, equal in kinds:
-        listed = (0, 1, 2, 4) if name == "Pillow" else (2,)
-        for workers in (*listed, None):
-            many = f"{workers} worker{'s' * (workers != 1)}"
-            found.append(
-                Peer(
-                    f"torch DataLoader, {name}, {A_WORKER_A_CORE if workers is None else many}",
-                    functools.partial(_open, job=job, workers=workers),
-                    needs,
-                    equal,
-                    "" if equal else "resize not antialiased",
-                    unless=unless_listed(*listed) if workers is None else lambda _: "",
-                )
-            )
-    return found
+def _torch(name: str, job: Callable[..., Any], *workers: int, **options: Any) -> list[Peer]:
+    opened = functools.partial(_open, job=job)
+    return with_workers(f"torch DataLoader, {name}", opened, *workers, **options)
 
 
-PEERS = _peers()
+PEERS = [
+    *_torch("Pillow", pillow_job, 0, 1, 2, 4, needs=("torch",)),
+    *_torch("torchvision v2", _torchvision_job, 2, needs=("torch", "torchvision")),
+    *_torch(
+        "OpenCV",
+        opencv_job,
+        2,
+        needs=("torch", "cv2", "simplejpeg"),
+        equal=False,
+        does="resize not antialiased",
+    ),
+]
