@@ -7,7 +7,8 @@ import os
 import threading
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from gpufeed import state as states
@@ -21,7 +22,7 @@ from gpufeed.order.shard import ShardOptions
 from gpufeed.order.uniform import IndexSampler
 from gpufeed.plan import BatchPlan, Planner
 from gpufeed.presets import train as train_preset
-from gpufeed.readahead import ReadAhead
+from gpufeed.readahead import ReadAhead, await_result
 from gpufeed.records import Manifest
 from gpufeed.stats import Clock, Stats
 from gpufeed.storage.files import FileStore
@@ -29,7 +30,8 @@ from gpufeed.storage.files import FileStore
 if TYPE_CHECKING:
     import polars as pl
 
-    from gpufeed.engine.engine import Engine, Failed, Job
+    from gpufeed.engine.engine import Engine
+    from gpufeed.engine.job import Failed, Job
     from gpufeed.order.sampler import Sampler
     from gpufeed.transforms import Transform
 
@@ -147,6 +149,8 @@ class Loader:
             "transforms": states.describe_all([t.identity for t in self._planner.transforms]),
         }
         self.device = resolve_device(device)
+        # On a GPU, DALI's graph decodes and resizes; on the CPU there is a faster way.
+        self._opens_on_host = not self.device.is_cuda
         self._adapter = make_adapter(framework, self.device)
         self.ledger = self._make_ledger(ledger)
         self._store = FileStore(manifest)
@@ -211,12 +215,12 @@ class Loader:
         plan = self._planner.plan(operator.index(step))
         if plan is None:
             raise IndexError(f"this shard gets no record of batch {step}")
-        with ThreadPoolExecutor(_READERS) as readers:
-            job = self._read(plan, readers)
         if self._single is None:
             self._single = self._make_engine(depth=1)
+        with ThreadPoolExecutor(_READERS) as readers:
+            begun = self._read(self._single, plan, readers)
         try:
-            self._single.submit(job)
+            self._single.submit(await_result(begun))
             return self._hand_over(*self._single.collect())
         except GpufeedError:
             raise
@@ -320,7 +324,7 @@ class Loader:
         self._stop()
         for engine in (self._engine, self._single):
             if engine is not None:
-                engine.drain()
+                engine.close()
         self._engine = self._single = None
 
     def __enter__(self) -> Self:
@@ -385,23 +389,22 @@ class Loader:
             device=self.device,
             num_threads=self._num_threads,
             depth=depth,
+            opens_on_host=self._opens_on_host,
         )
 
-    def _read(self, plan: BatchPlan, readers: Executor) -> Job | Failed:
-        from gpufeed.engine.engine import prepare
+    def _read(self, engine: Engine, plan: BatchPlan, readers: Executor) -> Future[Job | Failed]:
+        return engine.prepare(plan, self._store.read(plan.record_keys, readers))
 
-        return prepare(plan, self._store.read(plan.record_keys, readers), self._store.path)
-
-    def _prepare(self, step: int, readers: Executor) -> Job | Failed:
-        from gpufeed.engine.engine import Failed
+    def _prepare(self, engine: Engine, step: int, readers: Executor) -> Future[Job | Failed]:
+        from gpufeed.engine.job import Failed, finished
 
         try:
             plan = self._planner.plan(step)
         except Exception as error:  # a user's own sampler or transform may raise anything
-            return Failed(step, error)
+            return finished(Failed(step, error))
         if plan is None:
             raise AssertionError("steps without records are not prepared")
-        return self._read(plan, readers)
+        return self._read(engine, plan, readers)
 
     def _write_down(self, ledger: Ledger, plan: BatchPlan, images: Any) -> None:
         pictures = None if images is None else self._adapter.to_numpy(images)[plan.valid]
@@ -489,7 +492,7 @@ class _Pass:
         if self._reader is None:
             first = under_way[-1] + 1 if under_way else step
             self._reader = ReadAhead(
-                loader._prepare,
+                partial(loader._prepare, engine),
                 loader._schedule.steps_from(first),
                 ahead=loader._prefetch + 1,
                 threads=_READERS,

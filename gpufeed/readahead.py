@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Generic, TypeVar
 
-__all__ = ["ReadAhead"]
+__all__ = ["ReadAhead", "await_result"]
 
 T = TypeVar("T")
 
@@ -16,11 +16,24 @@ _TURN = 0.2
 """Seconds after which a wait looks for signals."""
 
 
+def await_result(future: Future[T]) -> T:
+    """Wait for what is coming, so that Ctrl-C is heard."""
+    _wait(future)
+    return future.result()
+
+
+def _wait(future: Future[T]) -> None:
+    # In turns, since polars' signal handler keeps Ctrl-C from a main thread that waits on.
+    while not future.done():
+        wait([future], timeout=_TURN)
+
+
 class ReadAhead(Generic[T]):
     """Calls `prepare(step)` for the steps to come, before they are asked for.
 
     Args:
-        prepare: called on a thread, with an executor on which it may spread its own work.
+        prepare: called on a thread, with an executor on which it may spread its own work; the
+            future that it returns may come later.
         steps: the steps, in order.
         ahead: how many are begun before they are asked for, at least 1.
         threads: how many threads the executor has that `prepare` is given.
@@ -28,7 +41,7 @@ class ReadAhead(Generic[T]):
 
     def __init__(
         self,
-        prepare: Callable[[int, ThreadPoolExecutor], T],
+        prepare: Callable[[int, ThreadPoolExecutor], Future[T]],
         steps: Iterator[int],
         *,
         ahead: int,
@@ -46,7 +59,7 @@ class ReadAhead(Generic[T]):
         self._own = own
         self._planner = ThreadPoolExecutor(1, "gpufeed-plan", initializer=begun)
         self._readers = ThreadPoolExecutor(threads, "gpufeed-read", initializer=begun)
-        self._pending: deque[Future[T]] = deque()
+        self._pending: deque[Future[Future[T]]] = deque()
         for _ in range(ahead):
             self._begin_next()
 
@@ -58,7 +71,10 @@ class ReadAhead(Generic[T]):
     @property
     def ready(self) -> bool:
         """Whether the next step's result is there, so that asking for it does not wait."""
-        return bool(self._pending) and self._pending[0].done()
+        if not self._pending or not self._pending[0].done():
+            return False
+        begun = self._pending[0]
+        return begun.exception() is not None or begun.result().done()
 
     def __iter__(self) -> Iterator[T]:
         return self
@@ -67,13 +83,13 @@ class ReadAhead(Generic[T]):
         """Wait for the next step's result."""
         if not self._pending:
             raise StopIteration
-        future = self._pending[0]
-        # In turns, since polars' signal handler keeps Ctrl-C from a main thread that waits on.
-        while not future.done():
-            wait([future], timeout=_TURN)
+        planned = self._pending[0]
+        _wait(planned)
+        if planned.exception() is None:
+            _wait(planned.result())
         self._pending.popleft()
         self._begin_next()
-        return future.result()
+        return planned.result().result()
 
     def close(self) -> None:
         """Drop what is under way and end the threads."""

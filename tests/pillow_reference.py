@@ -121,7 +121,7 @@ def reference(
     epoch: int,
     key: int,
     box: tuple[int, int, int, int] | None = None,
-    edges: Edges = "repeated",
+    edges: Edges = "left out",
 ) -> npt.NDArray[np.uint8]:
     """Carry out all geometric transforms of a list; a box holds for the first only."""
     image = ImageOps.exif_transpose(image).convert("RGB")

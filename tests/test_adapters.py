@@ -232,7 +232,10 @@ def test_a_process_alone_is_the_only_shard() -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_gpu_batch_is_near_the_cpus(pictures: Manifest, framework: str) -> None:
-    """The same windows and flips; decoders and filters may round differently by a few levels."""
+    """The same windows and flips; decoders and filters may round differently by a few levels.
+
+    At the rim they differ more: where a filter reaches out of its window, DALI repeats the edge.
+    """
     chain = gpufeed.presets.train(24, dtype="uint8")
     with (
         make(pictures, "numpy", transforms=chain) as cpu,
@@ -247,7 +250,7 @@ def test_a_gpu_batch_is_near_the_cpus(pictures: Manifest, framework: str) -> Non
                 image = image.cpu()
             elif framework == "jax":
                 assert next(iter(image.devices())).platform == "gpu"
-            apart = np.abs(np.asarray(image).astype(int) - wanted["image"])
+            apart = np.abs(np.asarray(image).astype(int) - wanted["image"])[..., 1:-1, 1:-1]
             assert apart.mean() < 1.0
             assert np.percentile(apart, 99) <= 4
             np.testing.assert_array_equal(gpu.rows(batch)["path"], cpu.rows(wanted)["path"])

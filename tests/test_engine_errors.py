@@ -21,6 +21,16 @@ from media import jpeg, make_manifest, picture
 from test_loader import digest
 
 
+@pytest.fixture(params=["on host", "in graph"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Who decodes: gpufeed's threads, as on the CPU, or DALI's graph, as on a GPU."""
+    if request.param == "in graph":
+        monkeypatch.setattr(
+            Loader, "_opens_on_host", property(lambda _: False, lambda *_: None), raising=False
+        )
+    return str(request.param)
+
+
 def make(manifest: Manifest) -> Loader:
     return Loader(
         manifest,

@@ -97,7 +97,9 @@ LAYERS = [
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 MAY_IMPORT = {
-    "nvidia": {"engine", "tools"},
+    "cykooz_resizer": {"engine"},
+    # Transforms only where their operators are written down, which is when a graph is built.
+    "nvidia": {"engine", "tools", "transforms/ops.py", "transforms/select.py"},
     "torch": {"adapters/torch.py"},
     "jax": {"adapters/jax.py"},
 }

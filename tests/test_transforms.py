@@ -27,8 +27,9 @@ UINT8 = tf.ToDtype("uint8", layout="NHWC")
 
 
 def feed(
-    manifest: Manifest, transforms: list[tf.Transform], seed: int = 0
+    manifest: Manifest, transforms: list[tf.Transform], seed: int = 0, *, in_graph: bool = False
 ) -> dict[str, np.ndarray]:
+    """One batch of all; `in_graph` has DALI do everything, as it does on a GPU."""
     loader = Loader(
         manifest,
         sampler=SequentialSampler(len(manifest), seed=seed),
@@ -37,12 +38,14 @@ def feed(
         device="cpu",
         num_threads=2,
     )
+    if in_graph:
+        loader._opens_on_host = False
     with loader:
         return loader.batch(0)
 
 
 def expected(
-    manifest: Manifest, transforms: list[tf.Transform], seed: int = 0, edges: Edges = "repeated"
+    manifest: Manifest, transforms: list[tf.Transform], seed: int = 0, edges: Edges = "left out"
 ) -> Iterator[np.ndarray]:
     boxes = manifest.boxes()
     for key, path in enumerate(manifest.frame["path"]):
@@ -106,27 +109,30 @@ CHAINS = {
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_one_resampling_is_pillows_to_one_level(pictures: Manifest, name: str) -> None:
+def test_one_resampling_is_pillows_to_two_levels(pictures: Manifest, name: str) -> None:
+    """Both round twice on the way, each to within a level of the exact picture, in other orders.
+
+    Where a cubic filter overshoots, they also cut at 0 and 255 in other orders.
+    """
     some, chain = few(pictures), [*CHAINS[name], UINT8]
     images = feed(some, chain)["image"]
     for key, wanted in enumerate(expected(some, chain)):
         assert images[key].shape == wanted.shape
         largest, mean = difference(images[key], wanted)
+        assert mean < 0.3, f"record {key}"
+        assert largest <= (8 if "bicubic" in name else 2), f"record {key}"
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_a_gpus_graph_is_pillows_with_repeated_edges(pictures: Manifest, name: str) -> None:
+    """DALI rounds once, and repeats the edge where the filter reaches out of the picture."""
+    some, chain = few(pictures), [*CHAINS[name], UINT8]
+    images = feed(some, chain, in_graph=True)["image"]
+    for key, wanted in enumerate(expected(some, chain, edges="repeated")):
+        assert images[key].shape == wanted.shape
+        largest, mean = difference(images[key], wanted)
         assert largest <= 1, f"record {key}"
         assert mean < 0.3, f"record {key}"
-
-
-@pytest.mark.parametrize(
-    ("name", "rim"),
-    [("train", 1), ("train, oblong", 1), ("squash", 1), ("evaluate", 0)],
-)
-def test_only_at_a_windows_rim_the_filter_differs(pictures: Manifest, name: str, rim: int) -> None:
-    """Where a filter reaches out of a picture, DALI repeats the edge and Pillow leaves it out."""
-    some, chain = few(pictures), [*CHAINS[name], UINT8]
-    images = feed(some, chain)["image"]
-    inside = slice(rim, -rim or None)
-    for key, wanted in enumerate(expected(some, chain, edges="left out")):
-        assert difference(images[key][inside, inside], wanted[inside, inside])[0] <= 1
 
 
 TWICE = {
@@ -149,10 +155,20 @@ TWICE = {
 
 
 @pytest.mark.parametrize("name", TWICE)
-def test_two_resamplings_are_pillows_to_two_levels(pictures: Manifest, name: str) -> None:
+def test_two_resamplings_are_pillows_to_a_few_levels(pictures: Manifest, name: str) -> None:
     some, chain = few(pictures), [*TWICE[name], UINT8]
     images = feed(some, chain)["image"]
     for key, wanted in enumerate(expected(some, chain)):
+        largest, mean = difference(images[key], wanted)
+        assert largest <= 4, f"record {key}"
+        assert mean < 0.3, f"record {key}"
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_two_resamplings_of_a_gpus_graph(pictures: Manifest, name: str) -> None:
+    some, chain = few(pictures), [*TWICE[name], UINT8]
+    images = feed(some, chain, in_graph=True)["image"]
+    for key, wanted in enumerate(expected(some, chain, edges="repeated")):
         assert difference(images[key], wanted)[0] <= 2, f"record {key}"
 
 
@@ -169,22 +185,25 @@ STEPS = st.one_of(
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(STEPS, min_size=1, max_size=5), st.integers(0, 2**32))
+@given(st.lists(STEPS, min_size=1, max_size=5), st.integers(0, 2**32), st.booleans())
 def test_any_composition_is_pillows(
-    pictures: Manifest, steps: list[tf.GeometricTransform], seed: int
+    pictures: Manifest, steps: list[tf.GeometricTransform], seed: int, in_graph: bool
 ) -> None:
-    """Each resampling may differ by a level, which a later one can hardly raise."""
+    """Each resampling may differ by a level or two, which a later one can hardly raise."""
     some, chain = few(pictures), [*steps, tf.CenterCrop(40), UINT8]
     try:
-        images = feed(some, chain, seed)["image"]
+        images = feed(some, chain, seed, in_graph=in_graph)["image"]
     except ConfigError as error:
         assert "smaller" in str(error) or "got record" in str(error)  # noqa: PT017
         return
     resamplings = sum(
         isinstance(step, tf.RandomResizedCrop | tf.Resize | tf.ResizeLongest) for step in steps
     )
-    for key, wanted in enumerate(expected(some, chain, seed)):
-        assert difference(images[key], wanted)[0] <= resamplings, f"record {key}"
+    edges: Edges = "repeated" if in_graph else "left out"
+    for key, wanted in enumerate(expected(some, chain, seed, edges)):
+        largest, mean = difference(images[key], wanted)
+        assert largest <= resamplings * (1 if in_graph else 2), f"record {key}"
+        assert mean < 0.4, f"record {key}"
 
 
 def test_exif_orientation_is_undone(testdata: Path) -> None:
@@ -491,6 +510,15 @@ def test_pixel_transforms_draw_independently() -> None:
     drawn = [values for name, values in params.items() if name.endswith(".by")]
     assert len(drawn) == 3
     assert len(np.unique(np.concatenate(drawn))) == 150
+
+
+def test_a_resize_after_a_pixel_transform_is_dalis(pictures: Manifest) -> None:
+    """It repeats the edge where its filter reaches out of the picture."""
+    some = few(pictures)
+    chain = [tf.Resize(90), tf.CenterCrop(80), Untouched(), tf.Resize((37, 41)), UINT8]
+    images = feed(some, chain)["image"]
+    for key, wanted in enumerate(expected(some, chain, edges="repeated")):
+        assert difference(images[key], wanted)[0] <= 3
 
 
 def test_a_graph_that_can_not_be_made_is_named(pictures: Manifest) -> None:

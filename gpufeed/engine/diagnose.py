@@ -1,30 +1,66 @@
-"""Finds out which pictures of a failed batch are to blame, since DALI's message seldom says."""
+"""Says what is wrong with a picture: DALI's message seldom tells which of a batch it means."""
 
 from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
-from nvidia import nvimgcodec
 from PIL import Image
 
+from gpufeed.engine.decode import WindowDecoder
 from gpufeed.errors import DecodeError, SizeMismatchError
 from gpufeed.records.headers import picture_size
 
-__all__ = ["blame", "mismatches"]
+__all__ = ["blame", "check_header", "mismatches", "undecodable"]
 
-_NO_DEVICE = -99999
-"""nvImageCodec's NVIMGCODEC_DEVICE_CPU_ONLY, which its Python package does not name."""
+Size = tuple[int, int]
+Path = Callable[[int], str]
+
+
+def check_header(content: bytes, expected: Size, record_key: int, path: Path) -> None:
+    """Raise where a picture's header can not be read or gives another size than its manifest.
+
+    Args:
+        content: the encoded picture.
+        expected: (height, width) that the manifest gives.
+        record_key: its record.
+        path: from a record key to the name of its file.
+
+    Raises:
+        DecodeError: it is no picture.
+        SizeMismatchError: it is of another size.
+    """
+    try:
+        width, height = picture_size(content)
+    except (OSError, ValueError) as error:
+        raise DecodeError(
+            record_key, path(record_key), f"not a picture that can be read: {error}"
+        ) from None
+    if (height, width) != expected:
+        raise _mismatch((height, width), expected, record_key, path)
+
+
+def undecodable(content: bytes, record_key: int, path: Path) -> DecodeError:
+    """Return the error for a picture that nvImageCodec refuses, in Pillow's words."""
+    try:
+        with warnings.catch_warnings(action="ignore"), Image.open(io.BytesIO(content)) as image:
+            image.load()
+            kind = f"{image.format} {image.mode}"
+    except Exception as error:
+        reason = f"the picture is damaged: {error}"
+    else:
+        reason = f"nvImageCodec can not decode this kind of picture ({kind})"
+    return DecodeError(record_key, path(record_key), reason)
 
 
 def mismatches(
     found: npt.NDArray[np.int64],
     expected: npt.NDArray[np.int64],
     record_keys: npt.NDArray[np.int64],
-    paths: Sequence[str],
+    path: Path,
 ) -> list[DecodeError]:
     """Return an error for each picture that is not of the size its manifest gives.
 
@@ -32,15 +68,14 @@ def mismatches(
         found: int64 (n, 2), height and width of the pictures.
         expected: int64 (n, 2), those of the manifest.
         record_keys: int64 (n,).
-        paths: n files.
+        path: from a record key to the name of its file.
     """
     return [
-        SizeMismatchError(
+        _mismatch(
+            tuple(found[place].tolist()),
+            tuple(expected[place].tolist()),
             int(record_keys[place]),
-            paths[place],
-            f"the picture is {found[place, 1]} x {found[place, 0]} (width x height), the manifest "
-            f"says {expected[place, 1]} x {expected[place, 0]}; read the sizes anew, "
-            'with sizes="headers" for NABirds',
+            path,
         )
         for place in np.flatnonzero((found != expected).any(axis=1)).tolist()
     ]
@@ -50,7 +85,7 @@ def blame(
     encoded: Sequence[bytes],
     expected: npt.NDArray[np.int64],
     record_keys: npt.NDArray[np.int64],
-    paths: Sequence[str],
+    path: Path,
 ) -> list[DecodeError]:
     """Return an error for each picture that can not be decoded, or is not of its size.
 
@@ -58,36 +93,28 @@ def blame(
         encoded: n encoded pictures.
         expected: int64 (n, 2), height and width that the manifest gives.
         record_keys: int64 (n,).
-        paths: n files.
+        path: from a record key to the name of its file.
     """
-    decoded = nvimgcodec.Decoder(
-        device_id=_NO_DEVICE,
-        backends=[nvimgcodec.Backend(nvimgcodec.BackendKind.CPU_ONLY)],
-        max_num_cpu_threads=1,
-    ).decode
+    decoder = WindowDecoder()
     errors: list[DecodeError] = []
     for place, content in enumerate(encoded):
-        key, path = int(record_keys[place]), paths[place]
+        key = int(record_keys[place])
+        size: Size = tuple(expected[place].tolist())
         try:
-            width, height = picture_size(content)
-        except (OSError, ValueError) as error:
-            errors.append(DecodeError(key, path, f"not a picture that can be read: {error}"))
+            check_header(content, size, key, path)
+        except DecodeError as error:
+            errors.append(error)
             continue
-        size = np.array([[height, width]])
-        wrong = mismatches(size, expected[place, None], record_keys[place, None], [path])
-        if wrong:
-            errors += wrong
-        elif decoded(content) is None:
-            errors.append(DecodeError(key, path, _second_opinion(content)))
+        if decoder.decode(content, (0, 0), size) is None:
+            errors.append(undecodable(content, key, path))
     return errors
 
 
-def _second_opinion(content: bytes) -> str:
-    """Say what Pillow finds wrong with a picture that nvImageCodec refuses."""
-    try:
-        with warnings.catch_warnings(action="ignore"), Image.open(io.BytesIO(content)) as image:
-            image.load()
-            kind = f"{image.format} {image.mode}"
-    except Exception as error:
-        return f"the picture is damaged: {error}"
-    return f"nvImageCodec can not decode this kind of picture ({kind})"
+def _mismatch(found: Size, expected: Size, record_key: int, path: Path) -> SizeMismatchError:
+    return SizeMismatchError(
+        record_key,
+        path(record_key),
+        f"the picture is {found[1]} x {found[0]} (width x height), the manifest says "
+        f"{expected[1]} x {expected[0]}; read the sizes anew, with "
+        'sizes="headers" for NABirds',
+    )

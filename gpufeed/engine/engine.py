@@ -4,74 +4,23 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from nvidia.dali import tensors
 
 from gpufeed.engine import diagnose
-from gpufeed.engine.graph import ENCODED, build_pipeline
-from gpufeed.errors import DecodeError, PipelineError
+from gpufeed.engine.graph import PICTURES, build_pipeline
+from gpufeed.engine.host import HostStages
+from gpufeed.engine.job import Failed, Job, finished, first_of, out_of_memory, unread, wrap
+from gpufeed.errors import PipelineError
 
 if TYPE_CHECKING:
     from gpufeed.engine.device import Device
     from gpufeed.plan import BatchPlan
     from gpufeed.transforms.compose import Program
 
-__all__ = ["Engine", "Failed", "Job", "prepare"]
-
-
-@dataclass(frozen=True)
-class Job:
-    """A planned batch with its encoded pictures, ready to be fed.
-
-    It must live until it is collected: DALI reads `contents` and the plan's arrays in place.
-
-    Attributes:
-        plan: the batch.
-        contents: the encoded pictures.
-        encoded: the same as a DALI `TensorList` that shares their memory.
-    """
-
-    plan: BatchPlan
-    contents: Sequence[bytes]
-    encoded: Any
-
-
-@dataclass(frozen=True)
-class Failed:
-    """What stands for batch `step` where it came to no job; `error` is raised in its turn."""
-
-    step: int
-    error: Exception
-
-
-def prepare(
-    plan: BatchPlan, contents: Sequence[bytes | OSError], path: Callable[[int], str]
-) -> Job | Failed:
-    """Wrap encoded pictures for feeding; for any thread.
-
-    Args:
-        plan: the batch.
-        contents: per record its encoded picture, or the error that reading it met.
-        path: from a record key to the name of its file.
-    """
-    read = [content for content in contents if isinstance(content, bytes)]
-    if len(read) < len(contents):
-        return Failed(
-            plan.step,
-            _first_of(
-                [
-                    DecodeError(int(key), path(int(key)), f"can not be read: {_words(content)}")
-                    for key, content in zip(plan.record_keys, contents, strict=True)
-                    if isinstance(content, OSError)
-                ]
-            ),
-        )
-    # As a TensorList, since feed_input() takes three times as long for a list of arrays.
-    wrapped = [tensors.TensorCPU(content, "") for content in read]
-    return Job(plan, read, tensors.TensorListCPU(wrapped, contiguous=False))
+__all__ = ["Engine"]
 
 
 class Engine:
@@ -82,8 +31,9 @@ class Engine:
         path: from a record key to the name of its file, for errors.
         batch_size: the most records of a batch.
         device: where it runs.
-        num_threads: CPU threads of DALI's own, at least 1.
+        num_threads: CPU threads of DALI's own, at least 1, and as many more if `opens_on_host`.
         depth: batches that DALI works on at a time, at least 1.
+        opens_on_host: whether pictures are decoded and resized before DALI gets them.
     """
 
     def __init__(
@@ -95,11 +45,18 @@ class Engine:
         device: Device,
         num_threads: int,
         depth: int,
+        opens_on_host: bool,
     ) -> None:
         self._path = path
+        self._host = HostStages(program.opening, path, num_threads) if opens_on_host else None
         try:
-            self._pipeline = build_pipeline(
-                program, batch_size=batch_size, device=device, num_threads=num_threads, depth=depth
+            self._pipeline, self._inputs = build_pipeline(
+                program,
+                opened=opens_on_host,
+                batch_size=batch_size,
+                device=device,
+                num_threads=num_threads,
+                depth=depth,
             )
         except Exception as error:  # a user's own `build` may raise anything
             raise PipelineError(
@@ -125,6 +82,18 @@ class Engine:
         """Whether DALI is at work; it begins with the `depth`-th job."""
         return self._started
 
+    def prepare(self, plan: BatchPlan, contents: Sequence[bytes | OSError]) -> Future[Job | Failed]:
+        """Begin what is done to a batch before it can be submitted; for any thread.
+
+        Args:
+            plan: the batch.
+            contents: per record its encoded picture, or the error that reading it met.
+        """
+        if self._host is not None:
+            return self._host.begin(plan, contents)
+        read = [content for content in contents if isinstance(content, bytes)]
+        return finished(unread(plan, contents, self._path) or Job(plan, wrap(read, ""), read))
+
     def submit(self, job: Job | Failed) -> None:
         """Begin work on a job."""
         self._jobs.append(job)
@@ -137,9 +106,9 @@ class Engine:
             self._start()
 
     def _feed(self, job: Job, *, wanted: bool) -> None:
-        self._pipeline.feed_input(ENCODED, job.encoded)
-        for name, values in job.plan.params.items():
-            self._pipeline.feed_input(name, values)
+        self._pipeline.feed_input(PICTURES, job.pictures)
+        for name in self._inputs:
+            self._pipeline.feed_input(name, job.plan.params[name])
         self._runs.append((job, wanted))
 
     def _start(self) -> None:
@@ -169,15 +138,16 @@ class Engine:
             self._run_out()
         self._runs.popleft()
         try:
-            pictures, shapes = self._pipeline.share_outputs()
-            found = np.asarray(shapes.as_tensor())[:, :2]
+            pictures, *shapes = self._pipeline.share_outputs()
+            found = [np.asarray(shape.as_tensor())[:, :2] for shape in shapes]
         except Exception as error:
             self._pipeline.release_outputs()
             raise self._explain(job, error) from None
         self._pipeline.release_outputs()
-        if not np.array_equal(found, job.plan.sizes):
-            keys, paths = job.plan.record_keys, self._paths(job)
-            raise _first_of(diagnose.mismatches(found, job.plan.sizes, keys, paths))
+        plan = job.plan
+        if found and not np.array_equal(found[0], plan.sizes):
+            keys = plan.record_keys
+            raise first_of(diagnose.mismatches(found[0], plan.sizes, keys, self._path))
         return job.plan, pictures.as_tensor()
 
     def drain(self) -> None:
@@ -198,34 +168,25 @@ class Engine:
             self._pipeline.release_outputs()
             self._runs.popleft()
 
-    def _paths(self, job: Job) -> list[str]:
-        return [self._path(int(key)) for key in job.plan.record_keys]
+    def close(self) -> None:
+        """Drop all jobs and end the threads."""
+        self.drain()
+        if self._host is not None:
+            self._host.close()
 
     def _explain(self, job: Job, error: Exception) -> Exception:
-        keys, paths = job.plan.record_keys, self._paths(job)
-        errors = diagnose.blame(job.contents, job.plan.sizes, keys, paths)
+        plan = job.plan
+        errors = diagnose.blame(job.contents, plan.sizes, plan.record_keys, self._path)
         if errors:
-            return _first_of(errors)
+            return first_of(errors)
         said = _brief(error)
         if "bad_alloc" in str(error) or "out of memory" in str(error).lower():
-            said = f"out of memory; take a smaller batch_size, size or prefetch ({said})"
+            return out_of_memory(said)
         return PipelineError(
-            f"DALI failed on batch {job.plan.step}, though each of its pictures can be decoded "
-            f"alone: {said}"
+            f"DALI failed on batch {plan.step}, though each of its pictures can be decoded: {said}"
         )
 
 
 def _brief(error: Exception) -> str:
     """What DALI says on one line, without the places in its own source that follow."""
     return " ".join(str(error).partition("Stacktrace")[0].split())
-
-
-def _words(error: OSError) -> str:
-    return error.strerror or str(error)
-
-
-def _first_of(errors: Sequence[DecodeError]) -> DecodeError:
-    first = errors[0]
-    if len(errors) > 1:
-        first.add_note(f"{len(errors) - 1} more pictures of this batch are bad")
-    return first

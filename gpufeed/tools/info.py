@@ -35,6 +35,7 @@ class Fact:
 _PACKAGES = (
     ("DALI", ("nvidia-dali-cuda120", "nvidia-dali-cuda130"), None),
     ("nvImageCodec", ("nvidia-nvimgcodec-cu12", "nvidia-nvimgcodec-cu13"), None),
+    ("fast_image_resize", ("cykooz.resizer",), None),
     ("NumPy", ("numpy",), None),
     ("Polars", ("polars",), None),
     ("Pillow", ("pillow",), None),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -61,6 +62,12 @@ class Program:
     stages: tuple[Resample | Pixels, ...]
     output: OutputFormat
     size: tuple[int, int]
+
+    @property
+    def opening(self) -> tuple[Resample, ...]:
+        """The stages before the first pixel transform; at least one, which decodes."""
+        resamples = itertools.takewhile(lambda stage: isinstance(stage, Resample), self.stages)
+        return tuple(stage for stage in resamples if isinstance(stage, Resample))
 
 
 @dataclass(frozen=True)

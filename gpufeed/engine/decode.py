@@ -1,0 +1,57 @@
+"""Decodes windows of pictures on the CPU with nvImageCodec, the decoder that DALI has inside."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from nvidia import nvimgcodec
+
+__all__ = ["WindowDecoder"]
+
+_NO_DEVICE = -99999
+"""nvImageCodec's NVIMGCODEC_DEVICE_CPU_ONLY, which its Python package does not name."""
+
+_KEPT_BYTES = 64 << 20
+"""The largest picture whose memory is kept for the next one."""
+
+
+class WindowDecoder:
+    """Decodes one picture at a time, in its caller's thread and for that thread only."""
+
+    def __init__(self) -> None:
+        self._decoder = nvimgcodec.Decoder(
+            device_id=_NO_DEVICE,
+            backends=[nvimgcodec.Backend(nvimgcodec.BackendKind.CPU_ONLY)],
+            max_num_cpu_threads=1,
+        )
+        self._image: nvimgcodec.Image | None = None
+
+    def decode(
+        self, content: bytes, start: tuple[int, int], shape: tuple[int, int]
+    ) -> npt.NDArray[np.uint8] | None:
+        """Decode a window of a picture.
+
+        Args:
+            content: the encoded picture.
+            start: (y, x) of the window, in the picture as its EXIF orientation turns it.
+            shape: its (height, width).
+
+        Returns:
+            uint8 (height, width, 3), RGB, overwritten by the next call; None where it can not be
+            decoded.
+        """
+        (top, left), (height, width) = start, shape
+        window = nvimgcodec.Region(top, left, top + height, left + width)
+        try:
+            stream = nvimgcodec.CodeStream(content).get_sub_code_stream(0, region=window)
+        except RuntimeError:  # a header that it can not read
+            return None
+        if self._image is None:
+            image = self._decoder.decode(stream)
+        else:
+            image = self._decoder.decode(stream, image=self._image)
+        if image is None:
+            return None
+        self._image = image if height * width * 3 <= _KEPT_BYTES else None
+        pixels: npt.NDArray[np.uint8] = np.asarray(image.cpu())
+        return pixels

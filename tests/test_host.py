@@ -1,0 +1,115 @@
+"""Opening pictures on the host's threads: order, letting go, and what goes wrong there."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpufeed import DecodeError, Loader, Manifest, PipelineError, SequentialSampler
+from gpufeed import transforms as tf
+from gpufeed.engine import host
+from gpufeed.engine.decode import WindowDecoder
+from media import jpeg, make_manifest, picture
+
+
+@pytest.fixture
+def twelve(tmp_path: Path) -> Manifest:
+    return make_manifest(tmp_path / "twelve", [(50, 60)] * 12)
+
+
+def make(manifest: Manifest, **options: Any) -> Loader:
+    return Loader(
+        manifest,
+        **{
+            "sampler": SequentialSampler(len(manifest)),
+            "transforms": [tf.RandomResizedCrop(16), tf.ToDtype("uint8")],
+            "batch_size": 4,
+            "device": "cpu",
+            **options,
+        },
+    )
+
+
+def test_batches_that_nobody_wants_are_not_made(
+    twelve: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loop that is left may not leave seconds of decoding behind."""
+    decoded, begun, go_on = [], threading.Event(), threading.Event()
+    decode = WindowDecoder.decode
+
+    def slow(self: WindowDecoder, content: bytes, *rest: Any) -> Any:
+        decoded.append(content)
+        begun.set()
+        assert go_on.wait(30)
+        return decode(self, content, *rest)
+
+    monkeypatch.setattr(WindowDecoder, "decode", slow)
+    with make(twelve, num_threads=1) as loader:
+        engine = loader._make_engine(1)
+        contents = [(twelve.root / name).read_bytes() for name in twelve.frame["path"]]
+        plans = [loader._planner.plan(step) for step in range(3)]
+        futures = [
+            engine.prepare(plan, contents[4 * step : 4 * step + 4])
+            for step, plan in enumerate(plans)
+        ]
+        assert begun.wait(30)
+        last = futures[2]
+        del futures
+        gc.collect()
+        go_on.set()
+        assert last.result(30).plan is plans[2]
+        assert decoded == [contents[0], *contents[8:]]
+        engine.close()
+
+
+def test_what_goes_wrong_in_a_resize_is_told(
+    twelve: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> None:
+        raise ZeroDivisionError("no such size")
+
+    monkeypatch.setattr(host.Resizer, "resize", broken)
+    with make(twelve) as loader, pytest.raises(PipelineError, match=r"batch 0 .*no such size"):
+        next(iter(loader))
+
+
+@pytest.mark.parametrize("where", ["_allocate", "Resizer"])
+def test_memory_that_is_refused_is_told(
+    twelve: Manifest, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise MemoryError("could not allocate")
+
+    if where == "_allocate":
+        monkeypatch.setattr(host, where, refuse)
+    else:
+        monkeypatch.setattr(host.Resizer, "resize", refuse)
+    message = r"out of memory; take a smaller batch_size, size or prefetch \(could not allocate\)"
+    with make(twelve) as loader, pytest.raises(PipelineError, match=message):
+        next(iter(loader))
+
+
+def test_a_decoder_is_not_spoilt_by_what_it_refused(twelve: Manifest) -> None:
+    good, decoder = jpeg(picture(50, 60, seed=1)), WindowDecoder()
+    wanted = decoder.decode(good, (3, 5), (40, 30)).copy()
+    for bad in (good[:300], b"", b"<html>", good[: len(good) // 2]):
+        assert decoder.decode(bad, (0, 0), (50, 60)) is None
+        np.testing.assert_array_equal(decoder.decode(good, (3, 5), (40, 30)), wanted)
+
+
+def test_of_many_bad_pictures_the_first_is_named(twelve: Manifest) -> None:
+    """Whichever thread met its own first."""
+    for name in ("00001.jpg", "00002.jpg", "00003.jpg"):
+        path = twelve.root / name
+        path.write_bytes(path.read_bytes()[:400])
+    with make(twelve, num_threads=4) as loader:
+        for _ in range(5):
+            with pytest.raises(DecodeError) as caught:
+                loader.batch(0)
+            assert caught.value.record_key == 1
+            assert caught.value.__notes__ == ["2 more pictures of this batch are bad"]
