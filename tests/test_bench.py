@@ -48,7 +48,7 @@ def test_figures_in_print_and_in_a_file(
         r"plain decode\s+[\d,]+ images/s",
         r"of plain decode\s+[\d.]+ times its rate",
         r"at steps of 5 ms\s+[\d,]+ images/s",
-        r"[\d.]+% of the time waiting",
+        r"[\d.]+ % of the time waiting",
         r"Medians of 2 rounds of \d+ batches; in brackets their interval, 50 % sure\.",
         rf"Figures: {re.escape(str(target))}",
     ):

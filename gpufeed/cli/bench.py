@@ -147,7 +147,7 @@ def _print_bench(found: Bench, data: str, feeding: str) -> None:
 
 
 def _interval(found: Median, form: str, unit: str) -> str:
-    text = f"{format(found.median, form)} {unit}"
-    if found.rounds == 1:
-        return text
-    return f"{text} ({format(found.low, form)} to {format(found.high, form)})"
+    median, low, high = (
+        format(each, form).replace("%", " %") for each in (found.median, found.low, found.high)
+    )
+    return f"{median} {unit}" if found.rounds == 1 else f"{median} {unit} ({low} to {high})"
