@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpufeed import Manifest, cli, read_folder
+from gpufeed.adapters import Framework
 from gpufeed.engine.device import Device
 from gpufeed.tools import bench as bench_module
 from gpufeed.tools.bench import bench
@@ -115,3 +116,12 @@ def test_ranges(pictures: Manifest) -> None:
     for name, value in (("rounds", 0), ("seconds", float("inf")), ("step_ms", float("nan"))):
         with pytest.raises(bench_module.ConfigError, match=f"{name} is {value}; it must be a"):
             bench(pictures, **{name: value})
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_on_a_gpu(pictures: Manifest, framework: Framework) -> None:
+    """Not run on a GPU yet."""
+    found = bench(pictures, batch_size=8, rounds=2, seconds=0.1, device="cuda", framework=framework)
+    assert found.device == "cuda:0"
+    assert found.decoded.images_per_second.low > 0

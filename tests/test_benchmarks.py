@@ -413,3 +413,21 @@ def test_the_readme_is_written_between_its_comments(tmp_path: Path) -> None:
     results[1].entries.pop(0)
     with pytest.raises(ValueError, match="gpufeed is not in the comparison on originals"):
         readme.block(found)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("preset", ["train", "evaluate"])
+def test_contenders_on_a_gpu(photos: Path, tmp_path: Path, preset: str) -> None:
+    """Not run on a GPU yet."""
+    names = prepare(photos, tmp_path, "originals", 24)
+    work = Work("x", str(tmp_path), tuple(names), 4, 224, "cuda", 2, preset)
+    only = ["gpufeed", "DALI", "GPU", "nvJPEG", "limit: a batch"]
+    result = run.compare(work, rounds=1, batches=2, only=only, say=print)
+    ran = {entry.name: entry.remarks for entry in result.entries}
+    assert {"gpufeed", "DALI tuned by hand", "limit: copy to the GPU from pinned memory"} <= set(
+        ran
+    )
+    assert not any(ran.values())
+    # Not every GPU has engines for JPEG, nor every torchvision a decoder.
+    allowed = ("is not installed", "no way to", "not decoded that way", "Error")
+    assert all(any(part in each.why for part in allowed) for each in result.absent)

@@ -111,7 +111,7 @@ class Contender:
             image, label = next(self._batches)
             pixels = _to_host(image)
             shape, kind = "x".join(map(str, pixels.shape)), str(pixels.dtype)
-            labels += np.asarray(label).ravel().tolist()
+            labels += _to_host(label).ravel().tolist()
             means += pixels.mean((1, 2, 3)).tolist()
             mean += float(pixels.mean()) / (2 * epoch)
             # Picture by picture, so that no copy of a batch counts as the contender's memory.
