@@ -22,7 +22,7 @@ import psutil
 from benchmarks.compare.field import find_peer
 from benchmarks.compare.work import Work
 
-__all__ = ["main"]
+__all__ = ["answer", "cpu_seconds", "main"]
 
 
 def _wait(image: Any) -> None:
@@ -44,7 +44,7 @@ def _to_host(image: Any) -> Any:
     return np.asarray(image)
 
 
-def _cpu_seconds() -> tuple[float, float]:
+def cpu_seconds() -> tuple[float, float]:
     """User and system time of this process and all below it, ended ones included."""
     user = system = 0.0
     here = psutil.Process()
@@ -123,13 +123,13 @@ class Contender:
             _drop_from_cache(self._work)
         for _ in range(drain):
             next(self._batches)
-        user, system = _cpu_seconds()
+        user, system = cpu_seconds()
         began = time.perf_counter()
         for _ in range(batches):
             image, _label = next(self._batches)
             _wait(image)
         seconds = time.perf_counter() - began
-        user_end, system_end = _cpu_seconds()
+        user_end, system_end = cpu_seconds()
         images = batches * self._work.batch_size
         return {
             "images_per_second": images / seconds,
@@ -141,16 +141,20 @@ class Contender:
 
 def main(work: Path, name: str, descriptor: int) -> None:
     """Answer requests until there are no more."""
-    contender = Contender(Work.load(work), name)
+    answer(Contender(Work.load(work), name), descriptor)
+
+
+def answer(contender: object, descriptor: int) -> None:
+    """Call the method that each request names; its dict, or its error, is the answer."""
     with os.fdopen(descriptor, "w", buffering=1) as answers:
         for line in sys.stdin:
             request, *arguments = json.loads(line)
             try:
-                answer = getattr(contender, request)(*arguments)
+                found = getattr(contender, request)(*arguments)
             except Exception as error:
                 lines = str(error).strip().splitlines() or [""]
-                answer = {"error": f"{type(error).__name__}: {lines[-1][:200]}"}
-            answers.write(json.dumps(answer) + "\n")
+                found = {"error": f"{type(error).__name__}: {lines[-1][:200]}"}
+            answers.write(json.dumps(found) + "\n")
     # Not by way of the libraries' own ends, some of which wait for threads that wait.
     os._exit(0)
 

@@ -41,3 +41,9 @@ class Peer:
             except ImportError:
                 return module
         return ""
+
+    def lacks(self, device: str) -> str:
+        """Why it can not feed this device here; "" where it can."""
+        if missing := self.missing():
+            return f"{missing} is not installed"
+        return "" if device in self.on else f"it has no way to {device}"

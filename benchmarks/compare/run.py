@@ -20,7 +20,7 @@ from benchmarks.compare.field import all_peers
 from benchmarks.compare.peer import Peer
 from benchmarks.compare.work import Work
 
-__all__ = ["Absent", "Entry", "Result", "compare"]
+__all__ = ["Absent", "Entry", "Process", "Result", "compare"]
 
 _DRAIN = 8
 """Batches that a round takes before it is timed: more than any contender has begun ahead."""
@@ -76,17 +76,24 @@ class Result:
     absent: list[Absent]
 
 
-class _Process:
+class Process:
     """A contender's process; stopped while others have their turn, so that it takes nothing."""
 
-    def __init__(self, work: Path, name: str) -> None:
+    def __init__(
+        self,
+        work: Path,
+        name: str,
+        module: str = "benchmarks.compare.contender",
+        **environment: str,
+    ) -> None:
         self._read, write = os.pipe()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.compare.contender", str(work), name, str(write)],
+            [sys.executable, "-m", module, str(work), name, str(write)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             pass_fds=(write,),
+            env={**os.environ, **environment},
             start_new_session=True,
             text=True,
         )
@@ -95,6 +102,7 @@ class _Process:
         self._answers = os.fdopen(self._read)
 
     def ask(self, *request: Any) -> dict[str, Any]:
+        """Let it run until it has answered; a dict with "error" where it failed."""
         self._signal(signal.SIGCONT)
         try:
             self._requests.write(json.dumps(request) + "\n")
@@ -113,6 +121,7 @@ class _Process:
             os.killpg(self._process.pid, number)
 
     def end(self) -> None:
+        """Kill it and all it started."""
         self._signal(signal.SIGKILL)
         self._process.wait()
         self._answers.close()
@@ -144,10 +153,8 @@ def compare(
     for peer in all_peers():
         if only and not any(part.lower() in peer.name.lower() for part in only):
             continue
-        if missing := peer.missing():
-            absent.append(Absent(peer.name, f"{missing} is not installed"))
-        elif work.device not in peer.on:
-            absent.append(Absent(peer.name, f"it has no way to {work.device}"))
+        if why := peer.lacks(work.device):
+            absent.append(Absent(peer.name, why))
         else:
             chosen.append(peer)
 
@@ -155,11 +162,11 @@ def compare(
     with tempfile.TemporaryDirectory() as scratch:
         described = Path(scratch) / "work.json"
         work.save(described)
-        running: dict[str, _Process] = {}
+        running: dict[str, Process] = {}
         try:
             for peer in chosen:
                 entry = Entry(peer.name, peer.equal, peer.does)
-                process = _Process(described, peer.name)
+                process = Process(described, peer.name)
                 running[peer.name] = process
                 if _admitted(process, entry, work):
                     entries.append(entry)
@@ -198,7 +205,7 @@ def compare(
     return Result(about, entries, absent)
 
 
-def _admitted(process: _Process, entry: Entry, work: Work) -> bool:
+def _admitted(process: Process, entry: Entry, work: Work) -> bool:
     """Open a contender and check what it hands out; False where it can not take part."""
     opened = process.ask("open")
     if "error" in opened:

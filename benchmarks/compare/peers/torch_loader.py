@@ -11,6 +11,7 @@ import numpy as np
 from benchmarks.compare.host import opencv_job, pillow_job
 from benchmarks.compare.peer import Peer
 from benchmarks.compare.work import MEAN, STD, Work
+from gpufeed.engine.device import available_threads
 
 __all__ = ["PEERS"]
 
@@ -110,8 +111,9 @@ def _peers() -> list[Peer]:
         ("OpenCV", opencv_job, ("torch", "cv2", "simplejpeg"), False),
     ]
     found = []
+    cores = available_threads()  # what its users would take, beside what the report always has
     for name, job, needs, equal in kinds:
-        for workers in (0, 1, 2, 4) if name == "Pillow" else (2,):
+        for workers in sorted({0, 1, 2, 4, cores} if name == "Pillow" else {2, cores}):
             label = f"torch DataLoader, {name}, {workers} worker{'s' * (workers != 1)}"
             found.append(
                 Peer(
