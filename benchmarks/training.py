@@ -15,6 +15,8 @@ waiting is told from work that a GPU does meanwhile: see `benchmarks/step/traine
 from __future__ import annotations
 
 import argparse
+import signal
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -118,4 +120,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    # Whoever has no turn is stopped, and would stay so for ever if this process just ended.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     main()
