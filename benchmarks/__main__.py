@@ -12,6 +12,8 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
+import signal
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -118,4 +120,6 @@ def _sources(options: argparse.Namespace, scratch: Path) -> Iterator[tuple[str, 
 
 
 if __name__ == "__main__":
+    # Whoever has no turn is stopped, and would stay so for ever if this process just ended.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     main()
