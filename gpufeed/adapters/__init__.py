@@ -30,8 +30,8 @@ class Adapter(Protocol):
         """Put labels, int32 (n,), beside the pictures, in the type the framework's losses take."""
         ...
 
-    def flags(self, values: npt.NDArray[np.bool_]) -> Any:
-        """Put bools (n,) beside the pictures."""
+    def arrays(self, values: npt.NDArray[Any]) -> Any:
+        """Put other numbers, (n, ...), beside the pictures, in their own type."""
         ...
 
     def numbers(self, values: npt.NDArray[np.int64]) -> Any:

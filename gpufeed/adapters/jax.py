@@ -31,8 +31,8 @@ class JaxAdapter:
         """Put labels beside the pictures, as int32."""
         return self._put(values)
 
-    def flags(self, values: npt.NDArray[np.bool_]) -> jax.Array:
-        """Put bools beside the pictures."""
+    def arrays(self, values: npt.NDArray[Any]) -> jax.Array:
+        """Put other numbers beside the pictures, in their own type."""
         return self._put(values)
 
     def numbers(self, values: npt.NDArray[np.int64]) -> jax.Array:

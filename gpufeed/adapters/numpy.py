@@ -29,8 +29,8 @@ class NumpyAdapter:
         """Hand labels over as int32."""
         return values
 
-    def flags(self, values: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Hand bools over as they are."""
+    def arrays(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Hand other numbers over as they are."""
         return values
 
     def numbers(self, values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -32,8 +32,8 @@ class TorchAdapter:
         """Put labels beside the pictures, as int64."""
         return torch.from_numpy(values.astype(np.int64)).to(self.device)
 
-    def flags(self, values: npt.NDArray[np.bool_]) -> torch.Tensor:
-        """Put bools beside the pictures."""
+    def arrays(self, values: npt.NDArray[Any]) -> torch.Tensor:
+        """Put other numbers beside the pictures, in their own type."""
         return torch.from_numpy(values).to(self.device)
 
     def numbers(self, values: npt.NDArray[np.int64]) -> torch.Tensor:

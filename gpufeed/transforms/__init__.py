@@ -5,13 +5,21 @@ Importing this package imports no DALI.
 
 from gpufeed.transforms.base import DType as DType
 from gpufeed.transforms.base import GeometricTransform as GeometricTransform
+from gpufeed.transforms.base import LateTransform as LateTransform
 from gpufeed.transforms.base import Layout as Layout
+from gpufeed.transforms.base import Made as Made
+from gpufeed.transforms.base import MixTransform as MixTransform
 from gpufeed.transforms.base import OutputFormat as OutputFormat
 from gpufeed.transforms.base import Params as Params
 from gpufeed.transforms.base import PixelTransform as PixelTransform
 from gpufeed.transforms.base import Records as Records
 from gpufeed.transforms.base import Transform as Transform
+from gpufeed.transforms.containers import Compose as Compose
+from gpufeed.transforms.containers import RandomApply as RandomApply
+from gpufeed.transforms.containers import RandomChoice as RandomChoice
+from gpufeed.transforms.erase import RandomErasing as RandomErasing
 from gpufeed.transforms.frame import Frame as Frame
+from gpufeed.transforms.function import Lambda as Lambda
 from gpufeed.transforms.geometric import BoxCrop as BoxCrop
 from gpufeed.transforms.geometric import CenterCrop as CenterCrop
 from gpufeed.transforms.geometric import PadToSquare as PadToSquare
@@ -20,6 +28,9 @@ from gpufeed.transforms.geometric import RandomHorizontalFlip as RandomHorizonta
 from gpufeed.transforms.geometric import RandomResizedCrop as RandomResizedCrop
 from gpufeed.transforms.geometric import Resize as Resize
 from gpufeed.transforms.geometric import ResizeLongest as ResizeLongest
+from gpufeed.transforms.labels import SoftLabels as SoftLabels
+from gpufeed.transforms.mix import CutMix as CutMix
+from gpufeed.transforms.mix import MixUp as MixUp
 from gpufeed.transforms.output import Normalize as Normalize
 from gpufeed.transforms.output import ToDtype as ToDtype
 from gpufeed.transforms.views import Views as Views
@@ -27,21 +38,32 @@ from gpufeed.transforms.views import Views as Views
 __all__ = [
     "BoxCrop",
     "CenterCrop",
+    "Compose",
+    "CutMix",
     "DType",
     "Frame",
     "GeometricTransform",
+    "Lambda",
+    "LateTransform",
     "Layout",
+    "Made",
+    "MixTransform",
+    "MixUp",
     "Normalize",
     "OutputFormat",
     "PadToSquare",
     "Params",
     "PixelTransform",
+    "RandomApply",
+    "RandomChoice",
     "RandomCrop",
+    "RandomErasing",
     "RandomHorizontalFlip",
     "RandomResizedCrop",
     "Records",
     "Resize",
     "ResizeLongest",
+    "SoftLabels",
     "ToDtype",
     "Transform",
     "Views",
