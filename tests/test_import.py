@@ -99,7 +99,13 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 MAY_IMPORT = {
     "cykooz_resizer": {"engine"},
     # Transforms only where their operators are written down, which is when a graph is built.
-    "nvidia": {"engine", "tools", "transforms/ops.py", "transforms/select.py"},
+    "nvidia": {
+        "engine",
+        "tools",
+        "transforms/ops.py",
+        "transforms/select.py",
+        "transforms/warp.py",
+    },
     "torch": {"adapters/torch.py"},
     "jax": {"adapters/jax.py"},
 }
