@@ -130,17 +130,15 @@ def check_bilinear(images: list[np.ndarray], kind: str) -> None:
     for image, matrix, found in zip(
         images, matrices, warped(images, matrices, "bilinear"), strict=True
     ):
-        # 1/64 of a pixel to either side, each way, and two roundings.
+        # What rounding to a level loses, and what places lose in single precision.
         away = np.abs(found - by_numpy(image, matrix))
-        assert away.max() <= 8
-        assert away.mean() < 0.8
+        assert away.max() <= 0.51
         x, y = sources(image.shape, matrix)
         height, width = image.shape[:2]
         inside = (x > 0.6) & (x < width - 0.6) & (y > 0.6) & (y < height - 0.6)
         assert inside.mean() > 0.2
         away = np.abs(found.astype(int) - by_pillow(image, matrix, "bilinear"))
-        assert away[inside].max(initial=0) <= 8
-        assert away[inside].mean() < 0.8
+        assert away[inside].max(initial=0) <= 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -154,7 +152,7 @@ def test_nearest_is_pillows_on_photos(testdata: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_bilinear_is_pillows_to_a_few_levels(kind: str) -> None:
+def test_bilinear_is_pillows_to_a_level(kind: str) -> None:
     check_bilinear(SYNTHETIC, kind)
 
 
