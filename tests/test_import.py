@@ -103,7 +103,6 @@ MAY_IMPORT = {
         "engine",
         "tools",
         "transforms/ops.py",
-        "transforms/patch.py",
         "transforms/select.py",
         "transforms/warp.py",
     },

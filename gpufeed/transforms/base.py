@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 Params = dict[str, npt.NDArray[Any]]
-"""One array per drawn parameter, each (n,) or (n, k), row i for record i."""
+"""One array per drawn parameter, each (n,) or (n, ...), row i for record i."""
 
 DType = Literal["float32", "float16", "uint8"]
 Layout = Literal["NCHW", "NHWC"]
