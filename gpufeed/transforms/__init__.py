@@ -33,6 +33,9 @@ from gpufeed.transforms.mix import CutMix as CutMix
 from gpufeed.transforms.mix import MixUp as MixUp
 from gpufeed.transforms.output import Normalize as Normalize
 from gpufeed.transforms.output import ToDtype as ToDtype
+from gpufeed.transforms.turned import RandomAffine as RandomAffine
+from gpufeed.transforms.turned import RandomPerspective as RandomPerspective
+from gpufeed.transforms.turned import RandomRotation as RandomRotation
 from gpufeed.transforms.views import Views as Views
 
 __all__ = [
@@ -54,12 +57,15 @@ __all__ = [
     "PadToSquare",
     "Params",
     "PixelTransform",
+    "RandomAffine",
     "RandomApply",
     "RandomChoice",
     "RandomCrop",
     "RandomErasing",
     "RandomHorizontalFlip",
+    "RandomPerspective",
     "RandomResizedCrop",
+    "RandomRotation",
     "Records",
     "Resize",
     "ResizeLongest",

@@ -90,7 +90,7 @@ def hue(image: Any, shift: Any) -> Any:
 
     Pillow's pictures know 256 hues only.
     """
-    from nvidia.dali import fn, math, types
+    from nvidia.dali import math, types
 
     # Everything is proportional to levels, so the factor may as well come first.
     scaled = image * (_SCALE / 255)
