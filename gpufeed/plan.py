@@ -12,6 +12,7 @@ import numpy.typing as npt
 from gpufeed.errors import ConfigError
 from gpufeed.rng import BatchRng
 from gpufeed.transforms.compose import Composed, Program, compose
+from gpufeed.transforms.targets import Objects
 from gpufeed.transforms.views import Views, check_views
 
 if TYPE_CHECKING:
@@ -96,11 +97,8 @@ class Planner:
         self._schedule = schedule
         self._sizes = manifest.sizes().astype(np.int64)
         self._labels = manifest.frame["label"].to_numpy()
-        boxes = manifest.boxes()
-        self._boxes: npt.NDArray[np.float64] | None = None
-        if boxes is not None:
-            corner, extent = boxes[:, :2].astype(np.float64), boxes[:, 2:]
-            self._boxes = np.concatenate([corner, corner + extent], axis=1)
+        self._boxes = _corners(manifest)
+        self._objects = _objects(manifest)
         self.program = self._probe()
 
     def _probe(self) -> Program:
@@ -115,7 +113,8 @@ class Planner:
 
     def _compose(self, keys: npt.NDArray[np.int64], rng: BatchRng) -> Composed:
         boxes = None if self._boxes is None else self._boxes[keys]
-        return compose(self.views, keys, self._sizes[keys], boxes, rng)
+        objects = None if self._objects is None else self._objects.take(keys)
+        return compose(self.views, keys, self._sizes[keys], boxes, rng, objects)
 
     def plan(self, step: int) -> BatchPlan | None:
         """Plan batch `step`; None where this shard gets no record of it.
@@ -152,3 +151,20 @@ class Planner:
             params=composed.params,
             frames=composed.frames,
         )
+
+
+def _corners(manifest: Manifest) -> npt.NDArray[np.float64] | None:
+    """The box of each record as (x0, y0, x1, y1)."""
+    boxes = manifest.boxes()
+    if boxes is None:
+        return None
+    corner, extent = boxes[:, :2].astype(np.float64), boxes[:, 2:]
+    return np.concatenate([corner, corner + extent], axis=1)
+
+
+def _objects(manifest: Manifest) -> Objects | None:
+    """All boxes of each record; one each where the manifest has no others."""
+    boxes = _corners(manifest)
+    if boxes is None:
+        return None
+    return Objects(boxes, np.arange(len(boxes) + 1), manifest.frame["label"].to_numpy())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from gpufeed.transforms.base import (
 )
 from gpufeed.transforms.frame import SUPPORT, Fill, Frame, Interpolation, Sampling
 from gpufeed.transforms.output import ToDtype
+from gpufeed.transforms.targets import Objects
 
 __all__ = [
     "WINDOW",
@@ -46,7 +47,7 @@ class Resample:
     Parameters, row i for record i, sizes and places as (y, x): the window's `shape`, and its
     `start` if `cut`; with `interpolation` the new `size`; if `trimmed` the part of the window that
     it shows, `roi_start` and `roi_end`; with `fill` the canvas, `pad_start` and `pad_shape`; if
-    `mirrored`, `mirror`.
+    `mirrored`, `mirror`, left to right; if `upturned`, `upturn`, top to bottom.
     """
 
     cut: bool
@@ -54,6 +55,7 @@ class Resample:
     trimmed: bool
     fill: Fill | None
     mirrored: bool
+    upturned: bool
 
 
 @dataclass(frozen=True)
@@ -111,11 +113,15 @@ class Program:
 
 @dataclass(frozen=True)
 class Composed:
-    """A batch's program, its parameters (one contiguous array each), and each view's last frame."""
+    """A batch's program, its parameters (one contiguous array each), and each view's last frame.
+
+    `kept` holds for each view a bool (m,), False for boxes that a transform dropped.
+    """
 
     program: Program
     params: dict[str, npt.NDArray[Any]]
     frames: tuple[Frame, ...]
+    kept: tuple[npt.NDArray[np.bool_], ...]
 
 
 def check_transforms(transforms: Sequence[Transform]) -> tuple[Transform, ...]:
@@ -152,6 +158,7 @@ def compose(
     sizes: npt.NDArray[np.int64],
     boxes: npt.NDArray[np.float64] | None,
     rng: BatchRng,
+    objects: Objects | None = None,
 ) -> Composed:
     """Draw everything for a batch, and lay it out for the graph.
 
@@ -161,6 +168,7 @@ def compose(
         sizes: int64 (n, 2), height and width of the encoded pictures, oriented.
         boxes: float64 (n, 4) of (x0, y0, x1, y1) in pixels, or None.
         rng: the batch's numbers.
+        objects: all boxes of each picture, m together, as it is encoded; None for none.
 
     Raises:
         ConfigError: the pictures do not all come out in one size, or a transform can not be applied
@@ -171,7 +179,7 @@ def compose(
     for place, transforms in enumerate(views):
         prefix = f"{place}." if len(views) > 1 else ""
         view = _Composition(prefix, sizes, cut=len(views) > 1)
-        view.add_all(transforms, number, record_key, boxes, rng)
+        view.add_all(transforms, number, record_key, boxes, rng, objects)
         made.append(view)
         # So that no two views draw the same numbers.
         number += len(transforms)
@@ -184,7 +192,8 @@ def compose(
         for view in made:
             view.params[f"{view.prefix}0.start"] -= params[f"{WINDOW}.start"]
     program = Program(tuple(view.done(record_key) for view in made))
-    return Composed(program, params, tuple(view.frame for view in made))
+    frames, kept = (view.frame for view in made), (view.kept for view in made)
+    return Composed(program, params, tuple(frames), tuple(kept))
 
 
 class _Composition:
@@ -194,6 +203,7 @@ class _Composition:
         self.prefix = prefix
         self.frame = Frame.whole(sizes)
         self.params: dict[str, npt.NDArray[Any]] = {}
+        self.kept = np.ones(0, dtype=np.bool_)
         self._stages: list[Stage] = []
         self._cut = cut
         self._emitted: Frame | None = None
@@ -205,7 +215,9 @@ class _Composition:
         record_key: npt.NDArray[np.int64],
         boxes: npt.NDArray[np.float64] | None,
         rng: BatchRng,
+        objects: Objects | None,
     ) -> None:
+        self.kept = np.ones(0 if objects is None else len(objects.boxes), dtype=np.bool_)
         for transform in transforms[:-1]:
             frame = self.frame
             seen = Records(
@@ -215,7 +227,15 @@ class _Composition:
                 boxes=None if boxes is None else frame.map_boxes(boxes),
             )
             if isinstance(transform, GeometricTransform):
-                self.frame = transform.place(frame, transform.draw(rng.spawn(number), seen))
+                moved = None
+                if transform.uses_objects and objects is not None:
+                    moved = objects.followed(frame)
+                    seen = replace(seen, objects=moved.chosen(self.kept & moved.has_area))
+                drawn = transform.draw(rng.spawn(number), seen)
+                if moved is not None:
+                    of_each = {name: values[moved.rows] for name, values in drawn.items()}
+                    self.kept &= transform.keep(moved.boxes, of_each)
+                self.frame = transform.place(frame, drawn)
             elif isinstance(transform, PixelTransform):
                 drawn = transform.draw(rng.spawn(number), seen)
                 self._carry_out()
@@ -311,5 +331,9 @@ def _resample(frame: Frame, *, cut: bool) -> tuple[Resample, Params]:
         params["pad_shape"] = frame.size.astype(np.int32)
     if frame.mirrored:
         params["mirror"] = frame.mirror.astype(np.int32)
-    stage = Resample(cut, frame.interpolation, frame.trimmed, frame.fill, frame.mirrored)
+    if frame.upturned:
+        params["upturn"] = frame.upturn.astype(np.int32)
+    stage = Resample(
+        cut, frame.interpolation, frame.trimmed, frame.fill, frame.mirrored, frame.upturned
+    )
     return stage, params
