@@ -15,7 +15,8 @@ from gpufeed.rng import BatchRng
 from gpufeed.transforms.base import MixTransform
 from gpufeed.transforms.compose import Composed, Mix, Partners, Program, compose
 from gpufeed.transforms.labels import SoftLabels
-from gpufeed.transforms.views import Views, check_views
+from gpufeed.transforms.targets import Objects
+from gpufeed.transforms.views import Views, check_views, identities
 
 if TYPE_CHECKING:
     from gpufeed.order.sampler import Sampler, Visits
@@ -94,20 +95,13 @@ class Planner:
                 "with which it is"
             )
         self.views = check_views(transforms)
-        self.identities = (
-            [transforms.identity]
-            if isinstance(transforms, Views)
-            else [transform.identity for transform in self.views[0]]
-        )
+        self.identities = identities(self.views)
         self._sampler = sampler
         self._schedule = schedule
         self._sizes = manifest.sizes().astype(np.int64)
         self._labels = manifest.frame["label"].to_numpy()
-        boxes = manifest.boxes()
-        self._boxes: npt.NDArray[np.float64] | None = None
-        if boxes is not None:
-            corner, extent = boxes[:, :2].astype(np.float64), boxes[:, 2:]
-            self._boxes = np.concatenate([corner, corner + extent], axis=1)
+        self._boxes = _corners(manifest)
+        self._objects = _objects(manifest)
         for transform in itertools.chain(*self.views):
             if isinstance(transform, MixTransform) and schedule.batch_size % transform.group:
                 raise ConfigError(
@@ -134,7 +128,8 @@ class Planner:
 
     def _compose(self, keys: npt.NDArray[np.int64], rng: BatchRng, partners: Partners) -> Composed:
         boxes = None if self._boxes is None else self._boxes[keys]
-        return compose(self.views, keys, self._sizes[keys], boxes, rng, partners)
+        objects = None if self._objects is None else self._objects.take(keys)
+        return compose(self.views, keys, self._sizes[keys], boxes, rng, partners, objects)
 
     def plan(self, step: int) -> BatchPlan | None:
         """Plan batch `step`; None where this shard gets no record of it.
@@ -192,3 +187,20 @@ def _partners(
     within = (following < len(places)) & (following - first < group)
     within[:-1] &= valid[1:]
     return np.where(valid, np.where(within, following, first), rows)
+
+
+def _corners(manifest: Manifest) -> npt.NDArray[np.float64] | None:
+    """The box of each record as (x0, y0, x1, y1)."""
+    boxes = manifest.boxes()
+    if boxes is None:
+        return None
+    corner, extent = boxes[:, :2].astype(np.float64), boxes[:, 2:]
+    return np.concatenate([corner, corner + extent], axis=1)
+
+
+def _objects(manifest: Manifest) -> Objects | None:
+    """All boxes of each record; one each where the manifest has no others."""
+    boxes = _corners(manifest)
+    if boxes is None:
+        return None
+    return Objects(boxes, np.arange(len(boxes) + 1), manifest.frame["label"].to_numpy())

@@ -32,7 +32,7 @@ def build_pipeline(
     """Build the pipeline that carries out `program`.
 
     It takes encoded pictures; or, where they were `opened` before, what the program's opening makes
-    of them, the last flip aside, as uint8 HWC in host memory.
+    of them, the last flip left to right aside, as uint8 HWC in host memory.
 
     Returns:
         The pipeline, and the names of the parameters that it takes. Its outputs are the pictures of
@@ -145,7 +145,10 @@ class _Graph:
             size = self._fed(f"{own}.size")
             how = {"interp_type": _FILTERS[stage.interpolation], "antialias": True}
             if _flips_in_resize(stage):
-                mirror = self._fed(f"{own}.mirror")
+                # DALI's mask: 1 is left to right, 2 top to bottom.
+                mirror = self._fed(f"{own}.mirror") if stage.mirrored else 0
+                if stage.upturned:
+                    mirror = mirror + 2 * self._fed(f"{own}.upturn")
                 image = fn.resize_crop_mirror(image, size=size, crop=size, mirror=mirror, **how)
             elif stage.trimmed:
                 first, last = self._fed(f"{own}.roi_start"), self._fed(f"{own}.roi_end")
@@ -161,16 +164,19 @@ class _Graph:
                 out_of_bounds_policy="pad",
                 fill_values=list(stage.fill),
             )
+        if stage.upturned and not _flips_in_resize(stage):
+            image = fn.flip(image, horizontal=0, vertical=self._fed(f"{own}.upturn"))
         return image
 
 
 def _flips_in_resize(stage: Resample) -> bool:
-    """Whether the flip can be had for nothing, as the order in which the resize writes.
+    """Whether flips can be had for nothing, as the order in which the resize writes.
 
     Not where padding comes after it, or a window is resized, which DALI's operator can not do.
     """
     resized = stage.interpolation is not None
-    return stage.mirrored and resized and not (stage.trimmed or stage.fill)
+    flipped = stage.mirrored or stage.upturned
+    return flipped and resized and not (stage.trimmed or stage.fill)
 
 
 def _warp(stage: Warping, image: Any, matrix: Any, mask: Any) -> Any:

@@ -36,7 +36,7 @@ class HostStages:
     """The openings of a program's views, carried out on threads of its own.
 
     Args:
-        program: what is to be done; the last flip of an opening is the graph's.
+        program: what is to be done; an opening's last flip left to right is the graph's.
         path: from a record key to the name of its file.
         num_threads: how many pictures are worked on at a time.
     """
@@ -198,12 +198,14 @@ class _Stage:
         self.sizes = self._inner if stage.fill is None else self._params["pad_shape"]
 
     def mirrors(self, place: int) -> bool:
-        """Whether a picture is flipped."""
+        """Whether a picture is flipped left to right."""
         return self._stage.mirrored and bool(self._params["mirror"][place])
 
     def write(self, picture: Pixels, place: int, resizer: Resizer, out: Pixels) -> None:
-        """Write what becomes of a picture, the flip aside."""
+        """Write what becomes of a picture, the flip left to right aside."""
         stage = self._stage
+        if stage.upturned and self._params["upturn"][place]:
+            out = out[::-1]  # the order in which rows are written costs nothing
         if stage.cut:
             (top, left), (height, width) = (
                 self._params[name][place] for name in ("start", "shape")

@@ -17,15 +17,21 @@ from gpufeed.transforms.base import Transform as Transform
 from gpufeed.transforms.containers import Compose as Compose
 from gpufeed.transforms.containers import RandomApply as RandomApply
 from gpufeed.transforms.containers import RandomChoice as RandomChoice
+from gpufeed.transforms.detection import RandomIoUCrop as RandomIoUCrop
+from gpufeed.transforms.detection import RandomShortestSize as RandomShortestSize
+from gpufeed.transforms.detection import RandomZoomOut as RandomZoomOut
+from gpufeed.transforms.detection import ScaleJitter as ScaleJitter
 from gpufeed.transforms.erase import RandomErasing as RandomErasing
 from gpufeed.transforms.frame import Frame as Frame
 from gpufeed.transforms.function import Lambda as Lambda
 from gpufeed.transforms.geometric import BoxCrop as BoxCrop
 from gpufeed.transforms.geometric import CenterCrop as CenterCrop
+from gpufeed.transforms.geometric import Pad as Pad
 from gpufeed.transforms.geometric import PadToSquare as PadToSquare
 from gpufeed.transforms.geometric import RandomCrop as RandomCrop
 from gpufeed.transforms.geometric import RandomHorizontalFlip as RandomHorizontalFlip
 from gpufeed.transforms.geometric import RandomResizedCrop as RandomResizedCrop
+from gpufeed.transforms.geometric import RandomVerticalFlip as RandomVerticalFlip
 from gpufeed.transforms.geometric import Resize as Resize
 from gpufeed.transforms.geometric import ResizeLongest as ResizeLongest
 from gpufeed.transforms.labels import SoftLabels as SoftLabels
@@ -33,9 +39,12 @@ from gpufeed.transforms.mix import CutMix as CutMix
 from gpufeed.transforms.mix import MixUp as MixUp
 from gpufeed.transforms.output import Normalize as Normalize
 from gpufeed.transforms.output import ToDtype as ToDtype
+from gpufeed.transforms.targets import Objects as Objects
 from gpufeed.transforms.turned import RandomAffine as RandomAffine
 from gpufeed.transforms.turned import RandomPerspective as RandomPerspective
 from gpufeed.transforms.turned import RandomRotation as RandomRotation
+from gpufeed.transforms.views import FiveCrop as FiveCrop
+from gpufeed.transforms.views import TenCrop as TenCrop
 from gpufeed.transforms.views import Views as Views
 
 __all__ = [
@@ -44,6 +53,7 @@ __all__ = [
     "Compose",
     "CutMix",
     "DType",
+    "FiveCrop",
     "Frame",
     "GeometricTransform",
     "Lambda",
@@ -53,7 +63,9 @@ __all__ = [
     "MixTransform",
     "MixUp",
     "Normalize",
+    "Objects",
     "OutputFormat",
+    "Pad",
     "PadToSquare",
     "Params",
     "PixelTransform",
@@ -63,13 +75,19 @@ __all__ = [
     "RandomCrop",
     "RandomErasing",
     "RandomHorizontalFlip",
+    "RandomIoUCrop",
     "RandomPerspective",
     "RandomResizedCrop",
     "RandomRotation",
+    "RandomShortestSize",
+    "RandomVerticalFlip",
+    "RandomZoomOut",
     "Records",
     "Resize",
     "ResizeLongest",
+    "ScaleJitter",
     "SoftLabels",
+    "TenCrop",
     "ToDtype",
     "Transform",
     "Views",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import abc
 import json
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ import numpy.typing as npt
 from gpufeed.errors import ConfigError
 from gpufeed.rng import BatchRng
 from gpufeed.transforms.frame import Frame
+from gpufeed.transforms.targets import Objects
 
 __all__ = [
     "DType",
@@ -50,13 +51,17 @@ class Records:
         height: int64 (n,), pixels.
         width: int64 (n,), pixels.
         boxes: float64 (n, 4) of (x0, y0, x1, y1) in pixels, cut to the picture; None where the
-            manifest has no boxes.
+            manifest has no such boxes.
+        objects: all boxes of each record, likewise cut, without those that were dropped or of which
+            nothing is left; only for transforms whose `uses_objects` says so, and None where the
+            manifest has none.
     """
 
     record_key: npt.NDArray[np.int64]
     height: npt.NDArray[np.int64]
     width: npt.NDArray[np.int64]
     boxes: npt.NDArray[np.float64] | None
+    objects: Objects | None = None
 
     def __len__(self) -> int:
         return len(self.record_key)
@@ -84,7 +89,13 @@ class Transform(abc.ABC):  # noqa: B024 - a common root; what is abstract differ
 
 
 class GeometricTransform(Transform):
-    """Moves pixels without changing their levels: crops, resizes, pads, flips."""
+    """Moves pixels without changing their levels: crops, resizes, pads, flips.
+
+    Attributes:
+        uses_objects: whether it looks at all boxes of a record, or drops some of them.
+    """
+
+    uses_objects: ClassVar[bool] = False
 
     def draw(self, rng: BatchRng, records: Records) -> Params:  # noqa: ARG002
         """Draw or work out what this transform needs for each record; {} where it needs nothing."""
@@ -93,6 +104,15 @@ class GeometricTransform(Transform):
     @abc.abstractmethod
     def place(self, frame: Frame, params: Params) -> Frame:
         """Move `frame` as drawn. Call the same methods of `frame` whatever the numbers are."""
+
+    def keep(self, boxes: npt.NDArray[np.float64], drawn: Params) -> npt.NDArray[np.bool_]:  # noqa: ARG002
+        """Say which boxes are kept: bool (m,). Asked only where `uses_objects`.
+
+        Args:
+            boxes: float64 (m, 4) of (x0, y0, x1, y1) in pixels, before this transform.
+            drawn: what `draw` returned, row i for box i.
+        """
+        return np.ones(len(boxes), dtype=np.bool_)
 
 
 class PixelTransform(Transform):

@@ -17,6 +17,8 @@ __all__ = [
     "check_fill",
     "check_interpolation",
     "check_layout",
+    "check_margin",
+    "check_padding",
     "check_probability",
     "check_range",
     "check_sampling",
@@ -54,6 +56,30 @@ def check_range(name: str, value: Any, *, above: float = 0.0) -> tuple[float, fl
     if not (above < low <= high < math.inf):
         raise ConfigError(f"{name} is {value!r}; it must hold {above:g} < low <= high")
     return low, high
+
+
+def check_padding(value: Any) -> tuple[int, int, int, int]:
+    """Return (left, top, right, bottom) from one number of pixels, two or four, as torchvision."""
+    numbers = list(value) if isinstance(value, list | tuple) else [value]
+    whole = all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in numbers)
+    if len(numbers) not in (1, 2, 4) or not whole or any(n < 0 for n in numbers):
+        raise ConfigError(
+            f"padding is {value!r}; it must be an integer of 0 or more, (left and right, top and "
+            "bottom) or (left, top, right, bottom), in pixels"
+        )
+    left, top, right, bottom = (int(n) for n in numbers * (4 // len(numbers)))
+    return left, top, right, bottom
+
+
+def check_margin(value: Any) -> float | tuple[float, float]:
+    """Return a share of 0 or more, or (low, high) of them."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
+        return float(value)
+    if isinstance(value, list | tuple) and len(value) == 2:
+        low, high = value
+        if all(isinstance(bound, int | float) for bound in value) and 0 <= low <= high < math.inf:
+            return float(low), float(high)
+    raise ConfigError(f"margin is {value!r}; it must be a number of 0 or more, or (low, high)")
 
 
 def check_probability(name: str, value: Any) -> float:

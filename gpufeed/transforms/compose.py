@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from gpufeed.transforms.base import (
 from gpufeed.transforms.frame import SUPPORT, Fill, Frame, Interpolation, Sampling
 from gpufeed.transforms.function import Lambda
 from gpufeed.transforms.output import ToDtype
+from gpufeed.transforms.targets import Objects
 
 __all__ = [
     "WINDOW",
@@ -52,7 +53,7 @@ class Resample:
     Parameters, row i for record i, sizes and places as (y, x): the window's `shape`, and its
     `start` if `cut`; with `interpolation` the new `size`; if `trimmed` the part of the window that
     it shows, `roi_start` and `roi_end`; with `fill` the canvas, `pad_start` and `pad_shape`; if
-    `mirrored`, `mirror`.
+    `mirrored`, `mirror`, left to right; if `upturned`, `upturn`, top to bottom.
     """
 
     cut: bool
@@ -60,6 +61,7 @@ class Resample:
     trimmed: bool
     fill: Fill | None
     mirrored: bool
+    upturned: bool
 
 
 @dataclass(frozen=True)
@@ -143,12 +145,14 @@ class Composed:
         params: one contiguous array each.
         frames: each view's last.
         mix: who was mixed with whom; None where no transform does.
+        kept: for each view a bool (m,), False for boxes that a transform dropped.
     """
 
     program: Program
     params: dict[str, npt.NDArray[Any]]
     frames: tuple[Frame, ...]
     mix: Mix | None
+    kept: tuple[npt.NDArray[np.bool_], ...]
 
 
 @dataclass(frozen=True)
@@ -225,6 +229,7 @@ def compose(
     boxes: npt.NDArray[np.float64] | None,
     rng: BatchRng,
     partners: Partners,
+    objects: Objects | None = None,
 ) -> Composed:
     """Draw everything for a batch, and lay it out for the graph.
 
@@ -235,6 +240,7 @@ def compose(
         boxes: float64 (n, 4) of (x0, y0, x1, y1) in pixels, or None.
         rng: the batch's numbers.
         partners: whom mixes pair a record with.
+        objects: all boxes of each picture, m together, as it is encoded; None for none.
 
     Raises:
         ConfigError: the pictures do not all come out in one size, or a transform can not be applied
@@ -245,7 +251,7 @@ def compose(
     for place, transforms in enumerate(views):
         prefix = f"{place}." if len(views) > 1 else ""
         view = _Composition(prefix, sizes, cut=len(views) > 1)
-        view.add_all(transforms, number, record_key, boxes, rng, partners)
+        view.add_all(transforms, number, record_key, boxes, rng, partners, objects)
         made.append(view)
         # So that no two views draw the same numbers.
         number += len(transforms)
@@ -262,7 +268,8 @@ def compose(
     if mixes and len(made) > 1:
         raise ConfigError("a view mixes pictures, but views have one label; mix in single views")
     mix = mixes[0] if mixes else None
-    return Composed(program, params, tuple(view.frame for view in made), mix)
+    frames, kept = (view.frame for view in made), (view.kept for view in made)
+    return Composed(program, params, tuple(frames), mix, tuple(kept))
 
 
 class _Composition:
@@ -273,6 +280,7 @@ class _Composition:
         self.frame = Frame.whole(sizes)
         self.params: dict[str, npt.NDArray[Any]] = {}
         self.mix: Mix | None = None
+        self.kept = np.ones(0, dtype=np.bool_)
         self._stages: list[Stage] = []
         self._late: list[Late] = []
         self._cut = cut
@@ -286,7 +294,9 @@ class _Composition:
         boxes: npt.NDArray[np.float64] | None,
         rng: BatchRng,
         partners: Partners,
+        objects: Objects | None,
     ) -> None:
+        self.kept = np.ones(0 if objects is None else len(objects.boxes), dtype=np.bool_)
         for place, transform in enumerate(transforms, number):
             own = rng.spawn(place)
             if isinstance(transform, OutputFormat):
@@ -301,7 +311,15 @@ class _Composition:
                 boxes=None if boxes is None else frame.map_boxes(boxes),
             )
             if isinstance(transform, GeometricTransform):
-                self.frame = transform.place(frame, transform.draw(own, seen))
+                moved = None
+                if transform.uses_objects and objects is not None:
+                    moved = objects.followed(frame)
+                    seen = replace(seen, objects=moved.chosen(self.kept & moved.has_area))
+                drawn = transform.draw(own, seen)
+                if moved is not None:
+                    of_each = {name: values[moved.rows] for name, values in drawn.items()}
+                    self.kept &= transform.keep(moved.boxes, of_each)
+                self.frame = transform.place(frame, drawn)
             elif isinstance(transform, PixelTransform):
                 drawn = transform.draw(own, seen)
                 self._carry_out()
@@ -405,5 +423,9 @@ def _resample(frame: Frame, *, cut: bool) -> tuple[Resample, Params]:
         params["pad_shape"] = frame.size.astype(np.int32)
     if frame.mirrored:
         params["mirror"] = frame.mirror.astype(np.int32)
-    stage = Resample(cut, frame.interpolation, frame.trimmed, frame.fill, frame.mirrored)
+    if frame.upturned:
+        params["upturn"] = frame.upturn.astype(np.int32)
+    stage = Resample(
+        cut, frame.interpolation, frame.trimmed, frame.fill, frame.mirrored, frame.upturned
+    )
     return stage, params

@@ -17,8 +17,8 @@ that carries it out is built once for all batches.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -45,8 +45,23 @@ def _pairs(first: npt.ArrayLike, second: npt.ArrayLike, count: int) -> Int64:
     return pairs
 
 
+class _ForEach:
+    """A dataclass whose arrays have a row for each picture."""
+
+    def take(self, rows: Int64) -> Self:
+        """Return what it says of some of the pictures, int64 (m,), in their order, also again."""
+        chosen: dict[str, Any] = {}
+        for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray):
+                chosen[field.name] = value[rows]
+            elif isinstance(value, _ForEach):
+                chosen[field.name] = value.take(rows)
+        return replace(self, **chosen)  # type: ignore[type-var]
+
+
 @dataclass(frozen=True)
-class Warp:
+class Warp(_ForEach):
     """A projective map of n canvases onto themselves.
 
     Attributes:
@@ -76,7 +91,7 @@ class Warp:
 
 
 @dataclass(frozen=True)
-class Frame:
+class Frame(_ForEach):
     """One crop, resize, crop or pad, flip and warp of n pictures; sizes and places are (y, x).
 
     Attributes:
@@ -88,10 +103,12 @@ class Frame:
         shown: int64 (n, 2), first pixel of the scaled picture that may appear on the canvas.
         shown_end: int64 (n, 2), one past the last; shows nothing where not past `shown`.
         mirror: bool (n,), whether the canvas is flipped left to right at the end.
+        upturn: bool (n,), whether it is flipped top to bottom.
         interpolation: the filter of the resize; None where none is made.
         trimmed: whether the scaled picture was cropped.
         fill: levels of the padding, 0 to 255; None where none is made.
-        mirrored: whether any picture may be flipped.
+        mirrored: whether any picture may be flipped left to right.
+        upturned: whether any may be flipped top to bottom.
         cut: whether a window of the input was cut out.
         warped: what is done to the canvas at last; None where nothing is.
         previous: the frame whose canvas is this one's input; None for the encoded picture.
@@ -105,10 +122,12 @@ class Frame:
     shown: Int64
     shown_end: Int64
     mirror: Bool
+    upturn: Bool
     interpolation: Interpolation | None = None
     trimmed: bool = False
     fill: Fill | None = None
     mirrored: bool = False
+    upturned: bool = False
     cut: bool = False
     warped: Warp | None = None
     previous: Frame | None = None
@@ -117,6 +136,7 @@ class Frame:
     def whole(sizes: Int64, previous: Frame | None = None) -> Frame:
         """The frame that shows pictures of these sizes, int64 (n, 2) of (height, width), as is."""
         zero = np.zeros_like(sizes)
+        unflipped = np.zeros(len(sizes), dtype=np.bool_)
         return Frame(
             source=zero,
             extent=sizes,
@@ -125,7 +145,8 @@ class Frame:
             size=sizes,
             shown=zero,
             shown_end=sizes,
-            mirror=np.zeros(len(sizes), dtype=np.bool_),
+            mirror=unflipped,
+            upturn=unflipped,
             previous=previous,
         )
 
@@ -141,7 +162,8 @@ class Frame:
     @property
     def resamples(self) -> bool:
         """Whether there is anything to do but a warp, whatever the numbers."""
-        return self.cuts or bool(self.interpolation) or self.fill is not None or self.mirrored
+        flipped = self.mirrored or self.upturned
+        return self.cuts or bool(self.interpolation) or self.fill is not None or flipped
 
     def __len__(self) -> int:
         return len(self.size)
@@ -156,9 +178,17 @@ class Frame:
         """Widths of the canvas, int64 (n,)."""
         return self.size[:, 1]
 
-    def _unflipped(self, left: npt.ArrayLike, right: npt.ArrayLike) -> Int64:
-        """Distance from the canvas's left edge before the flip, given both distances after it."""
-        return np.where(self.mirror, right, left)
+    def _unflipped(
+        self,
+        top: npt.ArrayLike,
+        left: npt.ArrayLike,
+        bottom: npt.ArrayLike,
+        right: npt.ArrayLike,
+    ) -> Int64:
+        """Distances from the canvas's top and left before the flip, given all four after it."""
+        return _pairs(
+            np.where(self.upturn, bottom, top), np.where(self.mirror, right, left), len(self)
+        )
 
     def crop(
         self,
@@ -175,8 +205,9 @@ class Frame:
             return self.then().crop(top, left, height, width)
         count = len(self)
         size = _pairs(height, width, count)
+        bottom = self.height - np.asarray(top) - size[:, 0]
         right = self.width - np.asarray(left) - size[:, 1]
-        place = _pairs(top, self._unflipped(left, right), count)
+        place = self._unflipped(top, left, bottom, right)
         if np.any(place < 0) or np.any(place + size > self.size) or np.any(size < 1):
             raise ValueError("a crop reaches out of its canvas")
         if self.interpolation is None and self.fill is None:
@@ -186,6 +217,8 @@ class Frame:
                 source=self.source + place,
                 mirror=self.mirror,
                 mirrored=self.mirrored,
+                upturn=self.upturn,
+                upturned=self.upturned,
                 cut=True,
             )
         origin = self.origin + place
@@ -227,7 +260,7 @@ class Frame:
         if self.fill not in (None, fill) or self.warped is not None:
             return self.then().pad(top, left, bottom, right, fill)
         count = len(self)
-        before = _pairs(top, self._unflipped(left, right), count)
+        before = self._unflipped(top, left, bottom, right)
         return replace(
             self,
             origin=self.origin - before,
@@ -235,10 +268,12 @@ class Frame:
             fill=fill,
         )
 
-    def flip(self, mask: Bool) -> Frame:
-        """Flip the canvases where `mask`, bool (n,), says so, left to right."""
+    def flip(self, mask: Bool, *, vertical: bool = False) -> Frame:
+        """Flip the canvases where `mask`, bool (n,), says so, left to right or top to bottom."""
         if self.warped is not None:
-            return self.then().flip(mask)
+            return self.then().flip(mask, vertical=vertical)
+        if vertical:
+            return replace(self, upturn=self.upturn ^ mask, upturned=True)
         return replace(self, mirror=self.mirror ^ mask, mirrored=True)
 
     def warp(self, warp: Warp) -> Frame:
@@ -283,8 +318,9 @@ class Frame:
         if cut:
             moved = np.clip(moved, self.shown[:, None], self.shown_end[:, None])
         moved = moved - self.origin[:, None]
-        across = np.where(self.mirror[:, None], self.width[:, None] - moved[..., 1], moved[..., 1])
-        return np.stack([across, moved[..., 0]], axis=-1)
+        flipped = np.stack([self.upturn, self.mirror], axis=-1)[:, None]
+        moved = np.where(flipped, self.size[:, None] - moved, moved)
+        return moved[..., ::-1]
 
     def map_boxes(self, boxes: Float64) -> Float64:
         """Follow boxes from the encoded picture to the canvas, cut to what is left of the picture.
