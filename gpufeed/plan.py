@@ -39,6 +39,7 @@ class BatchPlan:
         program: what the graph does.
         params: the numbers it does it with, one contiguous array each, row i for record i.
         frames: for each view, where pictures' pixels go, for boxes and points.
+        kept: for each view, which of the records' boxes no transform dropped, bool (m,).
     """
 
     step: int
@@ -51,6 +52,7 @@ class BatchPlan:
     program: Program
     params: dict[str, npt.NDArray[Any]]
     frames: tuple[Frame, ...]
+    kept: tuple[npt.NDArray[np.bool_], ...]
 
     def __len__(self) -> int:
         return len(self.record_keys)
@@ -98,7 +100,7 @@ class Planner:
         self._sizes = manifest.sizes().astype(np.int64)
         self._labels = manifest.frame["label"].to_numpy()
         self._boxes = _corners(manifest)
-        self._objects = _objects(manifest)
+        self._objects = Objects.of(manifest)
         self.program = self._probe()
 
     def _probe(self) -> Program:
@@ -150,6 +152,7 @@ class Planner:
             program=composed.program,
             params=composed.params,
             frames=composed.frames,
+            kept=composed.kept,
         )
 
 
@@ -160,11 +163,3 @@ def _corners(manifest: Manifest) -> npt.NDArray[np.float64] | None:
         return None
     corner, extent = boxes[:, :2].astype(np.float64), boxes[:, 2:]
     return np.concatenate([corner, corner + extent], axis=1)
-
-
-def _objects(manifest: Manifest) -> Objects | None:
-    """All boxes of each record; one each where the manifest has no others."""
-    boxes = _corners(manifest)
-    if boxes is None:
-        return None
-    return Objects(boxes, np.arange(len(boxes) + 1), manifest.frame["label"].to_numpy())
