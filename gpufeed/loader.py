@@ -27,8 +27,10 @@ from gpufeed.plan import BatchPlan, Planner
 from gpufeed.presets import train as train_preset
 from gpufeed.readahead import Begun, ReadAhead, await_result
 from gpufeed.records import Manifest
+from gpufeed.records.targets import BoxFormat
 from gpufeed.stats import Clock, Stats
 from gpufeed.storage.files import FileStore
+from gpufeed.targets import CollateFn, Targets
 
 if TYPE_CHECKING:
     import polars as pl
@@ -62,6 +64,17 @@ class Loader:
       `label` in the mixture, float32 (n,), 0 to 1
     - `soft_label`: with `SoftLabels`, float32 (n, classes)
     - `valid`: (n,) bool, False where a record only fills the batch up; with last_batch="pad" only
+    - `boxes`, `box_labels`: with targets=("boxes",), lists of n arrays, float32 (k, 4) in pixels of
+      the picture handed out, and (k,) as `label`; with collate_fn="pad" one array each, (n,
+      max_boxes, 4) and (n, max_boxes), and `box_valid`, (n, max_boxes) bool
+    - `points`, `point_visible`: with targets=("points",), float32 (n, k, 2) of x, y in pixels of
+      the picture handed out, and (n, k) bool, False where a point was not visible before, or is not
+      on the picture any more
+
+    Boxes are cut to what is left of the picture. Those narrower or lower than a pixel then are
+    dropped with their labels, which is what torchvision's SanitizeBoundingBoxes does. With `Views`
+    each of these is a list, one for each view. Targets change neither pixels nor order, and a
+    state loads whatever they are.
 
     Args:
         manifest: which pictures there are.
@@ -78,6 +91,12 @@ class Loader:
         device: "auto" (a GPU if there is one), "cpu", "cuda" (the one of this process's number on
             its machine, as its launcher gives it, else the first) or "cuda:1".
         framework: "numpy", "torch" or "jax".
+        targets: what comes with the pictures, of "boxes" and "points".
+        box_format: "xyxy" for (x0, y0, x1, y1), "xywh" for (x, y, width, height).
+        collate_fn: None; "pad" for boxes in arrays of one shape; or a function that is given a list
+            of n dicts, each what a batch has of one record, and returns what is handed out.
+        max_boxes: with "pad", how many boxes a record has room for; of more, the first are kept.
+            As many as the record with the most has, where none is given.
         num_threads: CPU threads for decoding and transforms; where none is given, one more than the
             cores this process may use, so that none is idle while a batch's last picture is made.
         prefetch: batches worked on ahead of the one handed out, at least 1.
@@ -101,6 +120,10 @@ class Loader:
         last_batch: LastBatch = "drop",
         device: str = "auto",
         framework: Framework = "numpy",
+        targets: Collection[str] = (),
+        box_format: BoxFormat = "xyxy",
+        collate_fn: CollateFn | None = None,
+        max_boxes: int | None = None,
         num_threads: int | None = None,
         prefetch: int = 2,
         ledger: bool | Literal["pixels"] = False,
@@ -151,6 +174,7 @@ class Loader:
             self._schedule,
             train_preset() if transforms is None else transforms,
         )
+        self._targets = Targets(manifest, targets, box_format, max_boxes, collate_fn)
         # Here, so that what no state can be made of is found out now and not at a checkpoint.
         self._described = {
             "sampler": states.describe(self.sampler.identity),
@@ -231,7 +255,9 @@ class Loader:
             begun = self._read(self._single, plan, readers)
         try:
             self._single.submit(await_result(begun))
-            return self._hand_over(*self._single.collect())
+            plan, views = self._single.collect()
+            batch: Batch = self._collated(self._hand_over(plan, views))
+            return batch
         except GpufeedError:
             raise
         except BaseException:
@@ -441,7 +467,11 @@ class Loader:
             batch["lam"] = self._adapter.arrays(plan.mix.share)
         if plan.soft_labels is not None:
             batch["soft_label"] = self._adapter.arrays(plan.soft_labels)
-        return batch
+        return batch | self._targets.made(plan, self._adapter)
+
+    def _collated(self, batch: Batch) -> Any:
+        views = len(self._planner.views)
+        return self._targets.collated(batch, len(batch["record_key"]), views)
 
 
 def _side_by_side(views: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.uint8]:
@@ -491,6 +521,7 @@ class _Pass:
         try:
             plan, views = self._collect(step)
             batch = loader._hand_over(plan, views)
+            handed_out: Batch = loader._collated(batch)
         except GpufeedError:
             self.interrupt()
             raise
@@ -504,7 +535,7 @@ class _Pass:
         if loader.ledger is not None:
             images = batch["image"] if loader.ledger.run.pixels else None
             loader._write_down(loader.ledger, plan, images)
-        return batch
+        return handed_out
 
     def _collect(self, step: int) -> tuple[BatchPlan, list[Any]]:
         loader = self._loader

@@ -44,6 +44,7 @@ class BatchPlan:
         mix: who is mixed with whom; None where no transform does.
         soft_labels: float32 (n, classes); None where no transform makes them.
         frames: for each view, where pictures' pixels go, for boxes and points.
+        kept: for each view, which of the records' boxes no transform dropped, bool (m,).
     """
 
     step: int
@@ -58,6 +59,7 @@ class BatchPlan:
     mix: Mix | None
     soft_labels: npt.NDArray[np.float32] | None
     frames: tuple[Frame, ...]
+    kept: tuple[npt.NDArray[np.bool_], ...]
 
     def __len__(self) -> int:
         return len(self.record_keys)
@@ -101,7 +103,7 @@ class Planner:
         self._sizes = manifest.sizes().astype(np.int64)
         self._labels = manifest.frame["label"].to_numpy()
         self._boxes = _corners(manifest)
-        self._objects = _objects(manifest)
+        self._objects = Objects.of(manifest)
         for transform in itertools.chain(*self.views):
             if isinstance(transform, MixTransform) and schedule.batch_size % transform.group:
                 raise ConfigError(
@@ -170,6 +172,7 @@ class Planner:
             mix=mix,
             soft_labels=None if self._soft is None else self._soft.of(labels, other, share),
             frames=composed.frames,
+            kept=composed.kept,
         )
 
 
@@ -196,11 +199,3 @@ def _corners(manifest: Manifest) -> npt.NDArray[np.float64] | None:
         return None
     corner, extent = boxes[:, :2].astype(np.float64), boxes[:, 2:]
     return np.concatenate([corner, corner + extent], axis=1)
-
-
-def _objects(manifest: Manifest) -> Objects | None:
-    """All boxes of each record; one each where the manifest has no others."""
-    boxes = _corners(manifest)
-    if boxes is None:
-        return None
-    return Objects(boxes, np.arange(len(boxes) + 1), manifest.frame["label"].to_numpy())

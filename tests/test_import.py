@@ -90,7 +90,7 @@ LAYERS = [
     {"presets", "plan"},
     {"storage"},
     {"engine"},
-    {"adapters", "readahead"},
+    {"adapters", "readahead", "targets"},
     {"loader"},
     {"tools"},
     {"cli", "__main__"},

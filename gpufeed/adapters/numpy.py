@@ -33,6 +33,12 @@ class NumpyAdapter:
         """Hand other numbers over as they are."""
         return values
 
+    def pieces(
+        self, values: npt.NDArray[Any], offsets: npt.NDArray[np.int64]
+    ) -> list[npt.NDArray[Any]]:
+        """Hand arrays of differing lengths over, as views of one."""
+        return np.split(values, offsets[1:-1])
+
     def numbers(self, values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Hand numbers over as int64."""
         return values

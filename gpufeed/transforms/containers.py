@@ -158,7 +158,7 @@ class _MixChoice(MixTransform):
     @property
     def identity(self) -> dict[str, object]:
         """Kind and settings, as they are given."""
-        listed = [[each.identity] for each in self._choices]
+        listed = [each.identity for each in self._choices]
         return {"kind": "RandomChoice", "p": list(self.p), "transforms": listed}
 
     def draw(self, rng: BatchRng, records: Records) -> tuple[Params, npt.NDArray[np.float32]]:

@@ -22,8 +22,10 @@ Bool = npt.NDArray[np.bool_]
 
 _ROUNDS = 100
 _MOST_TRIALS = 1000
-_AT_ONCE = 10
-"""Windows tried together: most records need no more."""
+_AT_ONCE = 5
+"""The least windows that are tried together for a record."""
+_TOGETHER = 1000
+"""About how many are for all."""
 
 
 def _scaled(side: Int64, factor: Float64) -> Int64:
@@ -223,19 +225,23 @@ class RandomIoUCrop(GeometricTransform):
         left = np.flatnonzero(present.any(axis=1))
         rng = rng.rows(left)
         for _ in range(min(_ROUNDS, _ROUNDS * 100 // self.trials)):
+            if not len(left):
+                break
             least = options[rng.integers(0, np.full(len(left), len(options)))]
             going = np.asarray(least < 1)
             left, least, rng = left[going], least[going], rng.rows(going)
-            for first in range(0, self.trials, _AT_ONCE):
-                if not len(left):
-                    break
-                tries = min(_AT_ONCE, self.trials - first)
+            tried = 0
+            while tried < self.trials and len(left):
+                # Each trial's numbers are its own, so that it does not matter how many are drawn
+                # at once: few for many records, since most need no more.
+                tries = min(self.trials - tried, max(_AT_ONCE, _TOGETHER // len(left)))
                 unit = rng.uniform(size=4 * tries).reshape(len(left), tries, 4)
-                tried, good = self._windows(unit, full[left])
-                good &= _overlap(tried, boxes[left], present[left]) >= least[:, None]
+                places, good = self._windows(unit, full[left])
+                good &= _overlap(places, boxes[left], present[left]) >= least[:, None]
                 found: Bool = np.asarray(good.any(axis=1))
-                window[left[found]] = tried[found, good[found].argmax(axis=1)]
+                window[left[found]] = places[found, good[found].argmax(axis=1)]
                 left, least, rng = left[~found], least[~found], rng.rows(~found)
+                tried += tries
         return dict(zip(("top", "left", "height", "width"), window.T, strict=True))
 
     def _windows(self, unit: Float64, full: Int64) -> tuple[Int64, Bool]:

@@ -155,6 +155,11 @@ class Frame(_ForEach):
         return Frame.whole(self.size, previous=self)
 
     @property
+    def scale(self) -> Float64:
+        """What the resize multiplies sizes with, float64 (n, 2)."""
+        return np.asarray(self.scaled / self.extent)
+
+    @property
     def cuts(self) -> bool:
         """Whether it reads a window of its input and not all, whatever the numbers."""
         return self.cut or self.trimmed
@@ -311,10 +316,30 @@ class Frame(_ForEach):
                 points = frame.warped.forward(points)
         return points
 
+    def shows(self, points: Float64) -> Bool:
+        """Whether points of the encoded picture are on the canvas, and were never cut off before.
+
+        Args:
+            points: float64 (n, k, 2) of (x, y) in pixels.
+
+        Returns:
+            bool (n, k).
+        """
+        seen = np.ones(points.shape[:2], dtype=np.bool_)
+        for frame in self.chain():
+            scaled = (points[..., ::-1] - frame.source[:, None]) * frame.scale[:, None]
+            seen &= ((scaled >= frame.shown[:, None]) & (scaled <= frame.shown_end[:, None])).all(
+                -1
+            )
+            points = frame._map(points, cut=False)
+            if frame.warped is not None:
+                points = frame.warped.forward(points)
+                seen &= ((points >= 0) & (points <= frame.size[:, None, ::-1])).all(axis=-1)
+        return np.asarray(seen & ((points >= 0) & (points < self.size[:, None, ::-1])).all(axis=-1))
+
     def _map(self, points: Float64, *, cut: bool) -> Float64:
         """Follow points through this frame alone; `cut` moves them to what it shows."""
-        scale = self.scaled / self.extent
-        moved = (points[..., ::-1] - self.source[:, None]) * scale[:, None]
+        moved = (points[..., ::-1] - self.source[:, None]) * self.scale[:, None]
         if cut:
             moved = np.clip(moved, self.shown[:, None], self.shown_end[:, None])
         moved = moved - self.origin[:, None]

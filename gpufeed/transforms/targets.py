@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from gpufeed.transforms.frame import Frame
+
+if TYPE_CHECKING:
+    from gpufeed.records import Manifest
 
 __all__ = ["Objects"]
 
@@ -32,6 +36,15 @@ class Objects:
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    @staticmethod
+    def of(manifest: Manifest) -> Objects | None:
+        """The boxes of all records of a manifest; None where it has none."""
+        found = manifest.objects()
+        if found is None:
+            return None
+        boxes, labels, offsets = found
+        return Objects(boxes, offsets, labels)
 
     @property
     def counts(self) -> Int64:
