@@ -22,8 +22,15 @@ from gpufeed.transforms.geometric import Resize as Resize
 from gpufeed.transforms.geometric import ResizeLongest as ResizeLongest
 from gpufeed.transforms.output import Normalize as Normalize
 from gpufeed.transforms.output import ToDtype as ToDtype
+from gpufeed.transforms.policies import AugMix as AugMix
+from gpufeed.transforms.policies import AutoAugment as AutoAugment
+from gpufeed.transforms.policies import RandAugment as RandAugment
+from gpufeed.transforms.policies import TrivialAugmentWide as TrivialAugmentWide
+from gpufeed.transforms.timm import TimmRandAugment as TimmRandAugment
 
 __all__ = [
+    "AugMix",
+    "AutoAugment",
     "BoxCrop",
     "CenterCrop",
     "DType",
@@ -35,12 +42,15 @@ __all__ = [
     "PadToSquare",
     "Params",
     "PixelTransform",
+    "RandAugment",
     "RandomCrop",
     "RandomHorizontalFlip",
     "RandomResizedCrop",
     "Records",
     "Resize",
     "ResizeLongest",
+    "TimmRandAugment",
     "ToDtype",
     "Transform",
+    "TrivialAugmentWide",
 ]
