@@ -102,6 +102,7 @@ MAY_IMPORT = {
     "nvidia": {
         "engine",
         "tools",
+        "transforms/operations.py",
         "transforms/ops.py",
         "transforms/patch.py",
         "transforms/select.py",

@@ -39,7 +39,12 @@ from gpufeed.transforms.mix import CutMix as CutMix
 from gpufeed.transforms.mix import MixUp as MixUp
 from gpufeed.transforms.output import Normalize as Normalize
 from gpufeed.transforms.output import ToDtype as ToDtype
+from gpufeed.transforms.policies import AugMix as AugMix
+from gpufeed.transforms.policies import AutoAugment as AutoAugment
+from gpufeed.transforms.policies import RandAugment as RandAugment
+from gpufeed.transforms.policies import TrivialAugmentWide as TrivialAugmentWide
 from gpufeed.transforms.targets import Objects as Objects
+from gpufeed.transforms.timm import TimmRandAugment as TimmRandAugment
 from gpufeed.transforms.turned import RandomAffine as RandomAffine
 from gpufeed.transforms.turned import RandomPerspective as RandomPerspective
 from gpufeed.transforms.turned import RandomRotation as RandomRotation
@@ -48,6 +53,8 @@ from gpufeed.transforms.views import TenCrop as TenCrop
 from gpufeed.transforms.views import Views as Views
 
 __all__ = [
+    "AugMix",
+    "AutoAugment",
     "BoxCrop",
     "CenterCrop",
     "Compose",
@@ -69,6 +76,7 @@ __all__ = [
     "PadToSquare",
     "Params",
     "PixelTransform",
+    "RandAugment",
     "RandomAffine",
     "RandomApply",
     "RandomChoice",
@@ -88,7 +96,9 @@ __all__ = [
     "ScaleJitter",
     "SoftLabels",
     "TenCrop",
+    "TimmRandAugment",
     "ToDtype",
     "Transform",
+    "TrivialAugmentWide",
     "Views",
 ]

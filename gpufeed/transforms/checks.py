@@ -13,6 +13,7 @@ from gpufeed.transforms.base import DType, Layout
 from gpufeed.transforms.frame import Fill, Interpolation, Sampling
 
 __all__ = [
+    "check_count",
     "check_dtype",
     "check_fill",
     "check_interpolation",
@@ -33,6 +34,17 @@ def check_size(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise ConfigError(f"{name} is {value!r}; it must be an integer of 1 or more, in pixels")
     return int(value)
+
+
+def check_count(name: str, value: Any, low: int | None, high: int | None = None) -> int:
+    """Return an integer from `low` to `high`, where there are such bounds."""
+    integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if integer and (low is None or value >= low) and (high is None or value <= high):
+        return int(value)
+    bounds = (
+        "" if low is None else f" of {low} or more" if high is None else f" from {low} to {high}"
+    )
+    raise ConfigError(f"{name} is {value!r}; it must be an integer{bounds}")
 
 
 def check_sizes(name: str, value: Any) -> tuple[int, int]:
