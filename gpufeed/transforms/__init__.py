@@ -11,6 +11,17 @@ from gpufeed.transforms.base import Params as Params
 from gpufeed.transforms.base import PixelTransform as PixelTransform
 from gpufeed.transforms.base import Records as Records
 from gpufeed.transforms.base import Transform as Transform
+from gpufeed.transforms.colour import JPEG as JPEG
+from gpufeed.transforms.colour import Contrast as Contrast
+from gpufeed.transforms.colour import Gamma as Gamma
+from gpufeed.transforms.colour import GaussianBlur as GaussianBlur
+from gpufeed.transforms.colour import RandomAdjustSharpness as RandomAdjustSharpness
+from gpufeed.transforms.colour import RandomAutocontrast as RandomAutocontrast
+from gpufeed.transforms.colour import RandomEqualize as RandomEqualize
+from gpufeed.transforms.colour import RandomGrayscale as RandomGrayscale
+from gpufeed.transforms.colour import RandomInvert as RandomInvert
+from gpufeed.transforms.colour import RandomPosterize as RandomPosterize
+from gpufeed.transforms.colour import RandomSolarize as RandomSolarize
 from gpufeed.transforms.frame import Frame as Frame
 from gpufeed.transforms.geometric import BoxCrop as BoxCrop
 from gpufeed.transforms.geometric import CenterCrop as CenterCrop
@@ -20,14 +31,20 @@ from gpufeed.transforms.geometric import RandomHorizontalFlip as RandomHorizonta
 from gpufeed.transforms.geometric import RandomResizedCrop as RandomResizedCrop
 from gpufeed.transforms.geometric import Resize as Resize
 from gpufeed.transforms.geometric import ResizeLongest as ResizeLongest
+from gpufeed.transforms.jitter import ColorJitter as ColorJitter
 from gpufeed.transforms.output import Normalize as Normalize
 from gpufeed.transforms.output import ToDtype as ToDtype
 
 __all__ = [
+    "JPEG",
     "BoxCrop",
     "CenterCrop",
+    "ColorJitter",
+    "Contrast",
     "DType",
     "Frame",
+    "Gamma",
+    "GaussianBlur",
     "GeometricTransform",
     "Layout",
     "Normalize",
@@ -35,9 +52,16 @@ __all__ = [
     "PadToSquare",
     "Params",
     "PixelTransform",
+    "RandomAdjustSharpness",
+    "RandomAutocontrast",
     "RandomCrop",
+    "RandomEqualize",
+    "RandomGrayscale",
     "RandomHorizontalFlip",
+    "RandomInvert",
+    "RandomPosterize",
     "RandomResizedCrop",
+    "RandomSolarize",
     "Records",
     "Resize",
     "ResizeLongest",

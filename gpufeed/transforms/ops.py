@@ -16,6 +16,7 @@ from typing import Any
 __all__ = [
     "autocontrast",
     "brightness",
+    "channel_contrast",
     "contrast",
     "equalize",
     "gamma",
@@ -55,6 +56,17 @@ def contrast(image: Any, factor: Any) -> Any:
         # The operator below takes its numbers on the CPU only.
         return _to_levels(image * factor + shift)
     return fn.brightness_contrast(image, brightness=factor, brightness_shift=shift * (1 / 255))
+
+
+def channel_contrast(image: Any, factor: Any) -> Any:
+    """Move each channel away from its own mean by `factor`, 0 or more; rounds.
+
+    As in PIX and TensorFlow.
+    """
+    from nvidia.dali import fn, types
+
+    mean = fn.reductions.mean(image, axes=(0, 1), keep_dims=True, dtype=types.FLOAT)
+    return _to_levels(image * factor + mean * (1.0 - factor))
 
 
 def saturation(image: Any, factor: Any) -> Any:
