@@ -12,7 +12,18 @@ import numpy as np
 import pytest
 
 import colour_reference as wanted
-from colour_cases import CASES, LEVELS, SEED, SQUARE, difference, differences, drawn, feed, photos
+from colour_cases import (
+    CASES,
+    LEVELS,
+    SEED,
+    SQUARE,
+    difference,
+    differences,
+    drawn,
+    feed,
+    photos,
+    sigma,
+)
 from colour_reference import Levels
 from gpufeed import ConfigError, IndexSampler, Manifest
 from gpufeed import transforms as tf
@@ -98,7 +109,6 @@ NOTHING: dict[str, tuple[float | int, ...]] = {
     "posterize": (8,),
     "solarize": (256.0,),
     "gamma": (1.0,),
-    "gaussian_blur": (1e-3, 3),
 }
 
 
@@ -271,8 +281,6 @@ def uniformly(values: np.ndarray, low: float, high: float) -> None:
         (tf.ColorJitter(hue=(-0.3, 0.5)), "hue", -0.3, 0.5),
         (tf.ColorJitter(0.1, 0.2, 0.3, 0.4), "contrast", 0.8, 1.2),
         (tf.ColorJitter(0.1, 0.2, 0.3, 0.4), "hue", -0.4, 0.4),
-        (tf.GaussianBlur(3), "sigma", 0.1, 2.0),
-        (tf.GaussianBlur(3, (1, 4)), "sigma", 1, 4),
         (tf.Gamma((0.6, 1.2)), "gamma", 0.6, 1.2),
         (tf.Contrast((0.8, 1.2)), "factor", 0.8, 1.2),
     ],
@@ -332,20 +340,32 @@ def test_qualities_are_drawn_from_both_ends() -> None:
     assert set(drawn(tf.JPEG(50), 10)["quality"].tolist()) == {50}
 
 
-def test_a_fixed_sigma_is_fixed() -> None:
-    assert set(drawn(tf.GaussianBlur(5, 1.5), 10)["sigma"].tolist()) == {1.5}
+def test_blurs_are_drawn_as_torchvision_does() -> None:
+    for blur, low, high in (
+        (tf.GaussianBlur(3), 0.1, 2.0),
+        (tf.GaussianBlur((5, 9), (1, 4)), 1, 4),
+    ):
+        numbers = drawn(blur, COUNT)
+        uniformly(sigma(numbers["across"]), low, high)
+        np.testing.assert_allclose(sigma(numbers["across"]), sigma(numbers["down"]))
+    np.testing.assert_allclose(sigma(drawn(tf.GaussianBlur(5, 1.5), 10)["across"]), 1.5)
 
 
 def test_a_window_holds_all_that_shows() -> None:
     """What is left out of a window weighs less than a tenth of a level."""
-    numbers = drawn(tf.GaussianBlur((9, 31), (0.1, 9)), COUNT)
-    height, width = numbers["window"].T
-    assert height.max() == 31
-    assert width.max() == 9
-    assert (numbers["window"] % 2 == 1).all()
-    cut = height < 31
-    beyond = (height[cut] // 2 + 0.5) / numbers["sigma"][cut]
-    assert max(math.erfc(edge / math.sqrt(2)) for edge in beyond) * 255 < 0.1
+    numbers = drawn(tf.GaussianBlur((31, 61), (0.1, 5)), COUNT)
+    assert numbers["across"].shape == (COUNT, 31)
+    height = numbers["down"].shape[1]
+    assert 1 < height < 61
+    beyond = (height // 2 + 0.5) / sigma(numbers["down"]).max()
+    assert math.erfc(beyond / math.sqrt(2)) * 255 < 0.1
+
+
+def test_a_window_of_a_pixel_changes_nothing(pictures: Manifest, plain: dict[int, Levels]) -> None:
+    for blur in (tf.GaussianBlur(1), tf.GaussianBlur(9, 1e-3)):
+        same = feed(pictures, [*SQUARE, blur])
+        for key, image in plain.items():
+            np.testing.assert_array_equal(same[key], image)
 
 
 @pytest.mark.parametrize("transform", EVERYTHING, ids=lambda one: type(one).__name__)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gpufeed.rng import BatchRng
 from gpufeed.transforms import checks, ops
@@ -26,6 +28,9 @@ __all__ = [
     "RandomPosterize",
     "RandomSolarize",
 ]
+
+
+Float64 = npt.NDArray[np.float64]
 
 
 class _Sometimes(PixelTransform):
@@ -158,7 +163,8 @@ class RandomEqualize(_Sometimes):
 class GaussianBlur(PixelTransform):
     """Blur with a Gaussian of random width.
 
-    Of the window, only what can change a level is worked out: four times sigma to each side.
+    Of the window, only what can change a level is worked out: four times the greatest sigma to each
+    side. Rounds after blurring rows, before columns.
 
     Args:
         kernel_size: pixels of the window, odd; one number, or (width, height) as in torchvision.
@@ -173,16 +179,21 @@ class GaussianBlur(PixelTransform):
         self.sigma = checks.check_range("sigma", both)
 
     def draw(self, rng: BatchRng, records: Records) -> Params:  # noqa: ARG002
-        """Draw sigma: float64 (n,), pixels; and its window, int64 (n, 2), vertical first."""
+        """Draw the weights of neighbours: across, down: float64 (n, pixels), of sum 1."""
         sigma = rng.uniform(*self.sigma)
-        needed = 2 * np.ceil(4 * sigma).astype(np.int64) + 1
         width, height = self.kernel_size
-        window = np.stack([np.minimum(needed, height), np.minimum(needed, width)], axis=1)
-        return {"sigma": sigma, "window": window}
+        return {"across": self._weights(sigma, width), "down": self._weights(sigma, height)}
+
+    def _weights(self, sigma: Float64, size: int) -> Float64:
+        reach = min(size // 2, math.ceil(4 * self.sigma[1]))
+        places = np.arange(-reach, reach + 1) / sigma[:, None]
+        weights: Float64 = np.exp(-0.5 * places**2)
+        weights /= weights.sum(axis=1, keepdims=True)
+        return weights
 
     def build(self, image: Any, params: Nodes) -> Any:
         """Blur."""
-        return ops.gaussian_blur(image, params["sigma"], params["window"])
+        return ops.gaussian_blur(image, params["across"], params["down"])
 
 
 class JPEG(PixelTransform):
