@@ -14,6 +14,17 @@ from gpufeed.transforms.base import Params as Params
 from gpufeed.transforms.base import PixelTransform as PixelTransform
 from gpufeed.transforms.base import Records as Records
 from gpufeed.transforms.base import Transform as Transform
+from gpufeed.transforms.colour import JPEG as JPEG
+from gpufeed.transforms.colour import Contrast as Contrast
+from gpufeed.transforms.colour import Gamma as Gamma
+from gpufeed.transforms.colour import GaussianBlur as GaussianBlur
+from gpufeed.transforms.colour import RandomAdjustSharpness as RandomAdjustSharpness
+from gpufeed.transforms.colour import RandomAutocontrast as RandomAutocontrast
+from gpufeed.transforms.colour import RandomEqualize as RandomEqualize
+from gpufeed.transforms.colour import RandomGrayscale as RandomGrayscale
+from gpufeed.transforms.colour import RandomInvert as RandomInvert
+from gpufeed.transforms.colour import RandomPosterize as RandomPosterize
+from gpufeed.transforms.colour import RandomSolarize as RandomSolarize
 from gpufeed.transforms.containers import Compose as Compose
 from gpufeed.transforms.containers import RandomApply as RandomApply
 from gpufeed.transforms.containers import RandomChoice as RandomChoice
@@ -34,6 +45,7 @@ from gpufeed.transforms.geometric import RandomResizedCrop as RandomResizedCrop
 from gpufeed.transforms.geometric import RandomVerticalFlip as RandomVerticalFlip
 from gpufeed.transforms.geometric import Resize as Resize
 from gpufeed.transforms.geometric import ResizeLongest as ResizeLongest
+from gpufeed.transforms.jitter import ColorJitter as ColorJitter
 from gpufeed.transforms.labels import SoftLabels as SoftLabels
 from gpufeed.transforms.mix import CutMix as CutMix
 from gpufeed.transforms.mix import MixUp as MixUp
@@ -53,15 +65,20 @@ from gpufeed.transforms.views import TenCrop as TenCrop
 from gpufeed.transforms.views import Views as Views
 
 __all__ = [
+    "JPEG",
     "AugMix",
     "AutoAugment",
     "BoxCrop",
     "CenterCrop",
+    "ColorJitter",
     "Compose",
+    "Contrast",
     "CutMix",
     "DType",
     "FiveCrop",
     "Frame",
+    "Gamma",
+    "GaussianBlur",
     "GeometricTransform",
     "Lambda",
     "LateTransform",
@@ -77,17 +94,24 @@ __all__ = [
     "Params",
     "PixelTransform",
     "RandAugment",
+    "RandomAdjustSharpness",
     "RandomAffine",
     "RandomApply",
+    "RandomAutocontrast",
     "RandomChoice",
     "RandomCrop",
+    "RandomEqualize",
     "RandomErasing",
+    "RandomGrayscale",
     "RandomHorizontalFlip",
+    "RandomInvert",
     "RandomIoUCrop",
     "RandomPerspective",
+    "RandomPosterize",
     "RandomResizedCrop",
     "RandomRotation",
     "RandomShortestSize",
+    "RandomSolarize",
     "RandomVerticalFlip",
     "RandomZoomOut",
     "Records",
