@@ -59,7 +59,7 @@ CASES = {
     "ColorJitter(0.4, 0.4, 0.4)": Case(tf.ColorJitter(0.4, 0.4, 0.4), jittered, 0.005, 3),
     "ColorJitter(0.8, 0.8, 0.8, 0.2)": Case(tf.ColorJitter(0.8, 0.8, 0.8, 0.2), jittered, 0.005, 5),
     "ColorJitter(brightness=0.4)": Case(
-        tf.ColorJitter(brightness=0.4), lambda x, p: wanted.brightness(x, p["brightness"]), 0, 0
+        tf.ColorJitter(brightness=0.4), lambda x, p: wanted.brightness(x, p["brightness"]), 0.001, 1
     ),
     "ColorJitter(contrast=0.4)": Case(
         tf.ColorJitter(contrast=0.4), lambda x, p: wanted.contrast(x, p["contrast"]), 0.001, 1

@@ -227,6 +227,13 @@ EVERYTHING: list[tf.Transform] = [
     tf.Gamma((0.6, 1.2)),
     tf.Contrast((0.8, 1.2)),
     tf.JPEG((40, 90)),
+    tf.RandomApply(
+        [
+            tf.ColorJitter(0.2, 0.2, 0.2, 0.1),
+            tf.RandomApply([tf.RandomInvert()]),
+            tf.GaussianBlur(3),
+        ]
+    ),
 ]
 
 
@@ -245,6 +252,14 @@ def test_a_record_looks_the_same_in_any_batch(pictures: Manifest) -> None:
         assert found.keys() >= reference.keys()
         for key, image in reference.items():
             np.testing.assert_array_equal(found[key], image)
+
+
+def test_pictures_of_two_pixels_are_not_sharpened(pictures: Manifest) -> None:
+    for size in ((2, 9), (9, 2), (1, 1)):
+        small = [tf.Resize(size)]
+        same = feed(pictures, [*small, tf.RandomAdjustSharpness(2, 1)])
+        for key, image in feed(pictures, small).items():
+            np.testing.assert_array_equal(same[key], image)
 
 
 def test_nothing_asked_for_is_nothing_done(pictures: Manifest, plain: dict[int, Levels]) -> None:

@@ -118,7 +118,8 @@ class RandomSolarize(_Sometimes):
 class RandomAdjustSharpness(_Sometimes):
     """Smooth or sharpen with probability `p`.
 
-    Rounds to the nearest level, where Pillow cuts fractions off.
+    Rounds to the nearest level, where Pillow cuts fractions off. Pictures less than three pixels
+    high or wide stay as they are.
 
     Args:
         sharpness_factor: 0 smooths, 1 changes nothing, 2 sharpens as much as 0 smooths.
@@ -128,6 +129,11 @@ class RandomAdjustSharpness(_Sometimes):
     def __init__(self, sharpness_factor: float, p: float = 0.5) -> None:
         super().__init__(p)
         self.sharpness_factor = checks.check_number("sharpness_factor", sharpness_factor, 0)
+
+    def draw(self, rng: BatchRng, records: Records) -> Params:
+        """Draw chosen: bool (n,); beside it, the factor once per record."""
+        drawn = super().draw(rng, records)
+        return {**drawn, "chosen": drawn["chosen"] & (records.height > 2) & (records.width > 2)}
 
     def _settings(self) -> dict[str, float]:
         return {"factor": self.sharpness_factor}

@@ -113,7 +113,7 @@ def hue(image: Any, shift: Any) -> Any:
 def sharpness(image: Any, factor: Any) -> Any:
     """Move away from the smoothed picture by `factor`, 0 or more; the outermost pixels stay.
 
-    Rounds where Pillow cuts off.
+    Rounds where Pillow cuts off. Pictures must have three pixels or more each way.
     """
     from nvidia.dali import fn
 
