@@ -60,6 +60,9 @@ class Loader:
     - `label`: (n,), int64 in torch, else int32
     - `record_key`: (n,), rows of the manifest; int32 in jax, else int64
     - `epoch`: (n,), likewise
+    - `label_b`, `lam`: with `MixUp` or `CutMix`, the partner's label, (n,), and the share of
+      `label` in the mixture, float32 (n,), 0 to 1
+    - `soft_label`: with `SoftLabels`, float32 (n, classes)
     - `valid`: (n,) bool, False where a record only fills the batch up; with last_batch="pad" only
     - `boxes`, `box_labels`: with targets=("boxes",), lists of n arrays, float32 (k, 4) in pixels of
       the picture handed out, and (k,) as `label`; with collate_fn="pad" one array each, (n,
@@ -458,7 +461,12 @@ class Loader:
             "epoch": self._adapter.numbers(plan.epochs),
         }
         if self._schedule.last_batch == "pad":
-            batch["valid"] = self._adapter.flags(plan.valid)
+            batch["valid"] = self._adapter.arrays(plan.valid)
+        if plan.mix is not None:
+            batch["label_b"] = self._adapter.labels(plan.labels[plan.mix.partner])
+            batch["lam"] = self._adapter.arrays(plan.mix.share)
+        if plan.soft_labels is not None:
+            batch["soft_label"] = self._adapter.arrays(plan.soft_labels)
         return batch | self._targets.made(plan, self._adapter)
 
     def _collated(self, batch: Batch) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,9 +12,11 @@ import numpy.typing as npt
 
 from gpufeed.errors import ConfigError
 from gpufeed.rng import BatchRng
-from gpufeed.transforms.compose import Composed, Program, compose
+from gpufeed.transforms.base import MixTransform
+from gpufeed.transforms.compose import Composed, Mix, Partners, Program, compose
+from gpufeed.transforms.labels import SoftLabels
 from gpufeed.transforms.targets import Objects
-from gpufeed.transforms.views import Views, check_views
+from gpufeed.transforms.views import Views, check_views, identities
 
 if TYPE_CHECKING:
     from gpufeed.order.sampler import Sampler, Visits
@@ -38,6 +41,8 @@ class BatchPlan:
         sizes: int64 (n, 2), height and width that the encoded pictures must have.
         program: what the graph does.
         params: the numbers it does it with, one contiguous array each, row i for record i.
+        mix: who is mixed with whom; None where no transform does.
+        soft_labels: float32 (n, classes); None where no transform makes them.
         frames: for each view, where pictures' pixels go, for boxes and points.
         kept: for each view, which of the records' boxes no transform dropped, bool (m,).
     """
@@ -51,6 +56,8 @@ class BatchPlan:
     sizes: npt.NDArray[np.int64]
     program: Program
     params: dict[str, npt.NDArray[Any]]
+    mix: Mix | None
+    soft_labels: npt.NDArray[np.float32] | None
     frames: tuple[Frame, ...]
     kept: tuple[npt.NDArray[np.bool_], ...]
 
@@ -90,17 +97,24 @@ class Planner:
                 "with which it is"
             )
         self.views = check_views(transforms)
-        self.identities = (
-            [transforms.identity]
-            if isinstance(transforms, Views)
-            else [transform.identity for transform in self.views[0]]
-        )
+        self.identities = identities(self.views)
         self._sampler = sampler
         self._schedule = schedule
         self._sizes = manifest.sizes().astype(np.int64)
         self._labels = manifest.frame["label"].to_numpy()
         self._boxes = _corners(manifest)
         self._objects = Objects.of(manifest)
+        for transform in itertools.chain(*self.views):
+            if isinstance(transform, MixTransform) and schedule.batch_size % transform.group:
+                raise ConfigError(
+                    f"batch_size is {schedule.batch_size}, no multiple of the groups of "
+                    f"{transform.group} within which {type(transform).__name__} pairs records; "
+                    "take one that is"
+                )
+        made = [each for each in itertools.chain(*self.views) if isinstance(each, SoftLabels)]
+        if len(made) > 1:
+            raise ConfigError("there are several SoftLabels; a batch has one kind")
+        self._soft = made[0] if made else None
         self.program = self._probe()
 
     def _probe(self) -> Program:
@@ -111,12 +125,13 @@ class Planner:
         extremes = {int(pick) for by in measures for pick in (by.argmin(), by.argmax())}
         keys = np.array(sorted(extremes), dtype=np.int64)
         epochs = np.zeros_like(keys)
-        return self._compose(keys, BatchRng(self._sampler.seed, epochs, keys, 0)).program
+        rng = BatchRng(self._sampler.seed, epochs, keys, 0)
+        return self._compose(keys, rng, lambda _: np.arange(len(keys))).program
 
-    def _compose(self, keys: npt.NDArray[np.int64], rng: BatchRng) -> Composed:
+    def _compose(self, keys: npt.NDArray[np.int64], rng: BatchRng, partners: Partners) -> Composed:
         boxes = None if self._boxes is None else self._boxes[keys]
         objects = None if self._objects is None else self._objects.take(keys)
-        return compose(self.views, keys, self._sizes[keys], boxes, rng, objects)
+        return compose(self.views, keys, self._sizes[keys], boxes, rng, partners, objects)
 
     def plan(self, step: int) -> BatchPlan | None:
         """Plan batch `step`; None where this shard gets no record of it.
@@ -131,7 +146,8 @@ class Planner:
         visits: Visits = self._sampler.visits(positions)
         keys = visits.record_key
         rng = BatchRng(self._sampler.seed, visits.epoch, visits.draw_key, 0)
-        composed = self._compose(keys, rng)
+        places = positions % self._sampler.epoch_size
+        composed = self._compose(keys, rng, lambda group: _partners(places, valid, group))
         if composed.program != self.program:
             for view, usual in zip(composed.program.views, self.program.views, strict=True):
                 if view != usual:
@@ -141,19 +157,39 @@ class Planner:
                 f"{len(view.stages)} stages, and other batches as {usual.size}, with "
                 f"{len(usual.stages)}; they must end in one fixed size, say CenterCrop(224)"
             )
+        labels, mix = self._labels[keys], composed.mix
+        other, share = (None, None) if mix is None else (labels[mix.partner], mix.share)
         return BatchPlan(
             step=step,
             record_keys=keys,
             epochs=visits.epoch,
-            places=positions % self._sampler.epoch_size,
-            labels=self._labels[keys],
+            places=places,
+            labels=labels,
             valid=valid,
             sizes=self._sizes[keys],
             program=composed.program,
             params=composed.params,
+            mix=mix,
+            soft_labels=None if self._soft is None else self._soft.of(labels, other, share),
             frames=composed.frames,
             kept=composed.kept,
         )
+
+
+def _partners(
+    places: npt.NDArray[np.int64], valid: npt.NDArray[np.bool_], group: int
+) -> npt.NDArray[np.int64]:
+    """Each record's partner, a row of the batch: the next of its group, the first for the last.
+
+    Groups begin at multiples of `group` in the epoch, so none lies in two batches; that of an
+    epoch's tail may be smaller. What only fills a batch up is its own partner.
+    """
+    rows = np.arange(len(places))
+    first = rows - places % group
+    following = rows + 1
+    within = (following < len(places)) & (following - first < group)
+    within[:-1] &= valid[1:]
+    return np.where(valid, np.where(within, following, first), rows)
 
 
 def _corners(manifest: Manifest) -> npt.NDArray[np.float64] | None:

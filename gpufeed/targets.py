@@ -102,7 +102,7 @@ class Targets:
             points = self._points[plan.record_keys]
             seen = (points[..., 2] > 0) & frame.shows(points[..., :2])
             moved = frame.map_points(points[..., :2]).astype(np.float32)
-            made |= {"points": adapter.floats(moved), "point_visible": adapter.flags(seen)}
+            made |= {"points": adapter.arrays(moved), "point_visible": adapter.arrays(seen)}
         return made
 
     def _boxes(self, objects: Objects, adapter: Adapter) -> dict[str, Any]:
@@ -119,9 +119,9 @@ class Targets:
         labels = np.zeros(valid.shape, np.int32)
         padded[valid], labels[valid] = boxes[first], objects.labels[first]
         return {
-            "boxes": adapter.floats(padded),
+            "boxes": adapter.arrays(padded),
             "box_labels": adapter.labels(labels),
-            "box_valid": adapter.flags(valid),
+            "box_valid": adapter.arrays(valid),
         }
 
     def collated(self, batch: Mapping[str, Any], count: int, views: int) -> Any:

@@ -103,6 +103,7 @@ MAY_IMPORT = {
         "engine",
         "tools",
         "transforms/ops.py",
+        "transforms/patch.py",
         "transforms/select.py",
         "transforms/warp.py",
     },

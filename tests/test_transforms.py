@@ -261,7 +261,7 @@ def test_any_composition_is_pillows(
     for key, wanted in enumerate(expected(some, chain, seed, edges)):
         largest, mean = difference(images[key], wanted)
         assert largest <= resamplings * (1 if in_graph else 2), f"record {key}"
-        assert mean < 0.4, f"record {key}"
+        assert mean < 0.3 * max(resamplings, 1), f"record {key}"
 
 
 def test_exif_orientation_is_undone(testdata: Path) -> None:
@@ -490,7 +490,7 @@ def test_bad_arguments_are_named(make: Callable[[], tf.Transform], message: str)
             r"RandomCrop\(500 x 500\) got record \d+ of .* resize or pad before",
         ),
         ([tf.PadToSquare(50)], r"PadToSquare\(50\) got record \d+ of .*; resize before it"),
-        ([tf.Normalize(), tf.CenterCrop(3)], r"transforms\[0\] is Normalize, which must come last"),
+        ([tf.Normalize(), tf.CenterCrop(3)], r"CenterCrop, which must come before Normalize"),
         ([tf.CenterCrop], r"transforms\[0\] is <class .*CenterCrop'>, .*pass an instance"),
         ([len], r"transforms\[0\] is <built-in function len>, no gpufeed transform"),
     ],
@@ -591,7 +591,7 @@ def test_pixel_transforms_draw_independently() -> None:
     keys, epochs = np.arange(50), np.zeros(50, dtype=np.int64)
     rng = BatchRng(0, epochs, keys, 0)
     chain = [Brighten(), Brighten(), tf.RandomHorizontalFlip(), Brighten(), UINT8]
-    params = compose([chain], keys, np.full((50, 2), 40), None, rng).params
+    params = compose([chain], keys, np.full((50, 2), 40), None, rng, np.arange).params
     drawn = [values for name, values in params.items() if name.endswith(".by")]
     assert len(drawn) == 3
     assert len(np.unique(np.concatenate(drawn))) == 150

@@ -116,3 +116,30 @@ def test_state_and_ledger_know_views(pictures: Manifest) -> None:
 def test_no_views(wrong: Any) -> None:
     with pytest.raises(ConfigError, match="list"):
         tf.Views(wrong)
+
+
+@pytest.mark.parametrize("vertical", [False, True])
+def test_five_and_ten_crops_are_pillows(pictures: Manifest, vertical: bool) -> None:
+    plain = [tf.Resize((30, 40)), UINT8]
+    with make(pictures, plain) as loader:
+        whole = loader.batch(0)["image"]
+    chain = [tf.Resize((30, 40)), tf.TenCrop((20, 30), vertical_flip=vertical), UINT8]
+    with make(pictures, chain) as loader:
+        found = loader.batch(0)["image"]
+    with make(pictures, [tf.Resize((30, 40)), tf.FiveCrop((20, 30)), UINT8]) as loader:
+        five = loader.batch(0)["image"]
+    assert len(found) == 10
+    flipped = whole[:, ::-1] if vertical else whole[:, :, ::-1]
+    for number, crop in enumerate(found):
+        top, left = [(0, 0), (0, 10), (10, 0), (10, 10), (5, 5)][number % 5]
+        source = whole if number < 5 else flipped
+        wanted = source[:, top : top + 20, left : left + 30]
+        # The filter sees the same pixels; a flip before the crop may round otherwise.
+        assert difference(crop, wanted)[0] <= 1
+        if number < 5:
+            np.testing.assert_array_equal(crop, five[number])
+
+
+def test_crops_larger_than_the_picture_are_refused(pictures: Manifest) -> None:
+    with pytest.raises(ConfigError, match=r"crops of 50 x 50 are cut out of a picture of 30 x 40"):
+        make(pictures, [tf.Resize((30, 40)), tf.FiveCrop(50), UINT8])

@@ -30,12 +30,8 @@ class Adapter(Protocol):
         """Put labels, int32 (n, ...), beside the pictures, in the type that losses take."""
         ...
 
-    def flags(self, values: npt.NDArray[np.bool_]) -> Any:
-        """Put bools (n, ...) beside the pictures."""
-        ...
-
-    def floats(self, values: npt.NDArray[np.float32]) -> Any:
-        """Put float32 numbers beside the pictures."""
+    def arrays(self, values: npt.NDArray[Any]) -> Any:
+        """Put other numbers, (n, ...), beside the pictures, in their own type."""
         ...
 
     def pieces(self, values: npt.NDArray[Any], offsets: npt.NDArray[np.int64]) -> list[Any]:

@@ -31,12 +31,8 @@ class JaxAdapter:
         """Put labels beside the pictures, as int32."""
         return self._put(values)
 
-    def flags(self, values: npt.NDArray[np.bool_]) -> jax.Array:
-        """Put bools beside the pictures."""
-        return self._put(values)
-
-    def floats(self, values: npt.NDArray[np.float32]) -> jax.Array:
-        """Put numbers beside the pictures, as float32."""
+    def arrays(self, values: npt.NDArray[Any]) -> jax.Array:
+        """Put other numbers beside the pictures, in their own type."""
         return self._put(values)
 
     def pieces(self, values: npt.NDArray[Any], offsets: npt.NDArray[np.int64]) -> list[jax.Array]:

@@ -29,12 +29,8 @@ class NumpyAdapter:
         """Hand labels over as int32."""
         return values
 
-    def flags(self, values: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Hand bools over as they are."""
-        return values
-
-    def floats(self, values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Hand numbers over as float32."""
+    def arrays(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Hand other numbers over as they are."""
         return values
 
     def pieces(

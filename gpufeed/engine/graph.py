@@ -7,7 +7,7 @@ from typing import Any
 from nvidia.dali import Pipeline, fn, types
 
 from gpufeed.engine.device import Device
-from gpufeed.transforms.base import OutputFormat
+from gpufeed.transforms.base import Made, MixTransform, OutputFormat
 from gpufeed.transforms.compose import WINDOW, Pixels, Program, Resample, View, Warping
 from gpufeed.transforms.select import where
 from gpufeed.transforms.warp import warp
@@ -106,6 +106,8 @@ class _Graph:
         mirror = None
         for number, stage in enumerate(view.stages):
             own = f"{view.prefix}{number}"
+            if number < opened and isinstance(stage, Pixels):
+                continue
             if isinstance(stage, Pixels):
                 params = {name: self._fed(f"{own}.{name}") for name in stage.names}
                 image = stage.transform.build(image, params)
@@ -120,7 +122,17 @@ class _Graph:
                     mirror = self._fed(f"{own}.mirror")
                     if number < len(view.stages) - 1:
                         image, mirror = fn.flip(image, horizontal=mirror), None
-        return _finish(view.output, image, mirror)
+        image = _finish(view.output, image, mirror)
+        made = Made(view.output.dtype, view.output.layout, *view.size)
+        for number, late in enumerate(view.late):
+            own = f"{view.prefix}late {number}"
+            params = {name: self._fed(f"{own}.{name}") for name in late.names}
+            if isinstance(late.transform, MixTransform):
+                partner = fn.permute_batch(image, indices=params.pop("partner"))
+                image = late.transform.build(image, partner, params)
+            else:
+                image = late.transform.build(image, params, made)
+        return image
 
     def _fed(self, name: str) -> Any:
         self.inputs.append(name)

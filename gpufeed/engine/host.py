@@ -18,13 +18,14 @@ from gpufeed.engine.decode import WindowDecoder
 from gpufeed.engine.diagnose import check_header, undecodable
 from gpufeed.engine.job import Failed, Job, finished, first_of, out_of_memory, unread, wrap
 from gpufeed.engine.resize import Resizer
-from gpufeed.errors import DecodeError, PipelineError
-from gpufeed.transforms.compose import WINDOW
+from gpufeed.errors import ConfigError, DecodeError, PipelineError
+from gpufeed.transforms.compose import WINDOW, Resample
+from gpufeed.transforms.function import Lambda
 
 if TYPE_CHECKING:
     from gpufeed.plan import BatchPlan
     from gpufeed.transforms.base import Params
-    from gpufeed.transforms.compose import Program, Resample, View
+    from gpufeed.transforms.compose import Program, View
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -158,19 +159,29 @@ class _View:
     """
 
     def __init__(self, view: View, params: Params) -> None:
-        self._stages = [
-            _Stage(stage, f"{view.prefix}{number}.", params)
-            for number, stage in enumerate(view.opening)
-        ]
-        self.pictures = _allocate(self._stages[-1].sizes)
+        self._stages: list[_Stage | Lambda] = []
+        for number, stage in enumerate(view.opening):
+            if isinstance(stage, Resample):
+                last = _Stage(stage, f"{view.prefix}{number}.", params)
+                self._stages.append(last)
+            elif isinstance(stage.transform, Lambda):
+                self._stages.append(stage.transform)
+        self.pictures = _allocate(last.sizes)
 
     def make(self, place: int, picture: Pixels, resizer: Resizer) -> None:
         """Make one picture of what was decoded."""
-        for stage in self._stages[:-1]:
+        *before, last = self._stages
+        for stage in before:
+            if isinstance(stage, Lambda):
+                picture = stage(picture)
+                continue
             out = _allocate([stage.sizes[place]])[0]
             stage.write(picture, place, resizer, out)
             picture = out[:, ::-1] if stage.mirrors(place) else out
-        self._stages[-1].write(picture, place, resizer, self.pictures[place])
+        if isinstance(last, Lambda):
+            self.pictures[place][...] = last(picture)
+        else:
+            last.write(picture, place, resizer, self.pictures[place])
 
 
 class _Stage:
@@ -227,7 +238,9 @@ def _allocate(sizes: Sequence[Sequence[float]]) -> list[Pixels]:
     ]
 
 
-def _unexpected(step: int, error: Exception) -> PipelineError:
+def _unexpected(step: int, error: Exception) -> Exception:
+    if isinstance(error, ConfigError):
+        return error
     if isinstance(error, MemoryError):
         return out_of_memory(str(error))
-    return PipelineError(f"a picture of batch {step} could not be resized: {error!r}")
+    return PipelineError(f"a picture of batch {step} could not be made: {error!r}")

@@ -5,17 +5,25 @@ Importing this package imports no DALI.
 
 from gpufeed.transforms.base import DType as DType
 from gpufeed.transforms.base import GeometricTransform as GeometricTransform
+from gpufeed.transforms.base import LateTransform as LateTransform
 from gpufeed.transforms.base import Layout as Layout
+from gpufeed.transforms.base import Made as Made
+from gpufeed.transforms.base import MixTransform as MixTransform
 from gpufeed.transforms.base import OutputFormat as OutputFormat
 from gpufeed.transforms.base import Params as Params
 from gpufeed.transforms.base import PixelTransform as PixelTransform
 from gpufeed.transforms.base import Records as Records
 from gpufeed.transforms.base import Transform as Transform
+from gpufeed.transforms.containers import Compose as Compose
+from gpufeed.transforms.containers import RandomApply as RandomApply
+from gpufeed.transforms.containers import RandomChoice as RandomChoice
 from gpufeed.transforms.detection import RandomIoUCrop as RandomIoUCrop
 from gpufeed.transforms.detection import RandomShortestSize as RandomShortestSize
 from gpufeed.transforms.detection import RandomZoomOut as RandomZoomOut
 from gpufeed.transforms.detection import ScaleJitter as ScaleJitter
+from gpufeed.transforms.erase import RandomErasing as RandomErasing
 from gpufeed.transforms.frame import Frame as Frame
+from gpufeed.transforms.function import Lambda as Lambda
 from gpufeed.transforms.geometric import BoxCrop as BoxCrop
 from gpufeed.transforms.geometric import CenterCrop as CenterCrop
 from gpufeed.transforms.geometric import Pad as Pad
@@ -26,18 +34,34 @@ from gpufeed.transforms.geometric import RandomResizedCrop as RandomResizedCrop
 from gpufeed.transforms.geometric import RandomVerticalFlip as RandomVerticalFlip
 from gpufeed.transforms.geometric import Resize as Resize
 from gpufeed.transforms.geometric import ResizeLongest as ResizeLongest
+from gpufeed.transforms.labels import SoftLabels as SoftLabels
+from gpufeed.transforms.mix import CutMix as CutMix
+from gpufeed.transforms.mix import MixUp as MixUp
 from gpufeed.transforms.output import Normalize as Normalize
 from gpufeed.transforms.output import ToDtype as ToDtype
 from gpufeed.transforms.targets import Objects as Objects
+from gpufeed.transforms.turned import RandomAffine as RandomAffine
+from gpufeed.transforms.turned import RandomPerspective as RandomPerspective
+from gpufeed.transforms.turned import RandomRotation as RandomRotation
+from gpufeed.transforms.views import FiveCrop as FiveCrop
+from gpufeed.transforms.views import TenCrop as TenCrop
 from gpufeed.transforms.views import Views as Views
 
 __all__ = [
     "BoxCrop",
     "CenterCrop",
+    "Compose",
+    "CutMix",
     "DType",
+    "FiveCrop",
     "Frame",
     "GeometricTransform",
+    "Lambda",
+    "LateTransform",
     "Layout",
+    "Made",
+    "MixTransform",
+    "MixUp",
     "Normalize",
     "Objects",
     "OutputFormat",
@@ -45,10 +69,16 @@ __all__ = [
     "PadToSquare",
     "Params",
     "PixelTransform",
+    "RandomAffine",
+    "RandomApply",
+    "RandomChoice",
     "RandomCrop",
+    "RandomErasing",
     "RandomHorizontalFlip",
     "RandomIoUCrop",
+    "RandomPerspective",
     "RandomResizedCrop",
+    "RandomRotation",
     "RandomShortestSize",
     "RandomVerticalFlip",
     "RandomZoomOut",
@@ -56,6 +86,8 @@ __all__ = [
     "Resize",
     "ResizeLongest",
     "ScaleJitter",
+    "SoftLabels",
+    "TenCrop",
     "ToDtype",
     "Transform",
     "Views",

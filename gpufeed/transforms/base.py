@@ -2,7 +2,8 @@
 
 Each has a half that runs on the host, in NumPy, over a whole batch, and draws every number it
 needs per record; and a half that does what was drawn: a `GeometricTransform` moves a `Frame`, a
-`PixelTransform` adds DALI operators to the graph, an `OutputFormat` says how pixels leave it.
+`PixelTransform` adds DALI operators to the graph, an `OutputFormat` turns levels into numbers, and
+a `LateTransform` adds operators after that; a `MixTransform` is one that sees a partner too.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from gpufeed.transforms.targets import Objects
 __all__ = [
     "DType",
     "GeometricTransform",
+    "LateTransform",
     "Layout",
+    "Made",
+    "MixTransform",
     "OutputFormat",
     "Params",
     "PixelTransform",
@@ -32,7 +36,7 @@ __all__ = [
 ]
 
 Params = dict[str, npt.NDArray[Any]]
-"""One array per drawn parameter, each (n,) or (n, k), row i for record i."""
+"""One array per drawn parameter, each (n,) or (n, ...), row i for record i."""
 
 DType = Literal["float32", "float16", "uint8"]
 Layout = Literal["NCHW", "NHWC"]
@@ -156,3 +160,74 @@ class OutputFormat(Transform):
     @abc.abstractmethod
     def std(self) -> tuple[float, float, float]:
         """What the levels are then divided by, on the scale 0..255."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """What finished pictures are like.
+
+    Attributes:
+        dtype: "float32", "float16" or "uint8".
+        layout: "NCHW" or "NHWC".
+        height: pixels.
+        width: pixels.
+    """
+
+    dtype: DType
+    layout: Layout
+    height: int
+    width: int
+
+
+class LateTransform(Transform):
+    """Changes what the output format gives, in the DALI graph; comes after it in a list."""
+
+    def draw(self, rng: BatchRng, records: Records) -> Params:  # noqa: ARG002
+        """Draw what this transform needs for each record; {} where it needs nothing.
+
+        Numbers of 64 bits reach the graph as float32 and int32.
+        """
+        return {}
+
+    @abc.abstractmethod
+    def build(self, image: Any, params: dict[str, Any], made: Made) -> Any:
+        """Add the operators.
+
+        Args:
+            image: DALI `DataNode` of finished pictures.
+            params: a CPU `DataNode` for each array that `draw` returns.
+            made: what they are like.
+
+        Returns:
+            `DataNode` of the same type and shape.
+        """
+
+
+class MixTransform(Transform):
+    """Mixes each picture with its partner's, in the DALI graph, and their labels alike.
+
+    Partners are records of one small group of neighbours in the sampler's order, each paired with
+    the next and the last with the first. So who meets whom is a matter of the order alone, and the
+    same for any batch size and any number of shards.
+
+    Attributes:
+        group: records in a group, 2 or more; the batch size must be a multiple of it.
+    """
+
+    group: int
+
+    @abc.abstractmethod
+    def draw(self, rng: BatchRng, records: Records) -> tuple[Params, npt.NDArray[np.float32]]:
+        """Draw what this transform needs for each record.
+
+        Args:
+            rng: the batch's numbers.
+            records: with the pictures' final sizes.
+
+        Returns:
+            The parameters, and float32 (n,): the share of the record's own label, 0 to 1.
+        """
+
+    @abc.abstractmethod
+    def build(self, image: Any, partner: Any, params: dict[str, Any]) -> Any:
+        """Add the operators; as `LateTransform.build`, with the partners' pictures beside."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from gpufeed.errors import ConfigError
 from gpufeed.transforms.base import DType, Layout
-from gpufeed.transforms.frame import Fill, Interpolation
+from gpufeed.transforms.frame import Fill, Interpolation, Sampling
 
 __all__ = [
     "check_dtype",
@@ -21,6 +21,7 @@ __all__ = [
     "check_padding",
     "check_probability",
     "check_range",
+    "check_sampling",
     "check_size",
     "check_sizes",
     "check_triple",
@@ -113,6 +114,14 @@ def check_interpolation(value: Any) -> Interpolation:
     if value not in get_args(Interpolation):
         raise ConfigError(f"interpolation is {value!r}; it must be one of {_names(Interpolation)}")
     chosen: Interpolation = value
+    return chosen
+
+
+def check_sampling(value: Any) -> Sampling:
+    """Return how a warp reads pixels."""
+    if value not in get_args(Sampling):
+        raise ConfigError(f"interpolation is {value!r}; it must be one of {_names(Sampling)}")
+    chosen: Sampling = value
     return chosen
 
 

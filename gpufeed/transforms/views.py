@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpufeed.errors import ConfigError
-from gpufeed.transforms.base import Transform
-from gpufeed.transforms.compose import check_transforms
+import numpy as np
 
-__all__ = ["Views", "check_views"]
+from gpufeed.errors import ConfigError
+from gpufeed.transforms import checks
+from gpufeed.transforms.base import GeometricTransform, Params, Transform
+from gpufeed.transforms.compose import check_transforms
+from gpufeed.transforms.frame import Frame
+from gpufeed.transforms.geometric import RandomHorizontalFlip, RandomVerticalFlip
+
+__all__ = ["FiveCrop", "TenCrop", "Views", "check_views", "identities"]
 
 
 class Views:
@@ -41,16 +46,90 @@ class Views:
     @property
     def identity(self) -> dict[str, object]:
         """Kind and settings as JSON values, as a transform's."""
-        return {"kind": "Views", "views": [[each.identity for each in view] for view in self.views]}
+        return identities(self.views)[0]
 
     def __len__(self) -> int:
         return len(self.views)
 
 
-def check_views(transforms: Sequence[Transform] | Views) -> tuple[tuple[Transform, ...], ...]:
-    """Return the checked list of each view; one list is one view.
+class FiveCrop(Transform):
+    """Cut out the four corners and the centre, as five views.
+
+    It stands in a list of transforms among those that move pixels, and makes `Views` of it, in
+    torchvision's order: top left, top right, bottom left, bottom right, centre.
+
+    Args:
+        size: pixels of each, one number for a square or (height, width); no more than the picture.
+    """
+
+    def __init__(self, size: int | Sequence[int]) -> None:
+        self.size = checks.check_sizes("size", size)
+
+    def parts(self) -> list[list[Transform]]:
+        """Return what stands for it in each view."""
+        return [[_CropAt(self.size, *place)] for place in _PLACES]
+
+
+class TenCrop(FiveCrop):
+    """Cut out the four corners and the centre of the picture and of its mirror image, as ten views.
+
+    Args:
+        size: pixels of each, one number for a square or (height, width); no more than the picture.
+        vertical_flip: whether it is mirrored top to bottom and not left to right.
+    """
+
+    def __init__(self, size: int | Sequence[int], vertical_flip: bool = False) -> None:
+        super().__init__(size)
+        self.vertical_flip = bool(vertical_flip)
+
+    def parts(self) -> list[list[Transform]]:
+        """Return what stands for it in each view."""
+        five = super().parts()
+        flip = RandomVerticalFlip if self.vertical_flip else RandomHorizontalFlip
+        return [*five, *([flip(1.0), *part] for part in five)]
+
+
+class _CropAt(GeometricTransform):
+    """Cut out a part at a place that does not vary."""
+
+    def __init__(self, size: tuple[int, int], down: float, across: float) -> None:
+        self.size, self.down, self.across = size, down, across
+
+    def place(self, frame: Frame, params: Params) -> Frame:  # noqa: ARG002
+        """Crop."""
+        spare = frame.size - np.array(self.size)
+        if (spare < 0).any():
+            short = int((spare < 0).any(axis=1).argmax())
+            raise ConfigError(
+                f"crops of {self.size[0]} x {self.size[1]} are cut out of a picture of "
+                f"{frame.height[short]} x {frame.width[short]} (height x width); resize it first"
+            )
+        place = np.rint(spare * np.array([self.down, self.across])).astype(np.int64)
+        return frame.crop(place[:, 0], place[:, 1], *self.size)
+
+
+_PLACES = ((0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0), (0.5, 0.5))
+
+
+def check_views(
+    transforms: Sequence[Transform] | Views,
+) -> tuple[tuple[Transform, ...], ...]:
+    """Return the checked list of each view; one list is one view, but with FiveCrop or TenCrop.
 
     Raises:
         ConfigError: something is no list of transforms.
     """
-    return transforms.views if isinstance(transforms, Views) else (check_transforms(transforms),)
+    if isinstance(transforms, Views):
+        return transforms.views
+    for place, transform in enumerate(transforms):
+        if isinstance(transform, FiveCrop):
+            before, after = list(transforms[:place]), list(transforms[place + 1 :])
+            lists = [[*before, *part, *after] for part in transform.parts()]
+            return tuple(check_transforms(listed) for listed in lists)
+    return (check_transforms(transforms),)
+
+
+def identities(views: Sequence[Sequence[Transform]]) -> list[dict[str, object]]:
+    """Return kind and settings of each transform of a single view, or of several as one."""
+    listed = [[transform.identity for transform in view] for view in views]
+    return listed[0] if len(listed) == 1 else [{"kind": "Views", "views": listed}]

@@ -76,10 +76,10 @@ def affine_matrices(
 def warp(image: Any, matrix: Any, fill: Fill, interpolation: WarpInterpolation) -> Any:
     """Move pixels, keeping the pictures' sizes.
 
-    "nearest" takes the pixel that a place falls in: on the CPU what Pillow takes, but for the few
-    places whose coordinates the two round to different sides of a pixel's edge. "bilinear" reads
-    at places rounded to 1/32 of a pixel on the CPU, and mixes the `fill` in along the picture's
-    edges, as torchvision does for tensors; Pillow repeats the edge there.
+    On the CPU, "nearest" takes the pixel that a place falls in, as Pillow does, whose places are
+    off by up to 0.004 of a pixel; "bilinear" is exact, rounded to the nearest level. Along the
+    picture's edges it mixes the `fill` in, as torchvision does for tensors, where Pillow repeats
+    the edge.
 
     Args:
         image: `DataNode` of uint8 HWC pictures.
