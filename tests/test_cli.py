@@ -135,6 +135,7 @@ def test_show_takes_every_option(
         "seed": ["--seed", "1"],
         "split": ["--split", "test", "--preset", "train"],
         "preset": ["--preset", "evaluate", "--labels", "class"],
+        "targets": ["--targets"],
     }.items():
         assert cli.main([*common, *options, "--out", f"{name}.png"]) == 0, capsys.readouterr()
     made = {path.stem: path.read_bytes() for path in here.glob("*.png")}

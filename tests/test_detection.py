@@ -180,7 +180,9 @@ def test_boxes_whose_centre_is_cut_off_are_dropped() -> None:
         np.tile(BOXES.astype(float), (200, 1)), np.arange(201) * 3, np.tile([0, 1, 2], 200)
     )
     chain = [tf.Resize((300, 400)), tf.RandomIoUCrop(), tf.Resize((30, 30)), UINT8]
-    composed = compose([chain], keys, np.full((200, 2), (150, 200)), None, numbers(keys), objects)
+    composed = compose(
+        [chain], keys, np.full((200, 2), (150, 200)), None, numbers(keys), np.arange, objects
+    )
     window = tf.RandomIoUCrop().draw(
         numbers(keys).spawn(1),
         tf.Records(

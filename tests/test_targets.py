@@ -15,6 +15,8 @@ from PIL import Image
 import gpufeed
 from gpufeed import ConfigError, Loader, Manifest, ManifestError, SequentialSampler
 from gpufeed import transforms as tf
+from gpufeed.transforms.frame import Frame, Warp
+from gpufeed.transforms.warp import affine_matrices
 from media import picture
 
 UINT8 = tf.ToDtype("uint8", layout="NHWC")
@@ -82,15 +84,32 @@ STEPS = st.one_of(
     st.builds(tf.RandomZoomOut, side_range=st.just((1.0, 1.4))),
     st.builds(tf.RandomIoUCrop, st.just(0.5)),
 )
+WARPS = st.one_of(
+    st.builds(tf.RandomRotation, st.integers(0, 180), st.sampled_from(["nearest", "bilinear"])),
+    st.builds(tf.RandomRotation, st.just(45), st.just("bilinear"), expand=st.just(True)),
+    st.builds(
+        tf.RandomAffine,
+        st.integers(0, 45),
+        translate=st.just((0.2, 0.2)),
+        scale=st.just((0.8, 1.3)),
+        shear=st.just((-10, 10, -10, 10)),
+    ),
+    st.builds(tf.RandomPerspective, st.sampled_from([0.2, 0.5])),
+)
+TURNS = (tf.RandomRotation, tf.RandomAffine, tf.RandomPerspective)
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(STEPS, min_size=1, max_size=5), st.integers(0, 2**32))
+@given(st.lists(STEPS | WARPS, min_size=1, max_size=5), st.integers(0, 2**32))
 def test_targets_follow_the_pictures(marked: Manifest, steps: list[Any], seed: int) -> None:
-    """Boxes and points are found again as the marks that were drawn for them."""
+    """Boxes and points are found again as the marks that were drawn for them.
+
+    Where a picture is turned, a box is the upright one around what it was, and may be larger.
+    """
     chain = [*steps, tf.RandomCrop(70, pad_if_needed=True), UINT8]
     batch = feed(marked, chain, seed, targets=("boxes", "points"))
     drops = any(isinstance(step, tf.RandomIoUCrop) for step in steps)
+    turned = any(isinstance(step, TURNS) for step in steps)
     for place, image in enumerate(batch["image"]):
         boxes = dict(zip(batch["box_labels"][place].tolist(), batch["boxes"][place], strict=True))
         for channel in range(2):
@@ -99,11 +118,16 @@ def test_targets_follow_the_pictures(marked: Manifest, steps: list[Any], seed: i
             if box is None:
                 assert drops or not len(found) or (np.ptp(found, axis=0) + 1).min() <= 2
                 continue
-            if (box[2:] - box[:2]).min() < 4:
+            if (box[2:] - box[:2]).min() < 4 or (turned and not len(found)):
                 continue  # too small to reach half of its colour
-            event("a box is compared")
             ends = np.concatenate([found.min(axis=0)[::-1], found.max(axis=0)[::-1] + 1])
-            assert np.abs(ends - box).max() <= 1.5, (box, ends)
+            if turned:
+                event("a box is around its mark")
+                assert (ends[:2] >= box[:2] - 1.5).all()
+                assert (ends[2:] <= box[2:] + 1.5).all()
+            else:
+                event("a box is compared")
+                assert np.abs(ends - box).max() <= 1.5
         (x, y), seen = batch["points"][place, 0], batch["point_visible"][place, 0]
         if seen:
             event("a point is compared")
@@ -112,6 +136,32 @@ def test_targets_follow_the_pictures(marked: Manifest, steps: list[Any], seed: i
             # It was cut off before, and what came to its place is not its mark.
             event("a hidden point is compared")
             assert image[int(y), int(x), 2] < 192
+
+
+@pytest.mark.parametrize("expand", [False, True])
+def test_a_turned_box_is_the_one_around_it(marked: Manifest, expand: bool) -> None:
+    """To the pixels of its corners, which are cut off where half of each is not in it."""
+    chain = [tf.CenterCrop((160, 160)), tf.RandomRotation((30, 30), "bilinear", expand=expand)]
+    batch = feed(marked, [*chain, UINT8])
+    for place, image in enumerate(batch["image"]):
+        for box, label in zip(batch["boxes"][place], batch["box_labels"][place], strict=True):
+            found = np.argwhere(image[..., label] > 127)
+            ends = np.concatenate([found.min(axis=0)[::-1], found.max(axis=0)[::-1] + 1])
+            assert np.abs(ends - box).max() <= 1.5
+
+
+def test_a_box_that_is_gone_does_not_come_back_by_turning() -> None:
+    """What is left of it is a line along the edge, which when turned would have an area."""
+    frame = Frame.whole(np.array([[100, 100]])).crop(0, 50, 100, 50)
+    angle = affine_matrices((25.0, 50.0), angle=30.0).astype(np.float64)
+    frame = frame.warp(Warp(angle, np.array([True]), "nearest", (0.0, 0.0, 0.0)))
+    for followed in (
+        frame,
+        frame.pad(9, 9, 9, 9, (1.0, 1.0, 1.0)),
+        frame.then().warp(frame.warped),
+    ):
+        x0, y0, x1, y1 = followed.map_boxes(np.array([[10.0, 20.0, 40.0, 80.0]]))[0]
+        assert (x1 - x0) * (y1 - y0) == 0
 
 
 def test_a_box_is_followed_exactly(marked: Manifest) -> None:

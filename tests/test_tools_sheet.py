@@ -12,6 +12,7 @@ from PIL import Image, ImageFont
 
 import gpufeed
 from gpufeed.tools import sheet as sheets
+from gpufeed.tools.marks import mark
 from gpufeed.tools.named import Preset, is_training, make_transforms
 from gpufeed.tools.sheet import Caption, captions_of, check_target, draw_sheet, save_sheet, wrap
 from gpufeed.tools.show import show_batch
@@ -223,3 +224,42 @@ def test_show_names_a_step_that_is_out_of_range(step: int, train: gpufeed.Manife
 def test_show_reaches_the_last_epoch(train: gpufeed.Manifest) -> None:
     shown = show_batch(train, 4 * 2**32 - 1, batch_size=len(train) // 4, size=32, device="cpu")
     assert (shown.epoch, shown.steps_per_epoch) == (2**32 - 1, 4)
+
+
+def test_targets_are_drawn_around_what_they_are_of() -> None:
+    pictures = np.full((2, 60, 80, 3), 128, dtype=np.uint8)
+    targets = {
+        "boxes": [np.array([[10, 20, 31, 40.0]], np.float32), np.zeros((0, 4), np.float32)],
+        "box_labels": [np.array([0]), np.zeros(0, int)],
+        "points": np.array([[[60, 10], [70, 50]]] * 2, np.float32),
+        "point_visible": np.array([[True, False], [False, False]]),
+    }
+    marked = mark(pictures, targets)
+    changed = (marked != pictures).any(axis=-1)
+    assert not changed[1].any()
+    assert np.all(pictures == 128)
+    # The edge of the box is drawn on its outermost pixels, and what is in it is left alone.
+    assert changed[0, 20, 10:31].all()
+    assert changed[0, 39, 10:31].all()
+    assert changed[0, 20:40, 10].all()
+    assert changed[0, 20:40, 30].all()
+    assert not changed[0, 21:39, 11:30].any()
+    assert changed[0, 10, 60]
+    assert not changed[0, 45:, 65:].any()
+
+
+def test_a_sheet_with_targets_differs_by_them_alone(train: gpufeed.Manifest) -> None:
+    common = {"size": 64, "batch_size": 4, "device": "cpu"}
+    plain, marked = (
+        np.asarray(show_batch(train, targets=wanted, **common).sheet) for wanted in (False, True)
+    )
+    assert plain.shape == marked.shape
+    differs = (plain != marked).any(axis=-1).mean()
+    assert 0.005 < differs < 0.2
+
+
+def test_targets_that_are_not_there_can_not_be_drawn(train: gpufeed.Manifest) -> None:
+    frame = train.frame.select("path", "label", "width", "height")
+    bare = gpufeed.Manifest(frame, train.root, train.classes)
+    with pytest.raises(gpufeed.ConfigError, match="neither boxes nor points"):
+        show_batch(bare, size=64, batch_size=4, device="cpu", targets=True)

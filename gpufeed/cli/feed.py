@@ -137,6 +137,9 @@ def show(
     batch_size: BatchSize = 64,
     seed: Seed = 0,
     size: Annotated[int, typer.Option(min=1, help="Side of the pictures, pixels.")] = 224,
+    targets: Annotated[
+        bool, typer.Option("--targets", help="Draw boxes and points on the pictures.")
+    ] = False,
     device: Device = "auto",
     out: Annotated[
         Path, typer.Option(help="Where the contact sheet goes, a PNG file or a folder.")
@@ -160,6 +163,7 @@ def show(
         seed=seed,
         device=device,
         split=name,
+        targets=targets,
     )
     save_sheet(shown.sheet, target)
     place = step % shown.steps_per_epoch + 1

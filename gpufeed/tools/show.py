@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 import gpufeed
 from gpufeed.errors import ConfigError
-from gpufeed.loader import Loader
+from gpufeed.loader import Batch, Loader
 from gpufeed.order.uniform import IndexSampler
+from gpufeed.tools.marks import mark
 from gpufeed.tools.named import Preset, is_training, make_transforms
 from gpufeed.tools.sheet import captions_of, draw_sheet
 
@@ -54,6 +55,7 @@ def show_batch(
     seed: int = 0,
     device: str = "auto",
     split: str = "",
+    targets: bool = False,
 ) -> Shown:
     """Draw the pictures that training or evaluating with these settings gets at `step`.
 
@@ -71,11 +73,16 @@ def show_batch(
         seed: of the order and of the random transforms.
         device: as for `Loader`.
         split: named in the sheet's last line where given.
+        targets: whether boxes and points are drawn on the pictures.
 
     Raises:
-        ConfigError: an argument is out of range, or there is no such batch.
+        ConfigError: an argument is out of range, there is no such batch, or there are no targets.
         DecodeError: a picture can not be read or decoded.
     """
+    has = {"boxes": manifest.has_objects, "points": manifest.has_points}
+    kinds = [kind for kind, there in has.items() if targets and there]
+    if targets and not kinds:
+        raise ConfigError("targets are to be drawn, but the data have neither boxes nor points")
     training = is_training(preset)
     # A set that is smaller than a batch is shown for all that.
     incomplete = training and len(manifest) < batch_size
@@ -87,6 +94,7 @@ def show_batch(
         batch_size=batch_size,
         last_batch=last_batch,
         device=device,
+        targets=kinds,
     ) as loader:
         facts = [f"seed {seed}", f"preset {preset}", *([f"split {split}"] if split else [])]
         return replace(draw_batch(loader, step, facts), incomplete=incomplete)
@@ -94,6 +102,7 @@ def show_batch(
 
 _GAP = 2
 """Pixels between two views."""
+_DRAWN = ("boxes", "box_labels", "points", "point_visible")
 
 
 def draw_batch(loader: Loader, step: int, facts: Sequence[str]) -> Shown:
@@ -114,7 +123,7 @@ def draw_batch(loader: Loader, step: int, facts: Sequence[str]) -> Shown:
         raise ConfigError(f"step is {step}: {error}") from None
     epoch = step // len(loader)
     sheet = draw_sheet(
-        _side_by_side(batch["image"]),
+        _side_by_side(_marked(batch)),
         captions_of(loader.manifest, loader.rows(batch)),
         [
             f"gpufeed {gpufeed.__version__}",
@@ -124,6 +133,20 @@ def draw_batch(loader: Loader, step: int, facts: Sequence[str]) -> Shown:
         ],
     )
     return Shown(sheet, len(batch["label"]), epoch, len(loader))
+
+
+def _marked(batch: Batch) -> Any:
+    """A batch's pictures with its targets drawn on them, where it has any."""
+    images = batch["image"]
+    drawn = {name: batch[name] for name in _DRAWN if name in batch}
+    if not drawn:
+        return images
+    if not isinstance(images, list):
+        return mark(np.asarray(images), drawn)
+    return [
+        mark(np.asarray(view), {name: values[place] for name, values in drawn.items()})
+        for place, view in enumerate(images)
+    ]
 
 
 def _side_by_side(images: Any) -> npt.NDArray[np.uint8]:

@@ -360,6 +360,9 @@ class Frame(_ForEach):
         for frame in self.chain():
             corners = frame._map(corners, cut=True)
             if frame.warped is not None:
+                # A line that is left of a box would have an area when it is turned.
+                gone = (corners[:, :1] == corners[:, 1:]).any(axis=-1, keepdims=True)
+                corners = np.where(gone, corners[:, :1], corners)
                 corners = frame._around(frame.warped.forward(_four(corners)))
         # Again, for what a flip or an empty frame has turned round or left outside.
         limit = self.size[:, None, ::-1].astype(np.float64)
