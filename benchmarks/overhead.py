@@ -25,12 +25,11 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from nvidia.dali import fn, pipeline_def, types
 from PIL import Image
 
 import gpufeed
+from benchmarks.dali import documented
 from benchmarks.machine import Machine
-from gpufeed.transforms.output import IMAGENET_MEAN, IMAGENET_STD
 
 _SETTLE = 1.2
 """Seconds in which what was begun ahead is finished: two batches of photos, on few cores."""
@@ -62,31 +61,6 @@ class Case:
             getattr(ours, field) / getattr(dali, field) for ours, dali in pairs
         )
         return middle
-
-
-@pipeline_def  # type: ignore[untyped-decorator]
-def documented(files: Sequence[str], size: int, on_gpu: bool) -> Any:
-    """The pipeline that DALI's documentation gives for training."""
-    encoded, label = fn.readers.file(
-        files=list(files), random_shuffle=True, initial_fill=min(1024, len(files)), name="reader"
-    )
-    image = fn.decoders.image_random_crop(
-        encoded,
-        device="mixed" if on_gpu else "cpu",
-        output_type=types.RGB,
-        random_area=[0.08, 1.0],
-        random_aspect_ratio=[3 / 4, 4 / 3],
-    )
-    image = fn.resize(image, size=[size, size], interp_type=types.INTERP_LINEAR, antialias=True)
-    image = fn.crop_mirror_normalize(
-        image,
-        mirror=fn.random.coin_flip(),
-        mean=[255 * value for value in IMAGENET_MEAN],
-        std=[255 * value for value in IMAGENET_STD],
-        dtype=types.FLOAT,
-        output_layout="CHW",
-    )
-    return image, label
 
 
 def dali_batches(

@@ -11,6 +11,9 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+import numpy as np
+import numpy.typing as npt
+
 from gpufeed import state as states
 from gpufeed.adapters import Framework, make_adapter
 from gpufeed.engine.device import available_threads, resolve_device
@@ -22,10 +25,12 @@ from gpufeed.order.shard import ShardOptions
 from gpufeed.order.uniform import IndexSampler
 from gpufeed.plan import BatchPlan, Planner
 from gpufeed.presets import train as train_preset
-from gpufeed.readahead import ReadAhead, await_result
+from gpufeed.readahead import Begun, ReadAhead, await_result
 from gpufeed.records import Manifest
+from gpufeed.records.targets import BoxFormat
 from gpufeed.stats import Clock, Stats
 from gpufeed.storage.files import FileStore
+from gpufeed.targets import CollateFn, Targets
 
 if TYPE_CHECKING:
     import polars as pl
@@ -33,7 +38,7 @@ if TYPE_CHECKING:
     from gpufeed.engine.engine import Engine
     from gpufeed.engine.job import Failed, Job
     from gpufeed.order.sampler import Sampler
-    from gpufeed.transforms import Transform
+    from gpufeed.transforms import Transform, Views
 
 __all__ = ["Batch", "Loader"]
 
@@ -50,11 +55,26 @@ class Loader:
     the next epoch. A batch is a dict of the framework's arrays, n being `batch_size` (or less, for
     a "partial" tail):
 
-    - `image`: (n, 3, height, width) or (n, height, width, 3), in the transforms' dtype
+    - `image`: (n, 3, height, width) or (n, height, width, 3), in the transforms' dtype; with
+      `Views` a list of them
     - `label`: (n,), int64 in torch, else int32
     - `record_key`: (n,), rows of the manifest; int32 in jax, else int64
     - `epoch`: (n,), likewise
+    - `label_b`, `lam`: with `MixUp` or `CutMix`, the partner's label, (n,), and the share of
+      `label` in the mixture, float32 (n,), 0 to 1
+    - `soft_label`: with `SoftLabels`, float32 (n, classes)
     - `valid`: (n,) bool, False where a record only fills the batch up; with last_batch="pad" only
+    - `boxes`, `box_labels`: with targets=("boxes",), lists of n arrays, float32 (k, 4) in pixels of
+      the picture handed out, and (k,) as `label`; with collate_fn="pad" one array each, (n,
+      max_boxes, 4) and (n, max_boxes), and `box_valid`, (n, max_boxes) bool
+    - `points`, `point_visible`: with targets=("points",), float32 (n, k, 2) of x, y in pixels of
+      the picture handed out, and (n, k) bool, False where a point was not visible before, or is not
+      on the picture any more
+
+    Boxes are cut to what is left of the picture. Those narrower or lower than a pixel then are
+    dropped with their labels, which is what torchvision's SanitizeBoundingBoxes does. With `Views`
+    each of these is a list, one for each view. Targets change neither pixels nor order, and a
+    state loads whatever they are.
 
     Args:
         manifest: which pictures there are.
@@ -62,7 +82,8 @@ class Loader:
             given. A torch or Grain sampler is taken as it is, a list or array of record keys as a
             `SubsetSampler`, any other iterable of them that has a length as a `RecordedSampler`,
             which tells what can not be promised then.
-        transforms: what happens to them; `presets.train()` where none are given.
+        transforms: what happens to them, a list or `Views` of several; `presets.train()` where
+            none are given.
         batch_size: records in a batch of this shard.
         shard: which part of the global batch this process takes.
         last_batch: what becomes of an epoch's tail that fills no global batch: "drop", "pad" or
@@ -70,6 +91,12 @@ class Loader:
         device: "auto" (a GPU if there is one), "cpu", "cuda" (the one of this process's number on
             its machine, as its launcher gives it, else the first) or "cuda:1".
         framework: "numpy", "torch" or "jax".
+        targets: what comes with the pictures, of "boxes" and "points".
+        box_format: "xyxy" for (x0, y0, x1, y1), "xywh" for (x, y, width, height).
+        collate_fn: None; "pad" for boxes in arrays of one shape; or a function that is given a list
+            of n dicts, each what a batch has of one record, and returns what is handed out.
+        max_boxes: with "pad", how many boxes a record has room for; of more, the first are kept.
+            As many as the record with the most has, where none is given.
         num_threads: CPU threads for decoding and transforms; where none is given, one more than the
             cores this process may use, so that none is idle while a batch's last picture is made.
         prefetch: batches worked on ahead of the one handed out, at least 1.
@@ -87,12 +114,16 @@ class Loader:
         manifest: Manifest,
         *,
         sampler: Sampler | Iterable[int] | None = None,
-        transforms: Sequence[Transform] | None = None,
+        transforms: Sequence[Transform] | Views | None = None,
         batch_size: int = 64,
         shard: ShardOptions | None = None,
         last_batch: LastBatch = "drop",
         device: str = "auto",
         framework: Framework = "numpy",
+        targets: Collection[str] = (),
+        box_format: BoxFormat = "xyxy",
+        collate_fn: CollateFn | None = None,
+        max_boxes: int | None = None,
         num_threads: int | None = None,
         prefetch: int = 2,
         ledger: bool | Literal["pixels"] = False,
@@ -143,10 +174,11 @@ class Loader:
             self._schedule,
             train_preset() if transforms is None else transforms,
         )
+        self._targets = Targets(manifest, targets, box_format, max_boxes, collate_fn)
         # Here, so that what no state can be made of is found out now and not at a checkpoint.
         self._described = {
             "sampler": states.describe(self.sampler.identity),
-            "transforms": states.describe_all([t.identity for t in self._planner.transforms]),
+            "transforms": states.describe_all(self._planner.identities),
         }
         self.device = resolve_device(device)
         # On a GPU, DALI's graph decodes and resizes; on the CPU there is a faster way.
@@ -162,6 +194,8 @@ class Loader:
         # One pipeline for iterating, one for single batches, each made when first used.
         self._engine: Engine | None = None
         self._single: Engine | None = None
+        # What an iteration that has ended had begun beyond what its engine was given.
+        self._begun: Begun[Job | Failed] = ()
 
     def __len__(self) -> int:
         """How many batches an epoch has."""
@@ -221,7 +255,9 @@ class Loader:
             begun = self._read(self._single, plan, readers)
         try:
             self._single.submit(await_result(begun))
-            return self._hand_over(*self._single.collect())
+            plan, views = self._single.collect()
+            batch: Batch = self._collated(self._hand_over(plan, views))
+            return batch
         except GpufeedError:
             raise
         except BaseException:
@@ -326,6 +362,7 @@ class Loader:
             if engine is not None:
                 engine.close()
         self._engine = self._single = None
+        self._begun = ()
 
     def __enter__(self) -> Self:
         return self
@@ -407,20 +444,40 @@ class Loader:
         return self._read(engine, plan, readers)
 
     def _write_down(self, ledger: Ledger, plan: BatchPlan, images: Any) -> None:
-        pictures = None if images is None else self._adapter.to_numpy(images)[plan.valid]
         valid = plan.valid
+        pictures = None
+        if images is not None:
+            listed = images if isinstance(images, list) else [images]
+            views = [self._adapter.to_numpy(view)[valid] for view in listed]
+            pictures = views[0] if len(views) == 1 else _side_by_side(views)
         ledger.add(plan.epochs[valid], plan.places[valid], plan.record_keys[valid], pictures)
 
-    def _hand_over(self, plan: BatchPlan, pictures: Any) -> Batch:
+    def _hand_over(self, plan: BatchPlan, views: Sequence[Any]) -> Batch:
+        images = [self._adapter.pictures(pictures) for pictures in views]
         batch = {
-            "image": self._adapter.pictures(pictures),
+            "image": images[0] if len(images) == 1 else images,
             "label": self._adapter.labels(plan.labels),
             "record_key": self._adapter.numbers(plan.record_keys),
             "epoch": self._adapter.numbers(plan.epochs),
         }
         if self._schedule.last_batch == "pad":
-            batch["valid"] = self._adapter.flags(plan.valid)
-        return batch
+            batch["valid"] = self._adapter.arrays(plan.valid)
+        if plan.mix is not None:
+            batch["label_b"] = self._adapter.labels(plan.labels[plan.mix.partner])
+            batch["lam"] = self._adapter.arrays(plan.mix.share)
+        if plan.soft_labels is not None:
+            batch["soft_label"] = self._adapter.arrays(plan.soft_labels)
+        return batch | self._targets.made(plan, self._adapter)
+
+    def _collated(self, batch: Batch) -> Any:
+        views = len(self._planner.views)
+        return self._targets.collated(batch, len(batch["record_key"]), views)
+
+
+def _side_by_side(views: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.uint8]:
+    """The bytes of each record's views, as one row."""
+    rows = [np.ascontiguousarray(view).reshape(len(view), -1).view(np.uint8) for view in views]
+    return np.concatenate(rows, axis=1)
 
 
 class _Pass:
@@ -462,8 +519,9 @@ class _Pass:
             self.close()
             raise StopIteration
         try:
-            plan, pictures = self._collect(step)
-            batch = loader._hand_over(plan, pictures)
+            plan, views = self._collect(step)
+            batch = loader._hand_over(plan, views)
+            handed_out: Batch = loader._collated(batch)
         except GpufeedError:
             self.interrupt()
             raise
@@ -477,9 +535,9 @@ class _Pass:
         if loader.ledger is not None:
             images = batch["image"] if loader.ledger.run.pixels else None
             loader._write_down(loader.ledger, plan, images)
-        return batch
+        return handed_out
 
-    def _collect(self, step: int) -> tuple[BatchPlan, Any]:
+    def _collect(self, step: int) -> tuple[BatchPlan, list[Any]]:
         loader = self._loader
         engine = loader._engine
         if engine is None:
@@ -491,9 +549,13 @@ class _Pass:
             under_way = []
         if self._reader is None:
             first = under_way[-1] + 1 if under_way else step
+            begun, loader._begun = loader._begun, ()
+            if begun and begun[0][0] != next(loader._schedule.steps_from(first), None):
+                begun = ()
             self._reader = ReadAhead(
                 partial(loader._prepare, engine),
-                loader._schedule.steps_from(first),
+                loader._schedule.steps_from(begun[-1][0] + 1 if begun else first),
+                begun=begun,
                 ahead=loader._prefetch + 1,
                 threads=_READERS,
             )
@@ -509,8 +571,11 @@ class _Pass:
         return engine.collect()
 
     def close(self) -> None:
+        """End the threads; the next iteration goes on with what they have begun."""
         self._closed = True
-        self.interrupt()
+        if self._reader is not None:
+            self._loader._begun = self._reader.close()
+            self._reader = None
 
     def interrupt(self) -> None:
         """Drop what is read ahead; the next batch is read anew, from where the loader stands."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,11 @@ import numpy.typing as npt
 
 from gpufeed.errors import ConfigError
 from gpufeed.rng import BatchRng
-from gpufeed.transforms.compose import Program, check_transforms, compose
+from gpufeed.transforms.base import MixTransform
+from gpufeed.transforms.compose import Composed, Mix, Partners, Program, compose
+from gpufeed.transforms.labels import SoftLabels
+from gpufeed.transforms.targets import Objects
+from gpufeed.transforms.views import Views, check_views, identities
 
 if TYPE_CHECKING:
     from gpufeed.order.sampler import Sampler, Visits
@@ -36,7 +41,10 @@ class BatchPlan:
         sizes: int64 (n, 2), height and width that the encoded pictures must have.
         program: what the graph does.
         params: the numbers it does it with, one contiguous array each, row i for record i.
-        frame: where each picture's pixels go, for boxes and points.
+        mix: who is mixed with whom; None where no transform does.
+        soft_labels: float32 (n, classes); None where no transform makes them.
+        frames: for each view, where pictures' pixels go, for boxes and points.
+        kept: for each view, which of the records' boxes no transform dropped, bool (m,).
     """
 
     step: int
@@ -48,7 +56,10 @@ class BatchPlan:
     sizes: npt.NDArray[np.int64]
     program: Program
     params: dict[str, npt.NDArray[Any]]
-    frame: Frame
+    mix: Mix | None
+    soft_labels: npt.NDArray[np.float32] | None
+    frames: tuple[Frame, ...]
+    kept: tuple[npt.NDArray[np.bool_], ...]
 
     def __len__(self) -> int:
         return len(self.record_keys)
@@ -58,7 +69,8 @@ class Planner:
     """Turns a step's number into its `BatchPlan`, from nothing but the number.
 
     Attributes:
-        transforms: the list, ending in an output format.
+        views: a list of transforms, ending in an output format, for each view.
+        identities: kind and settings of each transform, or of the `Views` they are in.
         program: what the graph does for every batch.
 
     Raises:
@@ -71,7 +83,7 @@ class Planner:
         manifest: Manifest,
         sampler: Sampler,
         schedule: Schedule,
-        transforms: Sequence[Transform],
+        transforms: Sequence[Transform] | Views,
     ) -> None:
         if sampler.num_records != len(manifest):
             raise ConfigError(
@@ -84,16 +96,25 @@ class Planner:
                 f"is no multiple of the sampler's groups of {sampler.group}; take a batch_size "
                 "with which it is"
             )
-        self.transforms = check_transforms(transforms)
+        self.views = check_views(transforms)
+        self.identities = identities(self.views)
         self._sampler = sampler
         self._schedule = schedule
         self._sizes = manifest.sizes().astype(np.int64)
         self._labels = manifest.frame["label"].to_numpy()
-        boxes = manifest.boxes()
-        self._boxes: npt.NDArray[np.float64] | None = None
-        if boxes is not None:
-            corner, extent = boxes[:, :2].astype(np.float64), boxes[:, 2:]
-            self._boxes = np.concatenate([corner, corner + extent], axis=1)
+        self._boxes = _corners(manifest)
+        self._objects = Objects.of(manifest)
+        for transform in itertools.chain(*self.views):
+            if isinstance(transform, MixTransform) and schedule.batch_size % transform.group:
+                raise ConfigError(
+                    f"batch_size is {schedule.batch_size}, no multiple of the groups of "
+                    f"{transform.group} within which {type(transform).__name__} pairs records; "
+                    "take one that is"
+                )
+        made = [each for each in itertools.chain(*self.views) if isinstance(each, SoftLabels)]
+        if len(made) > 1:
+            raise ConfigError("there are several SoftLabels; a batch has one kind")
+        self._soft = made[0] if made else None
         self.program = self._probe()
 
     def _probe(self) -> Program:
@@ -104,14 +125,13 @@ class Planner:
         extremes = {int(pick) for by in measures for pick in (by.argmin(), by.argmax())}
         keys = np.array(sorted(extremes), dtype=np.int64)
         epochs = np.zeros_like(keys)
-        return self._compose(keys, BatchRng(self._sampler.seed, epochs, keys, 0))[0]
+        rng = BatchRng(self._sampler.seed, epochs, keys, 0)
+        return self._compose(keys, rng, lambda _: np.arange(len(keys))).program
 
-    def _compose(
-        self, keys: npt.NDArray[np.int64], rng: BatchRng
-    ) -> tuple[Program, dict[str, npt.NDArray[Any]], Frame]:
+    def _compose(self, keys: npt.NDArray[np.int64], rng: BatchRng, partners: Partners) -> Composed:
         boxes = None if self._boxes is None else self._boxes[keys]
-        composed = compose(self.transforms, keys, self._sizes[keys], boxes, rng)
-        return composed.program, composed.params, composed.frame
+        objects = None if self._objects is None else self._objects.take(keys)
+        return compose(self.views, keys, self._sizes[keys], boxes, rng, partners, objects)
 
     def plan(self, step: int) -> BatchPlan | None:
         """Plan batch `step`; None where this shard gets no record of it.
@@ -126,22 +146,56 @@ class Planner:
         visits: Visits = self._sampler.visits(positions)
         keys = visits.record_key
         rng = BatchRng(self._sampler.seed, visits.epoch, visits.draw_key, 0)
-        program, params, frame = self._compose(keys, rng)
-        if program != self.program:
+        places = positions % self._sampler.epoch_size
+        composed = self._compose(keys, rng, lambda group: _partners(places, valid, group))
+        if composed.program != self.program:
+            for view, usual in zip(composed.program.views, self.program.views, strict=True):
+                if view != usual:
+                    break
             raise ConfigError(
-                f"the transforms give batch {step} as {program.size} (height, width), with "
-                f"{len(program.stages)} stages, and other batches as {self.program.size}, with "
-                f"{len(self.program.stages)}; they must end in one fixed size, say CenterCrop(224)"
+                f"the transforms give batch {step} as {view.size} (height, width), with "
+                f"{len(view.stages)} stages, and other batches as {usual.size}, with "
+                f"{len(usual.stages)}; they must end in one fixed size, say CenterCrop(224)"
             )
+        labels, mix = self._labels[keys], composed.mix
+        other, share = (None, None) if mix is None else (labels[mix.partner], mix.share)
         return BatchPlan(
             step=step,
             record_keys=keys,
             epochs=visits.epoch,
-            places=positions % self._sampler.epoch_size,
-            labels=self._labels[keys],
+            places=places,
+            labels=labels,
             valid=valid,
             sizes=self._sizes[keys],
-            program=program,
-            params=params,
-            frame=frame,
+            program=composed.program,
+            params=composed.params,
+            mix=mix,
+            soft_labels=None if self._soft is None else self._soft.of(labels, other, share),
+            frames=composed.frames,
+            kept=composed.kept,
         )
+
+
+def _partners(
+    places: npt.NDArray[np.int64], valid: npt.NDArray[np.bool_], group: int
+) -> npt.NDArray[np.int64]:
+    """Each record's partner, a row of the batch: the next of its group, the first for the last.
+
+    Groups begin at multiples of `group` in the epoch, so none lies in two batches; that of an
+    epoch's tail may be smaller. What only fills a batch up is its own partner.
+    """
+    rows = np.arange(len(places))
+    first = rows - places % group
+    following = rows + 1
+    within = (following < len(places)) & (following - first < group)
+    within[:-1] &= valid[1:]
+    return np.where(valid, np.where(within, following, first), rows)
+
+
+def _corners(manifest: Manifest) -> npt.NDArray[np.float64] | None:
+    """The box of each record as (x0, y0, x1, y1)."""
+    boxes = manifest.boxes()
+    if boxes is None:
+        return None
+    corner, extent = boxes[:, :2].astype(np.float64), boxes[:, 2:]
+    return np.concatenate([corner, corner + extent], axis=1)

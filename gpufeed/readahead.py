@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Generic, TypeVar
 
-__all__ = ["ReadAhead", "await_result"]
+__all__ = ["Begun", "ReadAhead", "await_result"]
 
 T = TypeVar("T")
+
+Begun = Sequence[tuple[int, Future[T]]]
 
 _TURN = 0.2
 """Seconds after which a wait looks for signals."""
@@ -35,6 +37,7 @@ class ReadAhead(Generic[T]):
         prepare: called on a thread, with an executor on which it may spread its own work; the
             future that it returns may come later.
         steps: the steps, in order.
+        begun: what an earlier one handed back when it was closed, of the steps before these.
         ahead: how many are begun before they are asked for, at least 1.
         threads: how many threads the executor has that `prepare` is given.
     """
@@ -44,6 +47,7 @@ class ReadAhead(Generic[T]):
         prepare: Callable[[int, ThreadPoolExecutor], Future[T]],
         steps: Iterator[int],
         *,
+        begun: Begun[T] = (),
         ahead: int,
         threads: int,
     ) -> None:
@@ -53,28 +57,34 @@ class ReadAhead(Generic[T]):
         # It has the others beside it, since a task that waits for its own pool may wait for ever.
         own: set[int] = set()
 
-        def begun() -> None:
+        def started() -> None:
             own.add(threading.get_ident())
 
         self._own = own
-        self._planner = ThreadPoolExecutor(1, "gpufeed-plan", initializer=begun)
-        self._readers = ThreadPoolExecutor(threads, "gpufeed-read", initializer=begun)
-        self._pending: deque[Future[Future[T]]] = deque()
-        for _ in range(ahead):
-            self._begin_next()
+        self._planner = ThreadPoolExecutor(1, "gpufeed-plan", initializer=started)
+        self._readers = ThreadPoolExecutor(threads, "gpufeed-read", initializer=started)
+        self._pending: deque[tuple[int, Future[Future[T]]]] = deque()
+        for step, coming in begun:
+            planned: Future[Future[T]] = Future()
+            planned.set_result(coming)
+            self._pending.append((step, planned))
+        while len(self._pending) < ahead and self._begin_next():
+            pass
 
-    def _begin_next(self) -> None:
+    def _begin_next(self) -> bool:
         step = next(self._steps, None)
         if step is not None:
-            self._pending.append(self._planner.submit(self._prepare, step, self._readers))
+            planned = self._planner.submit(self._prepare, step, self._readers)
+            self._pending.append((step, planned))
+        return step is not None
 
     @property
     def ready(self) -> bool:
         """Whether the next step's result is there, so that asking for it does not wait."""
-        if not self._pending or not self._pending[0].done():
+        if not self._pending:
             return False
-        begun = self._pending[0]
-        return begun.exception() is not None or begun.result().done()
+        _, planned = self._pending[0]
+        return planned.done() and (planned.exception() is not None or planned.result().done())
 
     def __iter__(self) -> Iterator[T]:
         return self
@@ -83,7 +93,7 @@ class ReadAhead(Generic[T]):
         """Wait for the next step's result."""
         if not self._pending:
             raise StopIteration
-        planned = self._pending[0]
+        _, planned = self._pending[0]
         _wait(planned)
         if planned.exception() is None:
             _wait(planned.result())
@@ -91,10 +101,20 @@ class ReadAhead(Generic[T]):
         self._begin_next()
         return planned.result().result()
 
-    def close(self) -> None:
-        """Drop what is under way and end the threads."""
-        self._pending.clear()
+    def close(self) -> Begun[T]:
+        """End the threads.
+
+        Returns:
+            What was begun and can be gone on with, each step with what comes of it.
+        """
         # The garbage collector may call this on one of the threads, which can not wait for itself.
         wait_for_them = threading.get_ident() not in self._own
         for pool in (self._planner, self._readers):
             pool.shutdown(wait=wait_for_them, cancel_futures=True)
+        begun = []
+        for step, planned in self._pending:
+            if not planned.done() or planned.cancelled() or planned.exception() is not None:
+                break
+            begun.append((step, planned.result()))
+        self._pending.clear()
+        return begun

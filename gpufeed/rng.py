@@ -43,6 +43,8 @@ _WEYL = np.array([0x9E3779B9, 0xBB67AE85], dtype=np.uint64)
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _ROUNDS = 10
+_BLOCKS = 1 << 16
+"""Philox outputs that one transform may draw for one record, of four words each."""
 
 UInt32 = npt.NDArray[np.uint32]
 UInt64 = npt.NDArray[np.uint64]
@@ -125,7 +127,7 @@ class BatchRng:
     order or thread. Successive calls give independent numbers.
     """
 
-    __slots__ = ("_block", "_draw_key", "_epoch", "_seed", "_transform")
+    __slots__ = ("_block", "_draw_key", "_end", "_epoch", "_seed", "_transform")
 
     def __init__(self, seed: int, epoch: Int64, draw_key: Int64, transform: int) -> None:
         self._seed = seed
@@ -133,6 +135,7 @@ class BatchRng:
         self._draw_key = draw_key
         self._transform = transform
         self._block = 0
+        self._end = _BLOCKS
 
     def __len__(self) -> int:
         return len(self._draw_key)
@@ -141,8 +144,20 @@ class BatchRng:
         """The same records' numbers for another transform."""
         other = copy.copy(self)
         other._transform = transform
-        other._block = 0
+        other._block, other._end = 0, _BLOCKS
         return other
+
+    def parts(self, count: int) -> list[BatchRng]:
+        """Independent numbers for each of `count` transforms inside this one."""
+        share = (self._end - self._block) // count
+        made = []
+        for number in range(count):
+            part = copy.copy(self)
+            part._block = self._block + number * share
+            part._end = part._block + share
+            made.append(part)
+        self._block = self._end
+        return made
 
     def rows(self, chosen: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> BatchRng:
         """The numbers that follow, for some of the records only.
@@ -157,6 +172,12 @@ class BatchRng:
 
     def _words(self, count: int) -> UInt32:
         blocks = -(-count // 4)
+        if self._block + blocks > self._end:
+            raise ConfigError(
+                f"a transform drew more than {4 * self._end} random words for one record"
+                if self._end == _BLOCKS
+                else "a transform inside another drew more random words than its part of them"
+            )
         drawn = words(self._seed, self._epoch, self._draw_key, self._transform, self._block, blocks)
         self._block += blocks
         return drawn[:, :count]

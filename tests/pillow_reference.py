@@ -34,6 +34,9 @@ def drawn(
         height=np.array([image.height]),
         width=np.array([image.width]),
         boxes=None if box is None else np.array([box], dtype=np.float64),
+        objects=None
+        if box is None
+        else tf.Objects(np.array([box], dtype=np.float64), np.array([0, 1]), np.zeros(1, np.int32)),
     )
     return {name: values[0].item() for name, values in transform.draw(rng, records).items()}
 
@@ -99,8 +102,25 @@ def apply(
             return image.crop((left, top, left + width, top + height))
         case tf.RandomCrop():
             height, width = transform.size
+            colour = tuple(int(level) for level in transform.fill)
+            if transform.padding is not None:
+                image = ImageOps.expand(image, transform.padding, colour)
+            if transform.pad_if_needed and image.width < width:
+                image = ImageOps.expand(image, (width - image.width, 0), colour)
+            if transform.pad_if_needed and image.height < height:
+                image = ImageOps.expand(image, (0, height - image.height), colour)
             return image.crop((p["left"], p["top"], p["left"] + width, p["top"] + height))
-        case tf.BoxCrop():
+        case tf.Pad():
+            return ImageOps.expand(
+                image, transform.padding, tuple(int(level) for level in transform.fill)
+            )
+        case tf.RandomZoomOut():
+            colour = tuple(int(level) for level in transform.fill)
+            around = (p["left"], p["top"], p["right"], p["bottom"])
+            return ImageOps.expand(image, around, colour)
+        case tf.RandomShortestSize() | tf.ScaleJitter():
+            return resample(image, (p["width"], p["height"]), transform.interpolation, edges)
+        case tf.BoxCrop() | tf.RandomIoUCrop():
             return image.crop((p["left"], p["top"], p["left"] + p["width"], p["top"] + p["height"]))
         case tf.PadToSquare():
             fill = tuple(int(level) for level in transform.fill)
@@ -110,6 +130,8 @@ def apply(
             return canvas
         case tf.RandomHorizontalFlip():
             return ImageOps.mirror(image) if p["flip"] else image
+        case tf.RandomVerticalFlip():
+            return ImageOps.flip(image) if p["flip"] else image
     raise AssertionError(f"no reference for {transform!r}")
 
 
@@ -123,13 +145,15 @@ def reference(
     box: tuple[int, int, int, int] | None = None,
     edges: Edges = "left out",
 ) -> npt.NDArray[np.uint8]:
-    """Carry out all geometric transforms of a list; a box holds for the first only."""
+    """Carry out all geometric transforms of a list; a box holds until one but zooming out."""
     image = ImageOps.exif_transpose(image).convert("RGB")
     for number, transform in enumerate(transforms):
         if isinstance(transform, tf.GeometricTransform):
             rng = BatchRng(seed, np.array([epoch]), np.array([key]), number)
-            image = apply(transform, image, drawn(transform, image, rng, key, box), edges)
-            box = None
+            p = drawn(transform, image, rng, key, box)
+            image = apply(transform, image, p, edges)
+            moved = box is not None and isinstance(transform, tf.RandomZoomOut)
+            box = tuple(np.add(box, (p["left"], p["top"]) * 2)) if moved else None
     return np.asarray(image)
 
 

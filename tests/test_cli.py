@@ -220,6 +220,17 @@ def test_errors_have_no_traceback_unless_asked_for(tmp_path: Path) -> None:
         (["synth", "/proc/set"], "/proc/set: No such file or directory"),
         (["demo", "--out", "/proc/x.png"], "can not write /proc/x.png: No such file"),
         (["show", "--data", "{birds}/parts"], "pictures belong in a folder for each class"),
+        (["bench"], "Missing argument 'DATA'; see `gpufeed bench --help`"),
+        (["bench", "{birds}/none"], "there is no file or folder"),
+        (["bench", "{birds}", "--batch-size", "999"], "has no whole batch of 999 x 1 shard(s)"),
+        (["bench", "{birds}", "--json", "no/x.json"], "there is no folder no"),
+        (["bench", "{birds}", "--json", "."], "can not write .: it is a folder; name a file"),
+        (["bench", "{birds}", "--size", "96", "--preset", "course_train"], "has 224 only"),
+        (
+            ["bench", "{birds}", "--batch-size", "4", "--device", "tpu"],
+            "device is 'tpu'; it must be",
+        ),
+        (["bench", "{birds}", "--seconds", "nan"], "Invalid value for '--seconds'"),
     ],
 )
 def test_every_error_of_a_user_is_one_line(
@@ -238,11 +249,16 @@ def test_every_error_of_a_user_is_one_line(
     assert list(here.iterdir()) == []
 
 
-def test_a_bad_picture_is_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "command", [["show", "--data"], ["bench", "--seconds", "0.01"]], ids=lambda each: each[0]
+)
+def test_a_bad_picture_is_named(
+    command: list[str], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     broken = write_nabirds(here / "set", images=32, max_side=64)
     for picture in sorted((broken / "images").rglob("*.jpg")):
         picture.write_bytes(b"no picture")
-    assert cli.main(["show", "--data", str(broken), "--batch-size", "3"]) == 2
+    assert cli.main([*command, str(broken), "--batch-size", "3"]) == 2
     printed = capsys.readouterr().err
     assert re.fullmatch(
         r"gpufeed: error: record \d+ \(\S+/images/\d{4}/\w+\.jpg\): .*; 2 more pictures of this "

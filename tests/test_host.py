@@ -113,3 +113,28 @@ def test_of_many_bad_pictures_the_first_is_named(twelve: Manifest) -> None:
                 loader.batch(0)
             assert caught.value.record_key == 1
             assert caught.value.__notes__ == ["2 more pictures of this batch are bad"]
+
+
+def test_nothing_is_decoded_twice_where_an_epoch_ends(
+    twelve: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded = []
+    decode = WindowDecoder.decode
+
+    def counted(self: WindowDecoder, content: bytes, *rest: Any) -> Any:
+        decoded.append(content)
+        return decode(self, content, *rest)
+
+    monkeypatch.setattr(WindowDecoder, "decode", counted)
+    with make(twelve, prefetch=2) as loader:
+        for _ in range(5):
+            for _batch in loader:
+                pass
+        iterator = iter(loader)
+        next(iterator)
+        iterator.close()
+        for _batch in loader:
+            pass
+        # Those ahead of the last one handed out: `prefetch` in DALI, one more and one on the way.
+        ahead = 5
+        assert 6 * 12 <= len(decoded) <= (6 * 3 + ahead) * 4

@@ -60,10 +60,25 @@ def check_course(fed: dict[str, int], birds: Path, framework: str) -> None:
     assert fed == {"train": whole, "test": count(birds, "test")}
 
 
+def check_detection(fed: tuple[int, int], birds: Path, framework: str) -> None:
+    pictures, boxes = fed
+    assert pictures == count(birds, "train") // BATCH * BATCH
+    assert 0.9 * pictures < boxes <= pictures  # jitter may push a bird out of the picture
+
+
+def check_views(losses: list[float], birds: Path, framework: str) -> None:
+    assert len(losses) == count(birds, "train") // BATCH
+    # Pictures of one bird are more alike than those of any two, which would give log(2 n - 1).
+    assert all(0 < loss < 6 for loss in losses)
+
+
 CHECKS: dict[str, Callable[[Any, Path, str], None]] = {
     "train": check_train,
     "evaluate": check_evaluate,
     "course": check_course,
+    "detection": check_detection,
+    "multi_crop": check_views,
+    "two_crop": check_views,
 }
 
 
@@ -177,3 +192,24 @@ def test_course_batches_have_the_names_of_their_pictures(recipe: ModuleType, bir
         )
         assert list(batch["species_name"]) == frame["species_name"].to_list()
         assert list(batch["photographer"]) == frame["photographer"].to_list()
+
+
+@pytest.mark.parametrize("recipe", ["detection"], indirect=True)
+def test_detection_batches_are_what_detectors_take(recipe: ModuleType, birds: Path) -> None:
+    config = recipe.Config(data=str(birds), batch_size=BATCH, size=64)
+    with recipe.build(config) as loader:
+        images, targets = next(iter(loader))
+    assert [tuple(image.shape) for image in images] == [(3, 64, 64)] * BATCH
+    assert images[0].untyped_storage().data_ptr() == images[1].untyped_storage().data_ptr()
+    for target in targets:
+        assert set(target) == {"boxes", "labels"}
+        assert target["boxes"].shape == (len(target["labels"]), 4)
+        assert (target["labels"] > 0).all()
+        assert (target["boxes"][:, 2:] > target["boxes"][:, :2]).all()
+    padded = dataclasses.replace(config, framework="jax", max_boxes=3)
+    with recipe.build(padded) as loader:
+        batch = next(iter(loader))
+    assert (batch["boxes"].shape, batch["box_valid"].shape) == ((BATCH, 3, 4), (BATCH, 3))
+    for place, target in enumerate(targets):
+        valid = batch["box_valid"][place]
+        assert batch["boxes"][place][valid].tolist() == target["boxes"].tolist()

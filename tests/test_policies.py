@@ -20,7 +20,7 @@ from gpufeed import transforms as tf
 from gpufeed.rng import BatchRng
 from gpufeed.state import describe_all, parse_all
 from gpufeed.transforms import policies, timm
-from gpufeed.transforms.compose import _narrow
+from gpufeed.transforms.compose import _narrowed
 from gpufeed.transforms.operations import NAMES
 from media import picture
 from policy_reference import MOVES, from_inside, operated
@@ -82,7 +82,7 @@ def watched(
     """What was drawn, what each layer got and gave, and what came of it all."""
     n = len(images)
     records = sized(n, [len(image) for image in images], [image.shape[1] for image in images])
-    params = {name: _narrow(drawn) for name, drawn in policy.draw(numbers(n), records).items()}
+    params = _narrowed(policy.draw(numbers(n), records))
     seen: list[Any] = []
     for module in (policies, timm):
         real = module.build_layer

@@ -450,3 +450,63 @@ def test_labels_are_int32_and_rows_come_by_key(birds: Path) -> None:
     rows = read.rows(np.array([3, 0]))
     assert rows["uuid"].to_list() == [FOURTH, FIRST]
     assert rows.schema["label"] == pl.Int32
+
+
+# ------------------------------------------------------------------------------- parts
+
+PARTS = ["0 bill", "1 left wing", "2 tail"]
+
+
+def write_parts(folder: Path, lines: list[str]) -> None:
+    (folder / "parts").mkdir()
+    (folder / "parts" / "parts.txt").write_text("\n".join(PARTS) + "\n")
+    (folder / "parts" / "part_locs.txt").write_text("\n".join(lines) + "\n")
+
+
+def part_lines(birds: Path) -> list[str]:
+    ids = [line.split()[0] for line in (birds / "images.txt").read_text().splitlines()]
+    return [
+        f"{uuid} {part} {10 * i} {part} {int(part != 1)}"
+        for i, uuid in enumerate(ids)
+        for part in range(3)
+    ]
+
+
+def test_parts_are_read_where_there_are_any(birds: Path) -> None:
+    without = read_nabirds(birds)
+    assert not without.has_points
+    lines = part_lines(birds)
+    write_parts(birds, lines[::-1])
+    read = read_nabirds(birds)
+    assert read.points().shape == (4, 3, 3)
+    for image, points in enumerate(read.points()):
+        assert points.tolist() == [[10 * image, part, part != 1] for part in range(3)]
+    assert read.frame.drop("points").equals(without.frame)
+    assert read.split("test").points()[:, 0, 0].tolist() == [10, 30]
+
+
+def test_a_part_without_a_line_is_not_visible(birds: Path) -> None:
+    write_parts(birds, part_lines(birds)[:4])
+    points = read_nabirds(birds).points()
+    assert points[1].tolist() == [[10, 0, 1], [0, 0, 0], [0, 0, 0]]
+    assert not points[2:].any()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "0a000000-0000-4000-8000-000000000009 0 1 1 1",
+            "line 1: image 0a.*9 is not in images.txt",
+        ),
+        ("{uuid} 3 1 1 1", "line 1: part 3 is not in parts/parts.txt"),
+        ("{uuid} 0 1 1 2", "line 1: visible is 2, neither 0 nor 1"),
+        ("{uuid} 0 1 1 1\n{uuid} 0 2 2 1", "line 1: part 0 of image .* more than one line"),
+        ("{uuid} 0 1 1", "line 1: expected 5 fields"),
+    ],
+)
+def test_a_wrong_part_is_named(birds: Path, line: str, message: str) -> None:
+    uuid = part_lines(birds)[0].split()[0]
+    write_parts(birds, line.format(uuid=uuid).split("\n"))
+    with pytest.raises(ManifestError, match=message):
+        read_nabirds(birds)

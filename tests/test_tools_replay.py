@@ -13,6 +13,7 @@ from PIL import Image
 
 import gpufeed
 from gpufeed import Loader, Manifest, Sampler, StateError, cli
+from gpufeed import transforms as tf
 from gpufeed.tools.replay import replay_batch
 from gpufeed.tools.sheet import captions_of, draw_sheet
 from gpufeed.tools.synth import write_nabirds
@@ -48,6 +49,37 @@ SAMPLERS: dict[str, Callable[[Manifest], Sampler]] = {
         m.frame["label"], classes_per_batch=2, records_per_class=2, seed=5
     ),
 }
+
+
+def test_views_and_transforms_in_transforms_are_replayed(birds: Path) -> None:
+    manifest = gpufeed.read_nabirds(birds, labels="species").split("train")
+    chain = [
+        tf.RandomResizedCrop(40),
+        tf.RandomChoice([tf.RandomApply([Inside()]), [Inside(), Inside()]], p=[1, 3]),
+        tf.Normalize(),
+        tf.RandomErasing(value="random"),
+    ]
+    small = [tf.RandomResizedCrop(16), tf.RandomRotation(20), tf.Normalize()]
+    options: dict[str, Any] = {"batch_size": 8, "device": "cpu"}
+    with Loader(manifest, transforms=tf.Views([chain, small, small]), **options) as loader:
+        state = loader.get_state()
+    tf.Inside = Inside  # as if it were gpufeed's own
+    Inside.__module__ = "gpufeed.transforms.inside"
+    try:
+        with Loader(manifest, transforms=tf.Views([chain, small, small]), **options) as loader:
+            state = loader.get_state()
+        replayed = replay_batch(state, birds, 0, batch_size=8, device="cpu")
+    finally:
+        del tf.Inside
+    assert len(replayed.shown.sheet.getbands()) == 3
+    mixed = [tf.Resize((20, 20)), tf.Normalize(), tf.RandomChoice([tf.MixUp(), tf.CutMix()])]
+    with Loader(manifest, transforms=mixed, **options) as loader:
+        assert replay_batch(loader.get_state(), birds, 0, batch_size=8, device="cpu")
+
+
+class Inside(tf.PixelTransform):
+    def build(self, image: Any, params: dict[str, Any]) -> Any:  # noqa: ARG002
+        return image
 
 
 @pytest.mark.parametrize("kind", SAMPLERS)

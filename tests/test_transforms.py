@@ -104,6 +104,34 @@ CHAINS = {
         tf.PadToSquare(200),
         tf.RandomCrop(40),
     ],
+    "both flips": [tf.RandomResizedCrop(40), tf.RandomVerticalFlip(), tf.RandomHorizontalFlip()],
+    "top to bottom": [tf.Resize((40, 30)), tf.RandomVerticalFlip()],
+    "top to bottom of a part": [tf.Resize(60), tf.RandomVerticalFlip(), tf.RandomCrop((41, 37))],
+    "both flips between paddings": [
+        tf.RandomVerticalFlip(),
+        tf.ResizeLongest(31),
+        tf.PadToSquare(40),
+        tf.RandomHorizontalFlip(),
+        tf.RandomVerticalFlip(),
+        tf.RandomCrop((33, 21)),
+        tf.CenterCrop(44),
+        tf.RandomVerticalFlip(),
+    ],
+    "border": [tf.Resize((30, 40)), tf.Pad((1, 2, 3, 4), fill=(9, 80, 200)), tf.RandomCrop(32)],
+    "crop of padded": [tf.Resize((32, 32)), tf.RandomCrop(32, padding=4), tf.RandomVerticalFlip()],
+    "crop of what is padded if needed": [
+        tf.RandomCrop((90, 120), padding=(3, 5), pad_if_needed=True, fill=(100, 3, 50)),
+        tf.RandomHorizontalFlip(),
+    ],
+    "large scale jitter": [
+        tf.ScaleJitter((64, 48)),
+        tf.RandomVerticalFlip(),
+        tf.RandomCrop((48, 64), pad_if_needed=True, fill=114),
+    ],
+    "shortest": [tf.RandomShortestSize((20, 30, 44), max_size=60), tf.RandomCrop(60, None, True)],
+    "overlap": [tf.RandomIoUCrop(), tf.Resize((30, 30)), tf.RandomHorizontalFlip()],
+    "box with a drawn margin": [tf.BoxCrop((0.0, 0.5)), tf.Resize((30, 30))],
+    "zoomed out, then cut": [tf.RandomZoomOut(fill=(124, 116, 104)), tf.CenterCrop(90)],
     "nothing but a flip": [tf.RandomResizedCrop(32, scale=(1, 1)), tf.RandomHorizontalFlip(1.0)],
 }
 
@@ -144,6 +172,19 @@ TWICE = {
         tf.RandomHorizontalFlip(),
         tf.PadToSquare(50, fill=7),
     ],
+    "single shot": [
+        tf.RandomZoomOut(fill=(124, 116, 104), side_range=(1.0, 3.0)),
+        tf.RandomIoUCrop(min_scale=0.5),
+        tf.Resize((40, 40)),
+        tf.RandomHorizontalFlip(),
+    ],
+    "turned over, then resized": [
+        tf.Resize((50, 60)),
+        tf.RandomVerticalFlip(),
+        tf.Resize((30, 30)),
+        tf.RandomVerticalFlip(),
+        tf.RandomHorizontalFlip(),
+    ],
     "flip, then resize of a padded": [
         tf.ResizeLongest(50),
         tf.PadToSquare(60),
@@ -181,6 +222,25 @@ STEPS = st.one_of(
     st.builds(tf.RandomCrop, st.integers(4, 20)),
     st.builds(tf.PadToSquare, st.integers(60, 90), fill=st.sampled_from([0, 128])),
     st.builds(tf.RandomHorizontalFlip),
+    st.builds(tf.RandomVerticalFlip),
+    st.builds(tf.Pad, st.tuples(*[st.integers(0, 9)] * 4), fill=st.sampled_from([0, 128])),
+    st.builds(
+        tf.RandomCrop,
+        st.integers(20, 70),
+        st.none() | st.integers(0, 9),
+        st.just(True),
+        st.sampled_from([0, 128]),
+    ),
+    st.builds(tf.RandomShortestSize, st.lists(st.integers(8, 60), min_size=1, max_size=3)),
+    st.builds(tf.ScaleJitter, st.tuples(*[st.integers(8, 60)] * 2), st.just((0.5, 2.0))),
+    st.builds(tf.RandomZoomOut, st.sampled_from([0, 128]), st.just((1.0, 1.5))),
+)
+RESIZES = (
+    tf.RandomResizedCrop,
+    tf.RandomShortestSize,
+    tf.Resize,
+    tf.ResizeLongest,
+    tf.ScaleJitter,
 )
 
 
@@ -196,14 +256,12 @@ def test_any_composition_is_pillows(
     except ConfigError as error:
         assert "smaller" in str(error) or "got record" in str(error)  # noqa: PT017
         return
-    resamplings = sum(
-        isinstance(step, tf.RandomResizedCrop | tf.Resize | tf.ResizeLongest) for step in steps
-    )
+    resamplings = sum(isinstance(step, RESIZES) for step in steps)
     edges: Edges = "repeated" if in_graph else "left out"
     for key, wanted in enumerate(expected(some, chain, seed, edges)):
         largest, mean = difference(images[key], wanted)
         assert largest <= resamplings * (1 if in_graph else 2), f"record {key}"
-        assert mean < 0.4, f"record {key}"
+        assert mean < 0.3 * max(resamplings, 1), f"record {key}"
 
 
 def test_exif_orientation_is_undone(testdata: Path) -> None:
@@ -341,11 +399,19 @@ def test_points_go_where_their_pixels_go(steps: list[tf.GeometricTransform], see
                         (x - drawn["left"][row]) * new_width / drawn["width"][row],
                         (y - drawn["top"][row]) * new_height / drawn["height"][row],
                     )
+                case tf.RandomVerticalFlip():
+                    wanted = x, (height - y if drawn["flip"][row] else y)
+                case tf.Pad():
+                    wanted = x + step.padding[0], y + step.padding[1]
                 case tf.RandomCrop():
+                    # What is missing is added on both sides, after the padding that is asked for.
+                    left, top, *_ = [(step.padding or (0,))[0]] * 2
+                    x = x + left + max(new_width - (width + 2 * left), 0)
+                    y = y + top + max(new_height - (height + 2 * top), 0)
                     wanted = x - drawn["left"][row], y - drawn["top"][row]
-                case tf.Resize() | tf.ResizeLongest():
+                case tf.Resize() | tf.ResizeLongest() | tf.RandomShortestSize() | tf.ScaleJitter():
                     wanted = x * new_width / width, y * new_height / height
-                case tf.PadToSquare():
+                case tf.PadToSquare() | tf.RandomZoomOut():
                     wanted = x + drawn["left"][row], y + drawn["top"][row]
                 case _:
                     continue
@@ -380,6 +446,25 @@ def test_boxes_are_cut_to_the_canvas() -> None:
         (lambda: tf.Resize((2, 3), max_size=9), "max_size is 9; it goes with one number for size"),
         (lambda: tf.Resize(20, interpolation="area"), "interpolation is 'area'; it must be one of"),
         (lambda: tf.BoxCrop(-0.1), "margin is -0.1; it must be a number of 0 or more"),
+        (lambda: tf.BoxCrop((0.2, 0.1)), r"margin is \(0.2, 0.1\); it must be .* or \(low, high\)"),
+        (
+            lambda: tf.Pad(-1),
+            r"padding is -1; it must be an integer of 0 or more, \(left and right",
+        ),
+        (lambda: tf.Pad((1, 2, 3)), r"padding is \(1, 2, 3\); it must be an integer"),
+        (lambda: tf.RandomCrop(8, 1.5), "padding is 1.5; it must be an integer"),
+        (lambda: tf.ScaleJitter(64), r"target_size is 64; it must be \(width, height\)"),
+        (lambda: tf.ScaleJitter((1, 2), (0, 1)), r"scale_range is \(0, 1\); it must hold 0 < low"),
+        (lambda: tf.RandomShortestSize([]), "min_size is empty; give at least one size"),
+        (lambda: tf.RandomShortestSize("ab"), "min_size is 'ab'; it must be an integer of 1"),
+        (
+            lambda: tf.RandomZoomOut(side_range=(0.5, 2)),
+            r"side_range is \(0.5, 2\); a canvas is no",
+        ),
+        (lambda: tf.RandomIoUCrop(max_scale=1.5), "max_scale is 1.5; a window is no larger than 1"),
+        (lambda: tf.RandomIoUCrop(sampler_options=[]), r"sampler_options is \[\]; it must be num"),
+        (lambda: tf.RandomIoUCrop(sampler_options=[-1]), r"sampler_options is \[-1\]; it must be"),
+        (lambda: tf.RandomIoUCrop(trials=1001), "trials is 1001; 1,000 are the most"),
         (lambda: tf.PadToSquare(9, fill=256), "fill is 256; levels go from 0 to 255"),
         (lambda: tf.PadToSquare(9, fill=(1, 2)), r"fill is \(1, 2\); it must be one number or"),
         (lambda: tf.RandomHorizontalFlip(1.5), "p is 1.5; it must be a number from 0 to 1"),
@@ -405,7 +490,7 @@ def test_bad_arguments_are_named(make: Callable[[], tf.Transform], message: str)
             r"RandomCrop\(500 x 500\) got record \d+ of .* resize or pad before",
         ),
         ([tf.PadToSquare(50)], r"PadToSquare\(50\) got record \d+ of .*; resize before it"),
-        ([tf.Normalize(), tf.CenterCrop(3)], r"transforms\[0\] is Normalize, which must come last"),
+        ([tf.Normalize(), tf.CenterCrop(3)], r"CenterCrop, which must come before Normalize"),
         ([tf.CenterCrop], r"transforms\[0\] is <class .*CenterCrop'>, .*pass an instance"),
         ([len], r"transforms\[0\] is <built-in function len>, no gpufeed transform"),
     ],
@@ -506,7 +591,7 @@ def test_pixel_transforms_draw_independently() -> None:
     keys, epochs = np.arange(50), np.zeros(50, dtype=np.int64)
     rng = BatchRng(0, epochs, keys, 0)
     chain = [Brighten(), Brighten(), tf.RandomHorizontalFlip(), Brighten(), UINT8]
-    params = compose(chain, keys, np.full((50, 2), 40), None, rng).params
+    params = compose([chain], keys, np.full((50, 2), 40), None, rng, np.arange).params
     drawn = [values for name, values in params.items() if name.endswith(".by")]
     assert len(drawn) == 3
     assert len(np.unique(np.concatenate(drawn))) == 150
@@ -556,6 +641,12 @@ def test_an_identity_says_all() -> None:
         tf.RandomResizedCrop(8, interpolation="bicubic"),
         tf.CenterCrop(8),
         tf.RandomCrop(8),
+        tf.RandomCrop(8, 1),
+        tf.RandomCrop(8, pad_if_needed=True),
+        tf.RandomCrop(8, fill=1),
+        tf.Pad(1),
+        tf.RandomVerticalFlip(),
+        tf.RandomHorizontalFlip(),
         tf.Normalize(),
         tf.Normalize(mean=0.5),
         tf.Normalize(std=0.5),
@@ -570,10 +661,17 @@ def test_an_identity_says_all() -> None:
     "transform",
     [
         tf.BoxCrop(0.1 + 0.2),
+        tf.BoxCrop((0.1, 0.1 + 0.2)),
+        tf.Pad((1, 2, 3, 4), fill=(1, 2, 3)),
+        tf.RandomIoUCrop(0.1, 1 / 3, 0.7, 1.1, (0.3, 1 / 3), 7),
+        tf.RandomShortestSize((8, 9), 11, "bicubic"),
+        tf.RandomVerticalFlip(1 / 3),
+        tf.RandomZoomOut((1, 2, 3), (1.5, 7 / 3), 0.3),
+        tf.ScaleJitter((8, 9), (0.2, 1 / 3), "bicubic"),
         tf.CenterCrop((8, 9)),
         tf.Normalize((0.1, 0.2, 0.3), 1 / 3, dtype="float16", layout="NHWC"),
         tf.PadToSquare(9, fill=(1, 2, 3)),
-        tf.RandomCrop((8, 9)),
+        tf.RandomCrop((8, 9), (1, 2, 3, 4), True, (7, 8, 9)),
         tf.RandomHorizontalFlip(1 / 3),
         tf.RandomResizedCrop(8, (0.1, 0.9), (0.5, 1 / 3 + 1), "bicubic"),
         tf.Resize(8, "bicubic", max_size=11),

@@ -20,9 +20,10 @@ import numpy as np
 import psutil
 
 from benchmarks.compare.field import find_peer
+from benchmarks.compare.gpu import GpuWatch
 from benchmarks.compare.work import Work
 
-__all__ = ["main"]
+__all__ = ["answer", "cpu_seconds", "main"]
 
 
 def _wait(image: Any) -> None:
@@ -44,7 +45,7 @@ def _to_host(image: Any) -> Any:
     return np.asarray(image)
 
 
-def _cpu_seconds() -> tuple[float, float]:
+def cpu_seconds() -> tuple[float, float]:
     """User and system time of this process and all below it, ended ones included."""
     user = system = 0.0
     here = psutil.Process()
@@ -58,25 +59,30 @@ def _cpu_seconds() -> tuple[float, float]:
     return user, system
 
 
-def _memory() -> float:
-    """MiB that this process and all below it have for themselves."""
+def _memory() -> dict[str, float]:
+    """What this process and all below it hold, MiB, as fields of a `Round`.
+
+    The most that each has held is known with all its shared pages; what is shared now is taken off.
+    """
+    own = most = 0.0
     here = psutil.Process()
-    total = 0
     for process in (here, *here.children(recursive=True)):
         try:
-            total += process.memory_full_info().uss
-        except psutil.NoSuchProcess:
+            found = process.memory_full_info()
+            most += _most_resident(process.pid) - (found.rss - found.pss)
+            own += found.uss
+        except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
             continue
-    return total / 2**20
+    return {"memory_mib": own / 2**20, "peak_mib": most / 2**20}
 
 
-def _drop_from_cache(work: Work) -> None:
-    for file in work.files:
-        descriptor = os.open(file, os.O_RDONLY)
-        try:
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(descriptor)
+def _most_resident(process: int) -> float:
+    """The most memory a process has had resident, bytes."""
+    status = Path(f"/proc/{process}/status").read_text()
+    for line in status.splitlines():
+        if line.startswith("VmHWM:"):
+            return 1024 * float(line.split()[1])
+    raise ProcessLookupError(f"process {process} has ended")
 
 
 class Contender:
@@ -86,6 +92,7 @@ class Contender:
         self._work = work
         self._peer = find_peer(name)
         self._batches: Iterator[tuple[Any, Any]] = iter(())
+        self._gpu = GpuWatch(work.device)
 
     def open(self) -> dict[str, Any]:
         """Make the loader and take its first batch."""
@@ -104,10 +111,12 @@ class Contender:
             image, label = next(self._batches)
             pixels = _to_host(image)
             shape, kind = "x".join(map(str, pixels.shape)), str(pixels.dtype)
-            labels += np.asarray(label).ravel().tolist()
+            labels += _to_host(label).ravel().tolist()
             means += pixels.mean((1, 2, 3)).tolist()
             mean += float(pixels.mean()) / (2 * epoch)
-            spread += float(pixels.std()) / (2 * epoch)
+            # Picture by picture, so that no copy of a batch counts as the contender's memory.
+            squares = sum(float(np.vdot(each, each)) for each in pixels) / pixels.size
+            spread += max(squares - float(pixels.mean()) ** 2, 0.0) ** 0.5 / (2 * epoch)
         return {
             "shape": shape,
             "dtype": kind,
@@ -117,40 +126,59 @@ class Contender:
             "std": spread,
         }
 
-    def round(self, batches: int, drain: int, cold: bool) -> dict[str, Any]:
-        """Take `drain` batches, which were begun ahead, then time `batches`."""
-        if cold:
-            _drop_from_cache(self._work)
-        for _ in range(drain):
-            next(self._batches)
-        user, system = _cpu_seconds()
-        began = time.perf_counter()
+    def drain(self, batches: int) -> dict[str, Any]:
+        """Take batches that were begun ahead."""
         for _ in range(batches):
-            image, _label = next(self._batches)
-            _wait(image)
-        seconds = time.perf_counter() - began
-        user_end, system_end = _cpu_seconds()
+            next(self._batches)
+        return {}
+
+    def round(self, batches: int) -> dict[str, Any]:
+        """Time `batches`."""
+        user, system = cpu_seconds()
+        with self._gpu.looking():
+            began = time.perf_counter()
+            for _ in range(batches):
+                image, _label = next(self._batches)
+                _wait(image)
+            seconds = time.perf_counter() - began
+            user_end, system_end = cpu_seconds()
         images = batches * self._work.batch_size
         return {
             "images_per_second": images / seconds,
             "user_ms": 1e3 * (user_end - user) / images,
             "system_ms": 1e3 * (system_end - system) / images,
-            "memory_mib": _memory(),
+            **_memory(),
+            **self._gpu.figures,
         }
+
+    def paced(self, batches: int, step: float) -> dict[str, Any]:
+        """Take `batches`, working for `step` seconds on each, which takes no core."""
+        waited, began = 0.0, time.perf_counter()
+        for _ in range(batches):
+            asked = time.perf_counter()
+            image, _label = next(self._batches)
+            _wait(image)
+            waited += time.perf_counter() - asked
+            time.sleep(step)
+        return {"waited": waited / (time.perf_counter() - began)}
 
 
 def main(work: Path, name: str, descriptor: int) -> None:
     """Answer requests until there are no more."""
-    contender = Contender(Work.load(work), name)
+    answer(Contender(Work.load(work), name), descriptor)
+
+
+def answer(contender: object, descriptor: int) -> None:
+    """Call the method that each request names; its dict, or its error, is the answer."""
     with os.fdopen(descriptor, "w", buffering=1) as answers:
         for line in sys.stdin:
             request, *arguments = json.loads(line)
             try:
-                answer = getattr(contender, request)(*arguments)
+                found = getattr(contender, request)(*arguments)
             except Exception as error:
                 lines = str(error).strip().splitlines() or [""]
-                answer = {"error": f"{type(error).__name__}: {lines[-1][:200]}"}
-            answers.write(json.dumps(answer) + "\n")
+                found = {"error": f"{type(error).__name__}: {lines[-1][:200]}"}
+            answers.write(json.dumps(found) + "\n")
     # Not by way of the libraries' own ends, some of which wait for threads that wait.
     os._exit(0)
 

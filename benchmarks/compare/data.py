@@ -10,9 +10,12 @@ from PIL import Image
 
 from gpufeed.progress import progress
 
-__all__ = ["VARIANTS", "list_pictures", "prepare"]
+__all__ = ["SYNTHETIC", "VARIANTS", "list_pictures", "prepare"]
 
 VARIANTS = ("originals", "cleaned")
+
+SYNTHETIC = "synthetic"
+"""What stands before a variant's name where it is not made of photos."""
 
 _MEGAPIXELS = 0.65
 _BITS = 2.5

@@ -10,15 +10,15 @@ from benchmarks.compare.peer import Peer
 
 __all__ = ["all_peers", "find_peer"]
 
-_FIRST = ("ours", "dali")
+_FIRST, _LAST = ("ours", "dali"), ("limits", "limits_gpu")
 
 
 def all_peers() -> list[Peer]:
     """Every contender: gpufeed, DALI, then the others, the limits last."""
     names = sorted(module.name for module in pkgutil.iter_modules(peers.__path__))
-    rest = [name for name in names if name not in (*_FIRST, "limits")]
+    rest = [name for name in names if name not in (*_FIRST, *_LAST)]
     listed = []
-    for name in (*_FIRST, *rest, "limits"):
+    for name in (*_FIRST, *rest, *_LAST):
         module = importlib.import_module(f"{peers.__name__}.{name}")
         listed += module.PEERS
     return listed

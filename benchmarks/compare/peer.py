@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.compare.work import Work
+from benchmarks.compare.work import PRESETS, Work
+from gpufeed.engine.device import available_threads
 
-__all__ = ["Peer"]
+__all__ = ["Peer", "with_workers"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class Peer:
         equal: whether it does the whole work, its resize antialiased; else `does` says what.
         does: what it does, where that is not the whole work.
         on: devices it can deliver to.
+        presets: what it can do, of `work.PRESETS`.
     """
 
     name: str
@@ -31,6 +34,7 @@ class Peer:
     equal: bool = True
     does: str = ""
     on: tuple[str, ...] = ("cpu", "cuda")
+    presets: tuple[str, ...] = PRESETS
 
     def missing(self) -> str:
         """The first module that is not installed; "" where all are."""
@@ -41,3 +45,35 @@ class Peer:
             except ImportError:
                 return module
         return ""
+
+    def lacks(self, device: str) -> str:
+        """Why it can not feed this device here; "" where it can."""
+        if missing := self.missing():
+            return f"{missing} is not installed"
+        return "" if device in self.on else f"it has no way to {device}"
+
+    def refusal(self, work: Work) -> str:
+        """Why it can not do this work here; "" where it can."""
+        can = work.preset in self.presets
+        return self.lacks(work.device) or ("" if can else f"it has no way to {work.preset}")
+
+
+def with_workers(
+    name: str, opened: Callable[..., Iterator[tuple[Any, Any]]], *listed: int, **options: Any
+) -> list[Peer]:
+    """Return a contender for each of some numbers of workers, and for one worker a core.
+
+    Args:
+        name: without the workers.
+        opened: as a `Peer`'s `open`, which is also given the number, as `workers`.
+        listed: the numbers.
+        options: further attributes of each.
+    """
+    return [
+        Peer(
+            f"{name}, {workers} worker{'s' * (workers != 1)}",
+            functools.partial(opened, workers=workers),
+            **options,
+        )
+        for workers in sorted({*listed, available_threads()})
+    ]

@@ -12,89 +12,59 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.compare.cache import cached_share, drop
 from benchmarks.compare.field import all_peers
+from benchmarks.compare.packed import packed_files
 from benchmarks.compare.peer import Peer
+from benchmarks.compare.results import About, Absent, Entry, Result, Round
 from benchmarks.compare.work import Work
 
-__all__ = ["Absent", "Entry", "Result", "compare"]
+__all__ = ["Absent", "Entry", "Process", "Result", "compare"]
+
+Views = dict[str, dict[int, float]]
+"""From a contender's name and a picture's label to the mean of the pixels made of it."""
+
+_APART = 0.02
+"""How far means of one picture may lie apart, in deviations: a grey level is 0.017."""
+
+_LEFT = 0.1
+"""Part of the files that may stay in the page cache: what contenders have mapped."""
 
 _DRAIN = 8
 """Batches that a round takes before it is timed: more than any contender has begun ahead."""
 
 
-@dataclass
-class Entry:
-    """What one contender answered.
-
-    Attributes:
-        name: the contender's.
-        equal: whether it does the whole work.
-        does: what it does, where it does not.
-        first_batch_s: seconds from making the loader to its first batch, imports included.
-        mean: of all pixels of two epochs.
-        std: the batches' deviation, on average.
-        warm: a dict of figures for each round with the files in the page cache.
-        cold: likewise, with the files dropped from it.
-        remarks: what a check found out of order, or how it failed.
-    """
-
-    name: str
-    equal: bool
-    does: str
-    first_batch_s: float = 0.0
-    mean: float = 0.0
-    std: float = 0.0
-    warm: list[dict[str, float]] = field(default_factory=list)
-    cold: list[dict[str, float]] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Absent:
-    """A contender that can not run here."""
-
-    name: str
-    why: str
-
-
-@dataclass
-class Result:
-    """One comparison.
-
-    Attributes:
-        work: name of the data, and how it is fed.
-        entries: of those that ran.
-        absent: of those that could not.
-    """
-
-    work: dict[str, Any]
-    entries: list[Entry]
-    absent: list[Absent]
-
-
-class _Process:
+class Process:
     """A contender's process; stopped while others have their turn, so that it takes nothing."""
 
-    def __init__(self, work: Path, name: str) -> None:
+    def __init__(
+        self,
+        work: Path,
+        name: str,
+        module: str = "benchmarks.compare.contender",
+        **environment: str,
+    ) -> None:
         self._read, write = os.pipe()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.compare.contender", str(work), name, str(write)],
+            [sys.executable, "-m", module, str(work), name, str(write)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             pass_fds=(write,),
             start_new_session=True,
             text=True,
+            # What it writes goes with the comparison's own: it is killed and can not clear up.
+            env={**os.environ, "TMPDIR": str(work.parent), **environment},
         )
         os.close(write)
         self._requests: Any = self._process.stdin
         self._answers = os.fdopen(self._read)
 
     def ask(self, *request: Any) -> dict[str, Any]:
+        """Let it run until it has answered; a dict with "error" where it failed."""
         self._signal(signal.SIGCONT)
         try:
             self._requests.write(json.dumps(request) + "\n")
@@ -113,6 +83,7 @@ class _Process:
             os.killpg(self._process.pid, number)
 
     def end(self) -> None:
+        """Kill it and all it started."""
         self._signal(signal.SIGKILL)
         self._process.wait()
         self._answers.close()
@@ -125,8 +96,8 @@ def compare(
     *,
     rounds: int,
     batches: int,
-    cold: bool,
     only: Sequence[str] = (),
+    consumer: float | None = None,
     say: Callable[[str], None],
 ) -> Result:
     """Check every contender, then run them in turns.
@@ -134,8 +105,10 @@ def compare(
     Args:
         work: what they do.
         rounds: timed ones, after one that warms up.
-        batches: timed in each round.
-        cold: whether to run each round also with the files out of the page cache.
+        batches: timed in each round. With `work.cold` each round is also run with the files out of
+            the page cache.
+        consumer: images/s that one takes which works on each batch, and how long it waits for them
+            is taken in each round too.
         only: parts of the names of those that run; all where none is given.
         say: told how it goes.
     """
@@ -144,10 +117,8 @@ def compare(
     for peer in all_peers():
         if only and not any(part.lower() in peer.name.lower() for part in only):
             continue
-        if missing := peer.missing():
-            absent.append(Absent(peer.name, f"{missing} is not installed"))
-        elif work.device not in peer.on:
-            absent.append(Absent(peer.name, f"it has no way to {work.device}"))
+        if why := peer.refusal(work):
+            absent.append(Absent(peer.name, why))
         else:
             chosen.append(peer)
 
@@ -155,13 +126,14 @@ def compare(
     with tempfile.TemporaryDirectory() as scratch:
         described = Path(scratch) / "work.json"
         work.save(described)
-        running: dict[str, _Process] = {}
+        running: dict[str, Process] = {}
+        views: Views = {}
         try:
             for peer in chosen:
                 entry = Entry(peer.name, peer.equal, peer.does)
-                process = _Process(described, peer.name)
+                process = Process(described, peer.name)
                 running[peer.name] = process
-                if _admitted(process, entry, work):
+                if _admitted(process, entry, work, views):
                     entries.append(entry)
                     say(f"{peer.name}: ready, {'; '.join(entry.remarks) or 'in order'}")
                 else:
@@ -169,37 +141,73 @@ def compare(
                     say(f"{peer.name}: {entry.remarks[-1]}")
                     running.pop(peer.name).end()
             _compare_pixels(entries)
+            if work.preset == "evaluate":
+                _compare_pictures(entries, views)
             for number in range(rounds + 1):
                 for entry in list(entries):
-                    answers = [running[entry.name].ask("round", batches, _DRAIN, False)]
-                    if cold:
-                        answers.append(running[entry.name].ask("round", batches, _DRAIN, True))
+                    process = running[entry.name]
+                    answers = [_round(process, batches)]
+                    if consumer and "error" not in answers[0]:
+                        answers[0] |= process.ask("paced", batches, work.batch_size / consumer)
+                    if work.cold:
+                        files = [*work.files, *packed_files(Path(scratch))]
+                        few = max(len(work.paths) // work.batch_size // 2, 1)
+                        answers.append(_round(process, min(batches, few), files))
                     failed = next((each["error"] for each in answers if "error" in each), None)
                     if failed:
                         entries.remove(entry)
                         absent.append(Absent(entry.name, f"failed in round {number}: {failed}"))
                         continue
                     if number:
-                        entry.warm.append(answers[0])
-                        entry.cold += answers[1:]
+                        entry.warm.append(Round(**answers[0]))
+                        entry.cold += [Round(**answer) for answer in answers[1:]]
                 say(f"{work.name}, {work.batch_size} a batch: round {number} of {rounds}")
         finally:
             for process in running.values():
                 process.end()
-    about = {
-        "name": work.name,
-        "pictures": len(work.paths),
-        "batch_size": work.batch_size,
-        "size": work.size,
-        "device": work.device,
-        "cores": work.cores,
-        "batches": batches,
-    }
+    about = About(
+        name=work.name,
+        pictures=len(work.paths),
+        batch_size=work.batch_size,
+        size=work.size,
+        device=work.device,
+        cores=work.cores,
+        batches=batches,
+        preset=work.preset,
+        consumer=consumer,
+    )
     return Result(about, entries, absent)
 
 
-def _admitted(process: _Process, entry: Entry, work: Work) -> bool:
-    """Open a contender and check what it hands out; False where it can not take part."""
+def _round(process: Process, batches: int, files: Sequence[str] = ()) -> dict[str, Any]:
+    """Have a contender take its turn, with `files` dropped from the page cache before it.
+
+    They are dropped while it is stopped, so that it can not work ahead meanwhile. To be given no
+    more batches than half an epoch has: few pictures then come twice, from the cache the second
+    time.
+
+    Raises:
+        OSError: files can not be dropped.
+    """
+    drained = process.ask("drain", _DRAIN)
+    if "error" in drained:
+        return drained
+    if files:
+        drop(files)
+        if (share := cached_share(files)) > _LEFT:
+            folder = os.path.commonpath(files)
+            raise OSError(
+                f"{100 * share:.0f} % of {folder} stay in the page cache; for a cold one, set "
+                "TMPDIR to a folder on a disk that nobody else reads"
+            )
+    return process.ask("round", batches)
+
+
+def _admitted(process: Process, entry: Entry, work: Work, views: Views) -> bool:
+    """Open a contender and check what it hands out; False where it can not take part.
+
+    Its pictures' means go into `views`.
+    """
     opened = process.ask("open")
     if "error" in opened:
         entry.remarks.append(opened["error"])
@@ -217,6 +225,7 @@ def _admitted(process: _Process, entry: Entry, work: Work) -> bool:
         return False
     entry.mean, entry.std = found["mean"], found["std"]
     entry.remarks += _oddities(found, work)
+    views[entry.name] = dict(zip(found["labels"], found["means"], strict=True))
     return True
 
 
@@ -233,6 +242,21 @@ def _compare_pixels(entries: Sequence[Entry]) -> None:
                 entry.remarks.append(
                     f"{name} of its pixels {found:.2f}, of the others {middle:.2f}"
                 )
+
+
+def _compare_pictures(entries: Sequence[Entry], views: Views) -> None:
+    """Remark where pictures that nothing random is done to are not those of the others."""
+    named = [entry for entry in entries if entry.name in views]
+    labels = set.intersection(*(set(views[entry.name]) for entry in named)) if named else set()
+    if not labels:
+        return
+    middle = {
+        label: statistics.median(views[entry.name][label] for entry in named) for label in labels
+    }
+    for entry in named:
+        apart = statistics.mean(abs(views[entry.name][label] - middle[label]) for label in labels)
+        if apart > _APART:
+            entry.remarks.append(f"means of its pictures {apart:.3f} from those of the others")
 
 
 def _oddities(found: dict[str, Any], work: Work) -> list[str]:
@@ -253,7 +277,11 @@ def _oddities(found: dict[str, Any], work: Work) -> list[str]:
     for label, mean in zip(labels, found["means"], strict=True):
         views.setdefault(label, []).append(mean)
     pairs = [each[:2] for each in views.values() if len(each) > 1]
-    if len(pairs) >= 100:
+    if work.preset == "evaluate":
+        apart = max((abs(a - b) for a, b in pairs), default=0.0)
+        if apart > _APART:
+            remarks.append(f"means of two views of a picture are {apart:.3f} apart")
+    elif len(pairs) >= 100:
         related = statistics.correlation([a for a, _ in pairs], [b for _, b in pairs])
         if related < 0.5:
             remarks.append(f"two views of a picture are hardly related ({related:.2f})")

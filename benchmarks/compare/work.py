@@ -6,7 +6,9 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-__all__ = ["MEAN", "STD", "Work"]
+__all__ = ["MEAN", "PRESETS", "STD", "Work"]
+
+PRESETS = ("train", "evaluate")
 
 MEAN = (0.485, 0.456, 0.406)
 STD = (0.229, 0.224, 0.225)
@@ -14,7 +16,11 @@ STD = (0.229, 0.224, 0.225)
 
 @dataclass(frozen=True)
 class Work:
-    """Decode, crop at random, resize, flip, normalise, in shuffled epochs without end.
+    """Decode, crop, resize and normalise pictures, in shuffled epochs without end.
+
+    To "train" means a random resized crop and a random flip. To "evaluate" means to resize the
+    shorter side to 256/224 of `size` and to cut out the centre; shuffled too, which costs nothing
+    and lets both be checked alike. A resize is antialiased.
 
     Each batch is (image, label): image float32 (batch_size, 3, size, size), on `device`; label the
     picture's place in `paths`, so that a check can tell which picture came. An epoch's tail that
@@ -28,6 +34,9 @@ class Work:
         size: side of the output, pixels.
         device: "cpu" or "cuda".
         cores: how many this process may use.
+        preset: "train" or "evaluate".
+        cold: whether the files are dropped from the page cache now and then, so that nobody should
+            keep them mapped.
     """
 
     name: str
@@ -37,6 +46,13 @@ class Work:
     size: int
     device: str
     cores: int
+    preset: str = "train"
+    cold: bool = False
+
+    @property
+    def shorter(self) -> int:
+        """What the shorter side is resized to, to evaluate."""
+        return round(self.size * 256 / 224)
 
     @property
     def files(self) -> list[str]:

@@ -27,11 +27,20 @@ class Adapter(Protocol):
         ...
 
     def labels(self, values: npt.NDArray[np.int32]) -> Any:
-        """Put labels, int32 (n,), beside the pictures, in the type the framework's losses take."""
+        """Put labels, int32 (n, ...), beside the pictures, in the type that losses take."""
         ...
 
-    def flags(self, values: npt.NDArray[np.bool_]) -> Any:
-        """Put bools (n,) beside the pictures."""
+    def arrays(self, values: npt.NDArray[Any]) -> Any:
+        """Put other numbers, (n, ...), beside the pictures, in their own type."""
+        ...
+
+    def pieces(self, values: npt.NDArray[Any], offsets: npt.NDArray[np.int64]) -> list[Any]:
+        """Put arrays of differing lengths beside the pictures.
+
+        Args:
+            values: float32, or int32, which becomes the type of `labels`, (m, ...).
+            offsets: int64 (n + 1), where each of the n arrays begins, and the last one ends.
+        """
         ...
 
     def numbers(self, values: npt.NDArray[np.int64]) -> Any:

@@ -31,9 +31,13 @@ class JaxAdapter:
         """Put labels beside the pictures, as int32."""
         return self._put(values)
 
-    def flags(self, values: npt.NDArray[np.bool_]) -> jax.Array:
-        """Put bools beside the pictures."""
+    def arrays(self, values: npt.NDArray[Any]) -> jax.Array:
+        """Put other numbers beside the pictures, in their own type."""
         return self._put(values)
+
+    def pieces(self, values: npt.NDArray[Any], offsets: npt.NDArray[np.int64]) -> list[jax.Array]:
+        """Put arrays of differing lengths beside the pictures."""
+        return [self._put(piece) for piece in np.split(values, offsets[1:-1])]
 
     def numbers(self, values: npt.NDArray[np.int64]) -> jax.Array:
         """Put numbers beside the pictures, as int32; `jit` takes no arrays of mixed devices.

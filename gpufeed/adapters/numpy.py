@@ -29,9 +29,15 @@ class NumpyAdapter:
         """Hand labels over as int32."""
         return values
 
-    def flags(self, values: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Hand bools over as they are."""
+    def arrays(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Hand other numbers over as they are."""
         return values
+
+    def pieces(
+        self, values: npt.NDArray[Any], offsets: npt.NDArray[np.int64]
+    ) -> list[npt.NDArray[Any]]:
+        """Hand arrays of differing lengths over, as views of one."""
+        return np.split(values, offsets[1:-1])
 
     def numbers(self, values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Hand numbers over as int64."""

@@ -32,9 +32,16 @@ class TorchAdapter:
         """Put labels beside the pictures, as int64."""
         return torch.from_numpy(values.astype(np.int64)).to(self.device)
 
-    def flags(self, values: npt.NDArray[np.bool_]) -> torch.Tensor:
-        """Put bools beside the pictures."""
+    def arrays(self, values: npt.NDArray[Any]) -> torch.Tensor:
+        """Put other numbers beside the pictures, in their own type."""
         return torch.from_numpy(values).to(self.device)
+
+    def pieces(
+        self, values: npt.NDArray[Any], offsets: npt.NDArray[np.int64]
+    ) -> list[torch.Tensor]:
+        """Put arrays of differing lengths beside the pictures, as views of one."""
+        whole = self.labels(values) if values.dtype == np.int32 else self.arrays(values)
+        return list(torch.split(whole, np.diff(offsets).tolist()))
 
     def numbers(self, values: npt.NDArray[np.int64]) -> torch.Tensor:
         """Wrap numbers as int64, in host memory."""

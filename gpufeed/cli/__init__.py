@@ -14,6 +14,8 @@ from typing import cast
 
 import typer
 
+from gpufeed.cli import bench as _bench  # noqa: F401
+
 # Imported for the commands they add, listed in this order.
 from gpufeed.cli import feed as _feed  # noqa: F401
 from gpufeed.cli import machine as _machine  # noqa: F401

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpufeed.engine import diagnose
-from gpufeed.engine.graph import PICTURES, build_pipeline
+from gpufeed.engine.graph import build_pipeline, input_name
 from gpufeed.engine.host import HostStages
 from gpufeed.engine.job import Failed, Job, finished, first_of, out_of_memory, unread, wrap
 from gpufeed.errors import PipelineError
@@ -48,7 +48,7 @@ class Engine:
         opens_on_host: bool,
     ) -> None:
         self._path = path
-        self._host = HostStages(program.opening, path, num_threads) if opens_on_host else None
+        self._host = HostStages(program, path, num_threads) if opens_on_host else None
         try:
             self._pipeline, self._inputs = build_pipeline(
                 program,
@@ -62,6 +62,7 @@ class Engine:
             raise PipelineError(
                 f"no DALI graph could be made of the transforms: {_brief(error)}"
             ) from error
+        self._views = len(program.views)
         self._depth = depth
         self._started = False
         self._jobs: deque[Job | Failed] = deque()
@@ -92,7 +93,7 @@ class Engine:
         if self._host is not None:
             return self._host.begin(plan, contents)
         read = [content for content in contents if isinstance(content, bytes)]
-        return finished(unread(plan, contents, self._path) or Job(plan, wrap(read, ""), read))
+        return finished(unread(plan, contents, self._path) or Job(plan, [wrap(read, "")], read))
 
     def submit(self, job: Job | Failed) -> None:
         """Begin work on a job."""
@@ -106,7 +107,8 @@ class Engine:
             self._start()
 
     def _feed(self, job: Job, *, wanted: bool) -> None:
-        self._pipeline.feed_input(PICTURES, job.pictures)
+        for number, pictures in enumerate(job.pictures):
+            self._pipeline.feed_input(input_name(number), pictures)
         for name in self._inputs:
             self._pipeline.feed_input(name, job.plan.params[name])
         self._runs.append((job, wanted))
@@ -118,11 +120,11 @@ class Engine:
         self._pipeline.schedule_run()
         self._started = True
 
-    def collect(self) -> tuple[BatchPlan, Any]:
+    def collect(self) -> tuple[BatchPlan, list[Any]]:
         """Wait for the job submitted first, and take it out.
 
         Returns:
-            Its plan, and DALI's dense tensor of its pictures, which stays valid while it is held.
+            Its plan, and for each view DALI's dense tensor of its pictures, valid while it is held.
 
         Raises:
             DecodeError: a picture could not be read or decoded; the next job is not affected.
@@ -138,8 +140,9 @@ class Engine:
             self._run_out()
         self._runs.popleft()
         try:
-            pictures, *shapes = self._pipeline.share_outputs()
-            found = [np.asarray(shape.as_tensor())[:, :2] for shape in shapes]
+            outputs = self._pipeline.share_outputs()
+            views = [pictures.as_tensor() for pictures in outputs[: self._views]]
+            found = [np.asarray(sizes.as_tensor())[:, :2] for sizes in outputs[self._views :]]
         except Exception as error:
             self._pipeline.release_outputs()
             raise self._explain(job, error) from None
@@ -148,7 +151,7 @@ class Engine:
         if found and not np.array_equal(found[0], plan.sizes):
             keys = plan.record_keys
             raise first_of(diagnose.mismatches(found[0], plan.sizes, keys, self._path))
-        return job.plan, pictures.as_tensor()
+        return plan, views
 
     def drain(self) -> None:
         """Drop all jobs under way."""

@@ -1,4 +1,4 @@
-"""Opens a program on CPU threads: decodes windows, resizes them, lays them on their canvas.
+"""Opens views on CPU threads: decodes windows, resizes them, lays them on their canvas.
 
 In front of DALI's other operators, since its own resize takes three times as long on the CPU.
 """
@@ -18,12 +18,14 @@ from gpufeed.engine.decode import WindowDecoder
 from gpufeed.engine.diagnose import check_header, undecodable
 from gpufeed.engine.job import Failed, Job, finished, first_of, out_of_memory, unread, wrap
 from gpufeed.engine.resize import Resizer
-from gpufeed.errors import DecodeError, PipelineError
+from gpufeed.errors import ConfigError, DecodeError, PipelineError
+from gpufeed.transforms.compose import WINDOW, Resample
+from gpufeed.transforms.function import Lambda
 
 if TYPE_CHECKING:
     from gpufeed.plan import BatchPlan
     from gpufeed.transforms.base import Params
-    from gpufeed.transforms.compose import Resample
+    from gpufeed.transforms.compose import Program, View
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -31,18 +33,16 @@ __all__ = ["HostStages"]
 
 
 class HostStages:
-    """The opening stages of a program, carried out on threads of its own.
+    """The openings of a program's views, carried out on threads of its own.
 
     Args:
-        stages: what they do; the flip of the last is the graph's.
+        program: what is to be done; an opening's last flip left to right is the graph's.
         path: from a record key to the name of its file.
         num_threads: how many pictures are worked on at a time.
     """
 
-    def __init__(
-        self, stages: Sequence[Resample], path: Callable[[int], str], num_threads: int
-    ) -> None:
-        self._stages = stages
+    def __init__(self, program: Program, path: Callable[[int], str], num_threads: int) -> None:
+        self._program = program
         self._path = path
         self._num_threads = num_threads
         self._workers = ThreadPoolExecutor(num_threads, "gpufeed-decode")
@@ -58,7 +58,7 @@ class HostStages:
             return finished(failed)
         encoded = [content for content in contents if isinstance(content, bytes)]
         try:
-            batch = _Batch(plan, encoded, self._stages, self._path)
+            batch = _Batch(plan, encoded, self._program, self._path)
         except MemoryError as error:
             return finished(Failed(plan.step, out_of_memory(str(error))))
         for _ in range(min(self._num_threads, len(encoded))):
@@ -97,7 +97,7 @@ class _Batch(Future["Job | Failed"]):
         self,
         plan: BatchPlan,
         encoded: Sequence[bytes],
-        stages: Sequence[Resample],
+        program: Program,
         path: Callable[[int], str],
     ) -> None:
         super().__init__()
@@ -106,8 +106,9 @@ class _Batch(Future["Job | Failed"]):
         self._path = path
         self._keys = plan.record_keys.tolist()
         self._sizes = plan.sizes.tolist()
-        self._stages = [_Stage(stage, number, plan.params) for number, stage in enumerate(stages)]
-        self._pictures = _allocate(self._stages[-1].sizes)
+        self._starts = plan.params[f"{WINDOW}.start"].tolist()
+        self._shapes = plan.params[f"{WINDOW}.shape"].tolist()
+        self._views = [_View(view, plan.params) for view in program.views]
         self._errors: dict[int, Exception] = {}
         self._lock = threading.Lock()
         self._begun = self._made = 0
@@ -133,21 +134,16 @@ class _Batch(Future["Job | Failed"]):
     def _make(self, place: int, tools: _Tools) -> None:
         content, key = self._encoded[place], self._keys[place]
         check_header(content, tuple(self._sizes[place]), key, self._path)
-        picture = tools.decoder.decode(content, *self._stages[0].window(place))
-        if picture is None:
+        start, shape = self._starts[place], self._shapes[place]
+        window = tools.decoder.decode(content, tuple(start), tuple(shape))
+        if window is None:
             raise undecodable(content, key, self._path)
-        for number, stage in enumerate(self._stages):
-            if number:
-                (top, left), (height, width) = stage.window(place)
-                picture = picture[top : top + height, left : left + width]
-            last = number == len(self._stages) - 1
-            out = self._pictures[place] if last else _allocate([stage.sizes[place]])[0]
-            stage.write(picture, place, tools.resizer, out)
-            picture = out if last or not stage.mirrors(place) else out[:, ::-1]
+        for view in self._views:
+            view.make(place, window, tools.resizer)
 
     def _finished(self) -> Job | Failed:
         if not self._errors:
-            return Job(self._plan, wrap(self._pictures, "HWC"))
+            return Job(self._plan, [wrap(view.pictures, "HWC") for view in self._views])
         errors = [self._errors[place] for place in sorted(self._errors)]
         for error in errors:
             if not isinstance(error, DecodeError):
@@ -155,12 +151,44 @@ class _Batch(Future["Job | Failed"]):
         return Failed(self._plan.step, first_of([e for e in errors if isinstance(e, DecodeError)]))
 
 
+class _View:
+    """One view's opening for one batch.
+
+    Attributes:
+        pictures: n arrays (height, width, 3), what becomes of them.
+    """
+
+    def __init__(self, view: View, params: Params) -> None:
+        self._stages: list[_Stage | Lambda] = []
+        for number, stage in enumerate(view.opening):
+            if isinstance(stage, Resample):
+                last = _Stage(stage, f"{view.prefix}{number}.", params)
+                self._stages.append(last)
+            elif isinstance(stage.transform, Lambda):
+                self._stages.append(stage.transform)
+        self.pictures = _allocate(last.sizes)
+
+    def make(self, place: int, picture: Pixels, resizer: Resizer) -> None:
+        """Make one picture of what was decoded."""
+        *before, last = self._stages
+        for stage in before:
+            if isinstance(stage, Lambda):
+                picture = stage(picture)
+                continue
+            out = _allocate([stage.sizes[place]])[0]
+            stage.write(picture, place, resizer, out)
+            picture = out[:, ::-1] if stage.mirrors(place) else out
+        if isinstance(last, Lambda):
+            self.pictures[place][...] = last(picture)
+        else:
+            last.write(picture, place, resizer, self.pictures[place])
+
+
 class _Stage:
     """One stage for one batch; see `Resample` for its parameters."""
 
-    def __init__(self, stage: Resample, number: int, params: Params) -> None:
+    def __init__(self, stage: Resample, own: str, params: Params) -> None:
         self._stage = stage
-        own = f"{number}."
         self._params = {
             name.removeprefix(own): values.tolist()
             for name, values in params.items()
@@ -169,17 +197,20 @@ class _Stage:
         self._inner = self._params["shape" if stage.interpolation is None else "size"]
         self.sizes = self._inner if stage.fill is None else self._params["pad_shape"]
 
-    def window(self, place: int) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Where the window of a picture begins, and its shape."""
-        return tuple(self._params["start"][place]), tuple(self._params["shape"][place])
-
     def mirrors(self, place: int) -> bool:
-        """Whether a picture is flipped."""
+        """Whether a picture is flipped left to right."""
         return self._stage.mirrored and bool(self._params["mirror"][place])
 
-    def write(self, window: Pixels, place: int, resizer: Resizer, out: Pixels) -> None:
-        """Write what becomes of a picture's window, the flip aside."""
+    def write(self, picture: Pixels, place: int, resizer: Resizer, out: Pixels) -> None:
+        """Write what becomes of a picture, the flip left to right aside."""
         stage = self._stage
+        if stage.upturned and self._params["upturn"][place]:
+            out = out[::-1]  # the order in which rows are written costs nothing
+        if stage.cut:
+            (top, left), (height, width) = (
+                self._params[name][place] for name in ("start", "shape")
+            )
+            picture = picture[top : top + height, left : left + width]
         if stage.fill is not None:
             out[...] = np.rint(stage.fill)
             top, left = (-start for start in self._params["pad_start"][place])
@@ -188,12 +219,12 @@ class _Stage:
             height, width = (int(side) for side in self._inner[place])
             out = out[top : top + height, left : left + width]
         if stage.interpolation is None:
-            out[...] = window
+            out[...] = picture
             return
         region = None
         if stage.trimmed:
             region = (*self._params["roi_start"][place], *self._params["roi_end"][place])
-        resizer.resize(window, stage.interpolation, region, out)
+        resizer.resize(picture, stage.interpolation, region, out)
 
 
 def _allocate(sizes: Sequence[Sequence[float]]) -> list[Pixels]:
@@ -207,7 +238,9 @@ def _allocate(sizes: Sequence[Sequence[float]]) -> list[Pixels]:
     ]
 
 
-def _unexpected(step: int, error: Exception) -> PipelineError:
+def _unexpected(step: int, error: Exception) -> Exception:
+    if isinstance(error, ConfigError):
+        return error
     if isinstance(error, MemoryError):
         return out_of_memory(str(error))
-    return PipelineError(f"a picture of batch {step} could not be resized: {error!r}")
+    return PipelineError(f"a picture of batch {step} could not be made: {error!r}")

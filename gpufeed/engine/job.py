@@ -25,13 +25,13 @@ class Job:
 
     Attributes:
         plan: the batch.
-        pictures: a DALI `TensorList` of what the graph begins with: encoded pictures for a GPU,
-            those of the plan's first stage on the CPU.
+        pictures: DALI `TensorList`s of what the graph begins with: the encoded pictures, or those
+            of each view's opening.
         contents: the encoded pictures, where the graph decodes them.
     """
 
     plan: BatchPlan
-    pictures: Any
+    pictures: Sequence[Any]
     contents: Sequence[bytes] = ()
 
 

@@ -63,7 +63,7 @@ class Resizer:
             pixels: (h, w, 3).
             interpolation: "bilinear" or "bicubic".
             region: what of it is shown; all where None. The filter sees what lies around it.
-            out: (H, W, 3), contiguous, written whole.
+            out: (H, W, 3), written whole.
         """
         if region is None and pixels.shape == out.shape:
             out[...] = pixels

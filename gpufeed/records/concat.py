@@ -12,10 +12,11 @@ import polars as pl
 from gpufeed.errors import ManifestError
 from gpufeed.records.boxes import BOX
 from gpufeed.records.manifest import Manifest
+from gpufeed.records.targets import BOX_LABELS, BOXES, POINTS
 
 __all__ = ["concat"]
 
-_WHOLE = (*BOX, "is_training_img")
+_WHOLE = (*BOX, BOXES, BOX_LABELS, POINTS, "is_training_img")
 """Columns that a manifest has for every row or not at all."""
 
 
@@ -24,8 +25,8 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
 
     Classes of the same name become one class; labels are numbered anew, in the order in which the
     manifests name their classes. The root is the folder that all roots are in, so the fingerprint
-    also tells where they lie in it. A column that only some have is null for the others; boxes and
-    `is_training_img` are kept only if all have them. The column `source` (Int32), which
+    also tells where they lie in it. A column that only some have is null for the others; boxes,
+    points and `is_training_img` are kept only if all have them. The column `source` (Int32), which
     replaces one that there is, tells which manifest an image is from. `MixtureSampler` mixes them
     in fixed proportions.
 

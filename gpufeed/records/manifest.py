@@ -15,6 +15,7 @@ from gpufeed.records.boxes import BOX
 from gpufeed.records.checks import first_true
 from gpufeed.records.fingerprint import check_dtypes, fingerprint
 from gpufeed.records.paths import check_names
+from gpufeed.records.targets import BOX_LABELS, BOXES, POINTS, check_targets, flatten
 
 __all__ = ["Manifest"]
 
@@ -36,7 +37,15 @@ class Manifest:
 
             and optionally `box_x`, `box_y`, `box_width`, `box_height` (Int32, pixels, all four
             or none), a box inside the picture. Other integer dtypes are cast to Int32. None of
-            these may be null. Further columns are kept as they are.
+            these may be null. As `read_table` makes them, also
+
+            - `boxes` (List(Array(Float64, 4))): any number of boxes, x0, y0, x1, y1 in pixels,
+              inside the picture and with area;
+            - `box_labels` (List(Int32) from 0, or List(Enum)): one for each of them;
+            - `points` (List(Array(Float64, 3))): x, y in pixels and visible, 0 or 1, as many for
+              each picture.
+
+            Further columns are kept as they are.
         root: the folder that the paths are relative to.
         classes: the name of each label.
         repairs: how often what was mended while the images were read; nothing is ever dropped.
@@ -110,6 +119,56 @@ class Manifest:
     def boxes(self) -> npt.NDArray[np.int32] | None:
         """The bounding boxes x, y, width, height in pixels, int32, (n, 4); None without any."""
         return self._integers(*BOX) if self.has_boxes else None
+
+    @property
+    def has_objects(self) -> bool:
+        """Whether there are boxes: a list for each image, or the one box of `has_boxes`."""
+        return BOXES in self._frame.columns or self.has_boxes
+
+    @property
+    def has_points(self) -> bool:
+        """Whether there are points for every image."""
+        return POINTS in self._frame.columns
+
+    @property
+    def box_classes(self) -> tuple[str, ...]:
+        """The name of each label of `objects`; empty where those are numbers of your own."""
+        if BOXES not in self._frame.columns:
+            return self._classes if self.has_boxes else ()
+        if BOX_LABELS not in self._frame.columns:
+            return self._classes
+        inner = getattr(self._frame[BOX_LABELS].dtype, "inner", None)
+        return tuple(inner.categories) if isinstance(inner, pl.Enum) else ()
+
+    def objects(
+        self,
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int32], npt.NDArray[np.int64]] | None:
+        """All boxes of all images, those of an image side by side; None without any.
+
+        They are those of the column `boxes`, or else the one box of each image; where there is no
+        `box_labels`, a box has its image's label.
+
+        Returns:
+            Boxes, float64 (m, 4) of x0, y0, x1, y1 in pixels; their labels, int32 (m,); and where
+            each image's begin and the last's end, int64 (n + 1).
+        """
+        single, labels = self.boxes(), self._frame["label"].to_numpy()
+        if BOXES in self._frame.columns:
+            boxes, offsets = flatten(self._frame[BOXES])
+            if BOX_LABELS not in self._frame.columns:
+                return boxes, np.repeat(labels, np.diff(offsets)), offsets
+            return boxes, flatten(self._frame[BOX_LABELS])[0].astype(np.int32), offsets
+        if single is None:
+            return None
+        start = single[:, :2].astype(np.float64)
+        boxes = np.concatenate([start, start + single[:, 2:]], axis=1)
+        return boxes, labels, np.arange(len(boxes) + 1)
+
+    def points(self) -> npt.NDArray[np.float64] | None:
+        """The points of each image, float64 (n, k, 3) of x, y in pixels and visible; or None."""
+        if not self.has_points:
+            return None
+        return flatten(self._frame[POINTS])[0].reshape(len(self), -1, 3)
 
     def filter(self, predicate: pl.Expr | pl.Series | npt.NDArray[np.bool_]) -> Manifest:
         """The images for which the predicate holds, in the same order, with the same classes.
@@ -263,6 +322,7 @@ def _checked(frame: pl.DataFrame, classes: int) -> pl.DataFrame:
                 f"{at(row)}: the box {x[row]} {y[row]} {w[row]} {h[row]} (x y width height) is "
                 f"empty or not inside the picture of {W[row]}x{H[row]} pixels"
             )
+    check_targets(frame, at)
     return frame
 
 

@@ -21,6 +21,7 @@ from gpufeed.records.manifest import Manifest
 from gpufeed.records.paths import check_links, check_names
 from gpufeed.records.sizes import replace_sizes
 from gpufeed.records.species import collapse, label_classes, spread, take_apart
+from gpufeed.records.targets import POINTS, ragged
 
 __all__ = ["read_nabirds"]
 
@@ -37,6 +38,7 @@ _PER_IMAGE: dict[str, dict[str, type[pl.DataType]]] = {
     _SPLIT: {"uuid": _TEXT, "is_training_img": _NUMBER},
 }
 _CLASSES, _HIERARCHY = "classes.txt", "hierarchy.txt"
+_PARTS, _PART_LOCS = "parts/parts.txt", "parts/part_locs.txt"
 _COLUMNS = [
     *("path", "label", "width", "height", *BOX),
     *("class_id", "class_name", "species_name", "subcategory", "species_id", "parents"),
@@ -63,6 +65,10 @@ def read_nabirds(
     - `parents` (List[String]): the names above the class in the hierarchy, from the top level
       (`parents.list.first()`) down to its parent; 2 or 3 of them. Not in `metadata.parquet`;
     - `photographer`, `is_training_img` (Boolean), `uuid`;
+    - `points`, where the folder has `parts/part_locs.txt`: the bird's parts, in the order of
+      `parts/parts.txt` (bill, crown, nape, left eye, right eye, belly, breast, back, tail, left
+      wing, right wing), those that can not be seen with visible 0. Left and right are the bird's,
+      and are not exchanged where a picture is flipped;
     - where the pictures are the course's cleaned ones, which are cut to their boxes: `photo_width`,
       `photo_height`, `photo_box_x`, `photo_box_y`, `photo_box_width`, `photo_box_height`, of the
       photo they were cut from. The manifest's own sizes and boxes are those of the cut pictures.
@@ -145,7 +151,36 @@ def _read_distribution(
         return at[_BOXES]((tables[_BOXES]["uuid"] == frame["uuid"][row]).arg_max() or 0)
 
     frame, repairs["boxes_clamped"] = clamp_boxes(frame, box_line)
-    return Manifest(frame.select(_COLUMNS), root, names, repairs=repairs)
+    columns = list(_COLUMNS)
+    if (folder / _PART_LOCS).is_file():
+        frame = frame.with_columns(_read_parts(folder, frame["uuid"]))
+        columns.append(POINTS)
+    return Manifest(frame.select(columns), root, names, repairs=repairs)
+
+
+def _read_parts(folder: Path, ids: pl.Series) -> pl.Series:
+    """The parts of each image; those without a line are not visible."""
+    names = read_lines(folder / _PARTS, {"part": _NUMBER, "name": _TEXT})
+    fields = {"uuid": _TEXT, "part": _NUMBER, "x": _NUMBER, "y": _NUMBER, "visible": _NUMBER}
+    lines, at = read_lines(folder / _PART_LOCS, fields), at_line(folder / _PART_LOCS)
+    for column, known, where in (("uuid", ids, _IMAGES), ("part", names["part"], _PARTS)):
+        if (row := first_true(~lines[column].is_in(known.to_list()))) is not None:
+            kind = "image" if column == "uuid" else "part"
+            raise ManifestError(f"{at(row)}: {kind} {lines[column][row]} is not in {where}")
+    if (row := first_true(~lines.select("uuid", "part").is_unique())) is not None:
+        uuid, part = lines["uuid"][row], lines["part"][row]
+        raise ManifestError(f"{at(row)}: part {part} of image {uuid} has more than one line")
+    if (row := first_true(~lines["visible"].is_between(0, 1))) is not None:
+        raise ManifestError(f"{at(row)}: visible is {lines['visible'][row]}, neither 0 nor 1")
+    image = pl.DataFrame({"uuid": ids, "image": np.arange(len(ids))})
+    place = names.select("part", place=pl.int_range(pl.len()))
+    placed = lines.join(image, on="uuid", how="left").join(place, on="part", how="left")
+    points = np.zeros((len(ids), len(names), 3))
+    points[placed["image"].to_numpy(), placed["place"].to_numpy()] = placed.select(
+        "x", "y", "visible"
+    ).to_numpy()
+    offsets = np.arange(len(ids) + 1) * len(names)
+    return ragged(points.reshape(-1, 3), offsets).alias(POINTS)
 
 
 def _aligned(folder: Path, listed: pl.DataFrame, name: str, table: pl.DataFrame) -> pl.DataFrame:

@@ -6,12 +6,21 @@ from pathlib import Path
 
 import polars as pl
 
-from gpufeed.errors import ManifestError
+from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.checks import Where, first_true
 from gpufeed.records.files import read_csv, read_parquet
 from gpufeed.records.manifest import Manifest
 from gpufeed.records.paths import check_links, check_names
 from gpufeed.records.sizes import read_sizes
+from gpufeed.records.targets import (
+    BOX_LABELS,
+    BOXES,
+    POINTS,
+    BoxFormat,
+    check_box_format,
+    read_boxes,
+    read_points,
+)
 
 __all__ = ["read_table"]
 
@@ -20,7 +29,11 @@ def read_table(
     table: pl.DataFrame | str | Path,
     *,
     path: str = "path",
-    label: str = "label",
+    label: str | None = "label",
+    boxes: str | None = None,
+    box_format: BoxFormat = "xyxy",
+    box_labels: str | None = None,
+    points: str | None = None,
     root: str | Path | None = None,
     progress: bool | None = None,
 ) -> Manifest:
@@ -33,29 +46,53 @@ def read_table(
     and kept for the next time; boxes are taken where it has `box_x`, `box_y`, `box_width` and
     `box_height`.
 
+    Several boxes of a picture, as detectors learn them, come from a column of lists. Those that
+    overrun their picture are cut to it, those without area are dropped; both are counted in
+    `repairs`, `boxes_clamped` and `boxes_dropped`.
+
     Args:
         table: the frame, or a file that ends in .csv, .parquet or .pq.
         path: the column of the pictures' paths, relative to the root; it becomes `path`.
-        label: the column of the labels.
+        label: the column of the labels; None where the pictures have none, which gives all of
+            them the label 0 of one class, "picture".
+        boxes: a column of lists of four numbers, in pixels; it becomes `boxes`. Null and an empty
+            list are a picture without boxes.
+        box_format: "xyxy" for (x0, y0, x1, y1), "xywh" for (x, y, width, height), as COCO has it.
+        box_labels: a column of lists, a label for each box; it becomes `box_labels`. Integers of 0
+            or more are kept, text is numbered as labels are: `Manifest.box_classes`. Boxes have
+            their picture's label where none is given.
+        points: a column of lists of (x, y) or (x, y, visible), equally long; it becomes `points`.
         root: the folder of the pictures; by default that of the file, or the current one.
         progress: whether to show a progress bar; None on a terminal only.
 
     Raises:
         ManifestError: the file can not be read, a column is missing or of a wrong dtype, or a row
             is wrong; the message names the file and the row (from 0, without the header).
+        ConfigError: `box_format` is none of the above, or `box_labels` comes without `boxes`.
     """
+    check_box_format(box_format)
+    if box_labels is not None and boxes is None:
+        raise ConfigError(f"box_labels is {box_labels!r}, but boxes is not given")
     frame, source, is_text = _frame(table, path, label)
+    repairs: dict[str, int] = {}
+    if label is None:
+        label = "label"
+        if label in frame.columns:
+            raise ManifestError(f"{source}: label is None, but there is a column {label!r}")
+        frame = frame.with_columns(pl.lit("picture").alias(label))
     if root is None:
         root = Path() if isinstance(table, pl.DataFrame) else Path(table).parent
     root = Path(root)
-    for asked in (path, label):
+    wanted = {boxes: BOXES, box_labels: BOX_LABELS, points: POINTS}
+    targets = [(asked, ours) for asked, ours in wanted.items() if asked is not None]
+    for asked in (path, label, *(asked for asked, _ in targets)):
         if asked not in frame.columns:
             raise ManifestError(
                 f"{source}: there is no column {asked!r}; there are {frame.columns}"
             )
     if path == label:
         raise ManifestError(f"{source}: column {path!r} can not be both the path and the label")
-    for asked, ours in ((path, "path"), (label, "label")):
+    for asked, ours in ((path, "path"), (label, "label"), *targets):
         if asked != ours and ours in frame.columns:
             raise ManifestError(
                 f"{source}: the column {asked!r} is to be {ours!r}, but there is a column of this "
@@ -83,15 +120,19 @@ def read_table(
         raise ManifestError(f"{source}: there is a column {sized[0]!r} but not its counterpart")
     if not sized:
         frame = frame.with_columns(read_sizes(root, paths, show=progress))
+    if boxes is not None:
+        frame, repairs = read_boxes(frame, boxes, box_labels, box_format, at)
+    if points is not None:
+        frame = read_points(frame, points, at)
     first = ["path", "label", "width", "height"]
     frame = frame.select(*first, pl.exclude(first))
     try:
-        return Manifest(frame, root, classes)
+        return Manifest(frame, root, classes, repairs=repairs)
     except ManifestError as error:
         raise ManifestError(f"{source}: {error}") from None
 
 
-def _frame(table: object, path: str, label: str) -> tuple[pl.DataFrame, str, bool]:
+def _frame(table: object, path: str, label: str | None) -> tuple[pl.DataFrame, str, bool]:
     """The table, what to call it in a message, and whether its labels are text at first."""
     if isinstance(table, pl.DataFrame):
         return table, "the table", False
@@ -103,7 +144,7 @@ def _frame(table: object, path: str, label: str) -> tuple[pl.DataFrame, str, boo
     file = Path(table)
     ending = file.suffix.lower()
     if ending == ".csv":
-        return read_csv(file, {path: pl.String, label: pl.String}), str(file), True
+        return read_csv(file, dict.fromkeys([path, label or path], pl.String)), str(file), True
     if ending in (".parquet", ".pq"):
         return read_parquet(file), str(file), False
     raise ManifestError(f"{file} ends in {ending!r}; a table ends in .csv, .parquet or .pq")

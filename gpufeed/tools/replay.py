@@ -16,7 +16,7 @@ from gpufeed.order.weighted import WeightedSampler, balanced_weights
 from gpufeed.state import check_state, decode_state, describe, describe_all, parse_all
 from gpufeed.tools.named import Labels, Split, open_manifest, take_split
 from gpufeed.tools.show import Shown, draw_batch
-from gpufeed.transforms import OutputFormat, ToDtype, Transform
+from gpufeed.transforms import OutputFormat, RandomErasing, ToDtype, Transform, Views
 
 if TYPE_CHECKING:
     from gpufeed.order.sampler import Sampler
@@ -156,24 +156,48 @@ def _sampler(text: str, manifest: Manifest) -> Sampler:
     )
 
 
-def _transforms(text: str) -> list[Transform]:
-    made: list[Transform] = []
-    for kind, settings in parse_all(text):
-        found: Any = getattr(transforms, kind, None)
-        if not (isinstance(found, type) and issubclass(found, Transform)):
-            raise StateError(
-                f"the transform {kind} is none of gpufeed's own; in the program that has it, "
-                "loader.batch(step) is that batch"
-            )
-        try:
-            made.append(found(**settings))
-        except (TypeError, ConfigError) as error:
-            raise StateError(f"{kind} can not be made from its fingerprint: {error}") from error
+def _transforms(text: str) -> list[Transform] | Views:
+    made = [_make(kind, settings) for kind, settings in parse_all(text)]
     if describe_all([each.identity for each in made]) != text:
         raise StateError(f"the transforms {text} can not be made from their fingerprint")
+    if len(made) == 1 and isinstance(made[0], Views):
+        return made[0]
+    return [each for each in made if isinstance(each, Transform)]
+
+
+def _make(kind: str, settings: dict[str, Any]) -> Transform | Views:
+    found: Any = getattr(transforms, kind, None)
+    if not (isinstance(found, type) and issubclass(found, Transform | Views)):
+        raise StateError(
+            f"the transform {kind} is none of gpufeed's own; in the program that has it, "
+            "loader.batch(step) is that batch"
+        )
+    try:
+        made: Transform | Views = found(**{name: _value(each) for name, each in settings.items()})
+    except (TypeError, ConfigError) as error:
+        raise StateError(f"{kind} can not be made from its fingerprint: {error}") from error
     return made
 
 
-def _shown_plain(listed: list[Transform]) -> list[Transform]:
-    kept = listed[:-1] if isinstance(listed[-1], OutputFormat) else listed
-    return [*kept, ToDtype("uint8", layout="NHWC")]
+def _value(told: Any) -> Any:
+    """A setting as it was given: transforms inside others are told as mappings."""
+    if isinstance(told, dict) and "kind" in told:
+        return _make(told["kind"], {name: each for name, each in told.items() if name != "kind"})
+    return [_value(each) for each in told] if isinstance(told, list) else told
+
+
+def _shown_plain(made: list[Transform] | Views) -> list[Transform] | Views:
+    """With levels as they are, to be looked at; nothing is left out, which would change draws."""
+    if isinstance(made, Views):
+        return Views([[_plain(each) for each in view] for view in made.views])
+    plain = [_plain(each) for each in made]
+    return plain if any(isinstance(each, OutputFormat) for each in plain) else [*plain, _LEVELS]
+
+
+def _plain(transform: Transform) -> Transform:
+    if isinstance(transform, RandomErasing):
+        return RandomErasing(transform.p, transform.scale, transform.ratio)
+    return _LEVELS if isinstance(transform, OutputFormat) else transform
+
+
+_LEVELS = ToDtype("uint8", layout="NHWC")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 import gpufeed
 from gpufeed.errors import ConfigError
@@ -91,6 +92,10 @@ def show_batch(
         return replace(draw_batch(loader, step, facts), incomplete=incomplete)
 
 
+_GAP = 2
+"""Pixels between two views."""
+
+
 def draw_batch(loader: Loader, step: int, facts: Sequence[str]) -> Shown:
     """Draw the contact sheet of a loader's batch.
 
@@ -109,7 +114,7 @@ def draw_batch(loader: Loader, step: int, facts: Sequence[str]) -> Shown:
         raise ConfigError(f"step is {step}: {error}") from None
     epoch = step // len(loader)
     sheet = draw_sheet(
-        np.asarray(batch["image"]),
+        _side_by_side(batch["image"]),
         captions_of(loader.manifest, loader.rows(batch)),
         [
             f"gpufeed {gpufeed.__version__}",
@@ -119,3 +124,15 @@ def draw_batch(loader: Loader, step: int, facts: Sequence[str]) -> Shown:
         ],
     )
     return Shown(sheet, len(batch["label"]), epoch, len(loader))
+
+
+def _side_by_side(images: Any) -> npt.NDArray[np.uint8]:
+    """Each record's views in one picture, on white."""
+    if not isinstance(images, list):
+        return np.asarray(images)
+    height = max(view.shape[1] for view in images)
+    joined: list[npt.NDArray[np.uint8]] = []
+    for view in images:
+        below, right = height - view.shape[1], _GAP if joined else 0
+        joined.append(np.pad(view, ((0, 0), (0, below), (right, 0), (0, 0)), constant_values=255))
+    return np.concatenate(joined, axis=2)

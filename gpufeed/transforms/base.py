@@ -2,7 +2,8 @@
 
 Each has a half that runs on the host, in NumPy, over a whole batch, and draws every number it
 needs per record; and a half that does what was drawn: a `GeometricTransform` moves a `Frame`, a
-`PixelTransform` adds DALI operators to the graph, an `OutputFormat` says how pixels leave it.
+`PixelTransform` adds DALI operators to the graph, an `OutputFormat` turns levels into numbers, and
+a `LateTransform` adds operators after that; a `MixTransform` is one that sees a partner too.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import abc
 import json
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +19,15 @@ import numpy.typing as npt
 from gpufeed.errors import ConfigError
 from gpufeed.rng import BatchRng
 from gpufeed.transforms.frame import Frame
+from gpufeed.transforms.targets import Objects
 
 __all__ = [
     "DType",
     "GeometricTransform",
+    "LateTransform",
     "Layout",
+    "Made",
+    "MixTransform",
     "OutputFormat",
     "Params",
     "PixelTransform",
@@ -46,13 +51,17 @@ class Records:
         height: int64 (n,), pixels.
         width: int64 (n,), pixels.
         boxes: float64 (n, 4) of (x0, y0, x1, y1) in pixels, cut to the picture; None where the
-            manifest has no boxes.
+            manifest has no such boxes.
+        objects: all boxes of each record, likewise cut, without those that were dropped or of which
+            nothing is left; only for transforms whose `uses_objects` says so, and None where the
+            manifest has none.
     """
 
     record_key: npt.NDArray[np.int64]
     height: npt.NDArray[np.int64]
     width: npt.NDArray[np.int64]
     boxes: npt.NDArray[np.float64] | None
+    objects: Objects | None = None
 
     def __len__(self) -> int:
         return len(self.record_key)
@@ -80,7 +89,13 @@ class Transform(abc.ABC):  # noqa: B024 - a common root; what is abstract differ
 
 
 class GeometricTransform(Transform):
-    """Moves pixels without changing their levels: crops, resizes, pads, flips."""
+    """Moves pixels without changing their levels: crops, resizes, pads, flips.
+
+    Attributes:
+        uses_objects: whether it looks at all boxes of a record, or drops some of them.
+    """
+
+    uses_objects: ClassVar[bool] = False
 
     def draw(self, rng: BatchRng, records: Records) -> Params:  # noqa: ARG002
         """Draw or work out what this transform needs for each record; {} where it needs nothing."""
@@ -89,6 +104,15 @@ class GeometricTransform(Transform):
     @abc.abstractmethod
     def place(self, frame: Frame, params: Params) -> Frame:
         """Move `frame` as drawn. Call the same methods of `frame` whatever the numbers are."""
+
+    def keep(self, boxes: npt.NDArray[np.float64], drawn: Params) -> npt.NDArray[np.bool_]:  # noqa: ARG002
+        """Say which boxes are kept: bool (m,). Asked only where `uses_objects`.
+
+        Args:
+            boxes: float64 (m, 4) of (x0, y0, x1, y1) in pixels, before this transform.
+            drawn: what `draw` returned, row i for box i.
+        """
+        return np.ones(len(boxes), dtype=np.bool_)
 
 
 class PixelTransform(Transform):
@@ -136,3 +160,74 @@ class OutputFormat(Transform):
     @abc.abstractmethod
     def std(self) -> tuple[float, float, float]:
         """What the levels are then divided by, on the scale 0..255."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """What finished pictures are like.
+
+    Attributes:
+        dtype: "float32", "float16" or "uint8".
+        layout: "NCHW" or "NHWC".
+        height: pixels.
+        width: pixels.
+    """
+
+    dtype: DType
+    layout: Layout
+    height: int
+    width: int
+
+
+class LateTransform(Transform):
+    """Changes what the output format gives, in the DALI graph; comes after it in a list."""
+
+    def draw(self, rng: BatchRng, records: Records) -> Params:  # noqa: ARG002
+        """Draw what this transform needs for each record; {} where it needs nothing.
+
+        Numbers of 64 bits reach the graph as float32 and int32.
+        """
+        return {}
+
+    @abc.abstractmethod
+    def build(self, image: Any, params: dict[str, Any], made: Made) -> Any:
+        """Add the operators.
+
+        Args:
+            image: DALI `DataNode` of finished pictures.
+            params: a CPU `DataNode` for each array that `draw` returns.
+            made: what they are like.
+
+        Returns:
+            `DataNode` of the same type and shape.
+        """
+
+
+class MixTransform(Transform):
+    """Mixes each picture with its partner's, in the DALI graph, and their labels alike.
+
+    Partners are records of one small group of neighbours in the sampler's order, each paired with
+    the next and the last with the first. So who meets whom is a matter of the order alone, and the
+    same for any batch size and any number of shards.
+
+    Attributes:
+        group: records in a group, 2 or more; the batch size must be a multiple of it.
+    """
+
+    group: int
+
+    @abc.abstractmethod
+    def draw(self, rng: BatchRng, records: Records) -> tuple[Params, npt.NDArray[np.float32]]:
+        """Draw what this transform needs for each record.
+
+        Args:
+            rng: the batch's numbers.
+            records: with the pictures' final sizes.
+
+        Returns:
+            The parameters, and float32 (n,): the share of the record's own label, 0 to 1.
+        """
+
+    @abc.abstractmethod
+    def build(self, image: Any, partner: Any, params: dict[str, Any]) -> Any:
+        """Add the operators; as `LateTransform.build`, with the partners' pictures beside."""

@@ -10,21 +10,28 @@ import numpy as np
 
 from gpufeed.errors import ConfigError
 from gpufeed.transforms.base import DType, Layout
-from gpufeed.transforms.frame import Fill, Interpolation
-from gpufeed.transforms.warp import WarpInterpolation
+from gpufeed.transforms.frame import Fill, Interpolation, Sampling
 
 __all__ = [
     "check_count",
     "check_dtype",
     "check_fill",
+    "check_integer",
+    "check_integers",
     "check_interpolation",
+    "check_jitter",
     "check_layout",
+    "check_margin",
+    "check_number",
+    "check_odd_sizes",
+    "check_padding",
     "check_probability",
     "check_range",
+    "check_sampling",
     "check_size",
     "check_sizes",
+    "check_span",
     "check_triple",
-    "check_warp_interpolation",
 ]
 
 
@@ -58,6 +65,78 @@ def check_sizes(name: str, value: Any) -> tuple[int, int]:
     return check_size(name, value), check_size(name, value)
 
 
+def check_odd_sizes(name: str, value: Any) -> tuple[int, int]:
+    """Return two odd numbers of pixels from one or two, in their order."""
+    first, second = check_sizes(name, value)
+    if not (first % 2 and second % 2):
+        raise ConfigError(f"{name} is {value!r}; a window must have a middle: take odd numbers")
+    return first, second
+
+
+def check_integer(name: str, value: Any, low: int, high: int) -> int:
+    """Return an integer from `low` to `high`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise ConfigError(f"{name} is {value!r}; it must be an integer from {low} to {high}")
+    if not low <= value <= high:
+        raise ConfigError(f"{name} is {value!r}; it must be from {low} to {high}")
+    return int(value)
+
+
+def check_integers(name: str, value: Any, low: int, high: int) -> tuple[int, int]:
+    """Return two integers, `low` <= first <= second <= `high`."""
+    bounds = check_span(name, value, low, high)
+    if any(bound != int(bound) for bound in bounds):
+        raise ConfigError(f"{name} is {value!r}; it must be made of integers")
+    return int(bounds[0]), int(bounds[1])
+
+
+def check_number(name: str, value: Any, low: float, high: float = math.inf) -> float:
+    """Return a finite number from `low` to `high`."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise ConfigError(f"{name} is {value!r}; it must be a number")
+    if not (low <= value <= high and math.isfinite(value)):
+        raise ConfigError(f"{name} is {value!r}; it must be {_span(low, high)}")
+    return float(value)
+
+
+def check_span(name: str, value: Any, low: float, high: float = math.inf) -> tuple[float, float]:
+    """Return two finite numbers, `low` <= first <= second <= `high`."""
+    try:
+        first, second = (float(bound) for bound in value)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{name} is {value!r}; it must be two numbers, (low, high)") from None
+    if not (low <= first <= second <= high and math.isfinite(second)):
+        raise ConfigError(
+            f"{name} is {value!r}; its numbers must be {_span(low, high)}, the lower one first"
+        )
+    return first, second
+
+
+def check_jitter(
+    name: str, value: Any, *, centre: float = 1.0, low: float = 0.0, high: float = math.inf
+) -> tuple[float, float] | None:
+    """Return where a factor is drawn from, given as torchvision's ColorJitter takes it.
+
+    Args:
+        name: of the argument.
+        value: None; one number, the most by which the factor leaves `centre`; or (low, high).
+        centre: the factor that changes nothing.
+        low: the least factor; one number goes no further down.
+        high: the greatest factor.
+
+    Returns:
+        None where nothing would change.
+    """
+    if value is None:
+        return None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        most = check_number(name, value, 0, high - centre)
+        bounds = max(centre - most, low), centre + most
+    else:
+        bounds = check_span(name, value, low, high)
+    return None if bounds == (centre, centre) else bounds
+
+
 def check_range(name: str, value: Any, *, above: float = 0.0) -> tuple[float, float]:
     """Return (low, high) with above < low <= high."""
     try:
@@ -67,6 +146,30 @@ def check_range(name: str, value: Any, *, above: float = 0.0) -> tuple[float, fl
     if not (above < low <= high < math.inf):
         raise ConfigError(f"{name} is {value!r}; it must hold {above:g} < low <= high")
     return low, high
+
+
+def check_padding(value: Any) -> tuple[int, int, int, int]:
+    """Return (left, top, right, bottom) from one number of pixels, two or four, as torchvision."""
+    numbers = list(value) if isinstance(value, list | tuple) else [value]
+    whole = all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in numbers)
+    if len(numbers) not in (1, 2, 4) or not whole or any(n < 0 for n in numbers):
+        raise ConfigError(
+            f"padding is {value!r}; it must be an integer of 0 or more, (left and right, top and "
+            "bottom) or (left, top, right, bottom), in pixels"
+        )
+    left, top, right, bottom = (int(n) for n in numbers * (4 // len(numbers)))
+    return left, top, right, bottom
+
+
+def check_margin(value: Any) -> float | tuple[float, float]:
+    """Return a share of 0 or more, or (low, high) of them."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
+        return float(value)
+    if isinstance(value, list | tuple) and len(value) == 2:
+        low, high = value
+        if all(isinstance(bound, int | float) for bound in value) and 0 <= low <= high < math.inf:
+            return float(low), float(high)
+    raise ConfigError(f"margin is {value!r}; it must be a number of 0 or more, or (low, high)")
 
 
 def check_probability(name: str, value: Any) -> float:
@@ -104,13 +207,11 @@ def check_interpolation(value: Any) -> Interpolation:
     return chosen
 
 
-def check_warp_interpolation(value: Any) -> WarpInterpolation:
-    """Return the name of a way to read between pixels."""
-    if value not in get_args(WarpInterpolation):
-        raise ConfigError(
-            f"interpolation is {value!r}; it must be one of {_names(WarpInterpolation)}"
-        )
-    chosen: WarpInterpolation = value
+def check_sampling(value: Any) -> Sampling:
+    """Return how a warp reads pixels."""
+    if value not in get_args(Sampling):
+        raise ConfigError(f"interpolation is {value!r}; it must be one of {_names(Sampling)}")
+    chosen: Sampling = value
     return chosen
 
 
@@ -132,3 +233,7 @@ def check_layout(value: Any) -> Layout:
 
 def _names(literal: Any) -> str:
     return ", ".join(f'"{name}"' for name in get_args(literal))
+
+
+def _span(low: float, high: float) -> str:
+    return f"from {low:g} to {high:g}" if high < math.inf else f"{low:g} or more"

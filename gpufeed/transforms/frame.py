@@ -2,11 +2,13 @@
 
 A `Frame` is one resampling of a batch of pictures, in the order in which it is carried out:
 
-    input picture --crop--> source window --resize--> scaled picture --crop/pad--> canvas --flip-->
+    input picture --crop--> source window --resize--> scaled picture --crop/pad--> canvas --flip
+    --warp-->
 
 Crops, pads and flips fold into the frame they act on, so a crop of a crop is one window to decode,
-and a crop after a resize computes only the pixels it keeps. What does not fold (a second resize,
-a resize of padding) starts a new frame on the canvas of the one before.
+and a crop after a resize computes only the pixels it keeps; neighbouring warps become one. What
+does not fold (a second resize, a resize of padding, anything after a warp) starts a new frame on
+the canvas of the one before.
 
 Which calls were made, never the numbers passed, decides a frame's static half, since the graph
 that carries it out is built once for all batches.
@@ -15,19 +17,20 @@ that carries it out is built once for all batches.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SUPPORT", "Fill", "Frame", "Interpolation"]
+__all__ = ["SUPPORT", "Fill", "Frame", "Interpolation", "Sampling", "Warp"]
 
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
 Bool = npt.NDArray[np.bool_]
 
 Interpolation = Literal["bilinear", "bicubic"]
+Sampling = Literal["nearest", "bilinear"]
 Fill = tuple[float, float, float]
 
 SUPPORT: dict[Interpolation, int] = {"bilinear": 1, "bicubic": 2}
@@ -42,9 +45,54 @@ def _pairs(first: npt.ArrayLike, second: npt.ArrayLike, count: int) -> Int64:
     return pairs
 
 
+class _ForEach:
+    """A dataclass whose arrays have a row for each picture."""
+
+    def take(self, rows: Int64) -> Self:
+        """Return what it says of some of the pictures, int64 (m,), in their order, also again."""
+        chosen: dict[str, Any] = {}
+        for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray):
+                chosen[field.name] = value[rows]
+            elif isinstance(value, _ForEach):
+                chosen[field.name] = value.take(rows)
+        return replace(self, **chosen)  # type: ignore[type-var]
+
+
 @dataclass(frozen=True)
-class Frame:
-    """One crop, resize, crop or pad, and flip of n pictures; sizes and places are (y, x).
+class Warp(_ForEach):
+    """A projective map of n canvases onto themselves.
+
+    Attributes:
+        matrix: float64 (n, 3, 3), from a place (x, y, 1) of the result to one of the canvas; pixel
+            i covers [i, i + 1).
+        mask: bool (n,), which canvases are warped at all.
+        sampling: "nearest" or "bilinear".
+        fill: levels of what comes from outside of the canvas, 0 to 255.
+    """
+
+    matrix: Float64
+    mask: Bool
+    sampling: Sampling
+    fill: Fill
+
+    def after(self, other: Warp) -> Warp:
+        """This warp and `other` before it, as one."""
+        return replace(self, matrix=other.matrix @ self.matrix, mask=self.mask | other.mask)
+
+    def forward(self, points: Float64) -> Float64:
+        """Follow points, float64 (n, k, 2) of (x, y)."""
+        ones = np.ones((*points.shape[:-1], 1))
+        moved = np.concatenate([points, ones], axis=-1) @ np.swapaxes(
+            np.linalg.inv(self.matrix), -1, -2
+        )
+        return np.asarray(moved[..., :2] / moved[..., 2:])
+
+
+@dataclass(frozen=True)
+class Frame(_ForEach):
+    """One crop, resize, crop or pad, flip and warp of n pictures; sizes and places are (y, x).
 
     Attributes:
         source: int64 (n, 2), first pixel of the window of the input that is resized.
@@ -55,10 +103,14 @@ class Frame:
         shown: int64 (n, 2), first pixel of the scaled picture that may appear on the canvas.
         shown_end: int64 (n, 2), one past the last; shows nothing where not past `shown`.
         mirror: bool (n,), whether the canvas is flipped left to right at the end.
+        upturn: bool (n,), whether it is flipped top to bottom.
         interpolation: the filter of the resize; None where none is made.
         trimmed: whether the scaled picture was cropped.
         fill: levels of the padding, 0 to 255; None where none is made.
-        mirrored: whether any picture may be flipped.
+        mirrored: whether any picture may be flipped left to right.
+        upturned: whether any may be flipped top to bottom.
+        cut: whether a window of the input was cut out.
+        warped: what is done to the canvas at last; None where nothing is.
         previous: the frame whose canvas is this one's input; None for the encoded picture.
     """
 
@@ -70,16 +122,21 @@ class Frame:
     shown: Int64
     shown_end: Int64
     mirror: Bool
+    upturn: Bool
     interpolation: Interpolation | None = None
     trimmed: bool = False
     fill: Fill | None = None
     mirrored: bool = False
+    upturned: bool = False
+    cut: bool = False
+    warped: Warp | None = None
     previous: Frame | None = None
 
     @staticmethod
     def whole(sizes: Int64, previous: Frame | None = None) -> Frame:
         """The frame that shows pictures of these sizes, int64 (n, 2) of (height, width), as is."""
         zero = np.zeros_like(sizes)
+        unflipped = np.zeros(len(sizes), dtype=np.bool_)
         return Frame(
             source=zero,
             extent=sizes,
@@ -88,13 +145,30 @@ class Frame:
             size=sizes,
             shown=zero,
             shown_end=sizes,
-            mirror=np.zeros(len(sizes), dtype=np.bool_),
+            mirror=unflipped,
+            upturn=unflipped,
             previous=previous,
         )
 
     def then(self) -> Frame:
         """A new frame on this one's canvas."""
         return Frame.whole(self.size, previous=self)
+
+    @property
+    def scale(self) -> Float64:
+        """What the resize multiplies sizes with, float64 (n, 2)."""
+        return np.asarray(self.scaled / self.extent)
+
+    @property
+    def cuts(self) -> bool:
+        """Whether it reads a window of its input and not all, whatever the numbers."""
+        return self.cut or self.trimmed
+
+    @property
+    def resamples(self) -> bool:
+        """Whether there is anything to do but a warp, whatever the numbers."""
+        flipped = self.mirrored or self.upturned
+        return self.cuts or bool(self.interpolation) or self.fill is not None or flipped
 
     def __len__(self) -> int:
         return len(self.size)
@@ -109,9 +183,17 @@ class Frame:
         """Widths of the canvas, int64 (n,)."""
         return self.size[:, 1]
 
-    def _unflipped(self, left: npt.ArrayLike, right: npt.ArrayLike) -> Int64:
-        """Distance from the canvas's left edge before the flip, given both distances after it."""
-        return np.where(self.mirror, right, left)
+    def _unflipped(
+        self,
+        top: npt.ArrayLike,
+        left: npt.ArrayLike,
+        bottom: npt.ArrayLike,
+        right: npt.ArrayLike,
+    ) -> Int64:
+        """Distances from the canvas's top and left before the flip, given all four after it."""
+        return _pairs(
+            np.where(self.upturn, bottom, top), np.where(self.mirror, right, left), len(self)
+        )
 
     def crop(
         self,
@@ -124,16 +206,25 @@ class Frame:
 
         The window must lie inside the canvas: who may reach out of it pads first.
         """
+        if self.warped is not None:
+            return self.then().crop(top, left, height, width)
         count = len(self)
         size = _pairs(height, width, count)
+        bottom = self.height - np.asarray(top) - size[:, 0]
         right = self.width - np.asarray(left) - size[:, 1]
-        place = _pairs(top, self._unflipped(left, right), count)
+        place = self._unflipped(top, left, bottom, right)
         if np.any(place < 0) or np.any(place + size > self.size) or np.any(size < 1):
             raise ValueError("a crop reaches out of its canvas")
         if self.interpolation is None and self.fill is None:
-            cut = Frame.whole(size, previous=self.previous)
+            part = Frame.whole(size, previous=self.previous)
             return replace(
-                cut, source=self.source + place, mirror=self.mirror, mirrored=self.mirrored
+                part,
+                source=self.source + place,
+                mirror=self.mirror,
+                mirrored=self.mirrored,
+                upturn=self.upturn,
+                upturned=self.upturned,
+                cut=True,
             )
         origin = self.origin + place
         return replace(
@@ -149,7 +240,7 @@ class Frame:
         self, height: npt.ArrayLike, width: npt.ArrayLike, interpolation: Interpolation
     ) -> Frame:
         """Resize the canvas, antialiased; each size is an integer or int64 (n,)."""
-        if self.interpolation is not None or self.fill is not None:
+        if self.interpolation or self.fill or self.warped:
             return self.then().resize(height, width, interpolation)
         size = _pairs(height, width, len(self))
         whole = Frame.whole(size)
@@ -171,10 +262,10 @@ class Frame:
         fill: Fill,
     ) -> Frame:
         """Widen the canvas; each argument is an integer or int64 (n,), 0 or more."""
-        if self.fill not in (None, fill):
+        if self.fill not in (None, fill) or self.warped is not None:
             return self.then().pad(top, left, bottom, right, fill)
         count = len(self)
-        before = _pairs(top, self._unflipped(left, right), count)
+        before = self._unflipped(top, left, bottom, right)
         return replace(
             self,
             origin=self.origin - before,
@@ -182,14 +273,32 @@ class Frame:
             fill=fill,
         )
 
-    def flip(self, mask: Bool) -> Frame:
-        """Flip the canvases where `mask`, bool (n,), says so, left to right."""
+    def flip(self, mask: Bool, *, vertical: bool = False) -> Frame:
+        """Flip the canvases where `mask`, bool (n,), says so, left to right or top to bottom."""
+        if self.warped is not None:
+            return self.then().flip(mask, vertical=vertical)
+        if vertical:
+            return replace(self, upturn=self.upturn ^ mask, upturned=True)
         return replace(self, mirror=self.mirror ^ mask, mirrored=True)
 
-    def chain(self) -> Iterator[Frame]:
-        """Yield the frames from the encoded picture to this one."""
+    def warp(self, warp: Warp) -> Frame:
+        """Warp the canvases.
+
+        Warps that follow each other become one, which resamples once and shows what the first
+        alone had moved out of sight, where the second brings it back.
+        """
+        if self.warped is None:
+            return replace(self, warped=warp)
+        if (self.warped.sampling, self.warped.fill) != (warp.sampling, warp.fill):
+            return self.then().warp(warp)
+        return replace(self, warped=warp.after(self.warped))
+
+    def chain(self, since: Frame | None = None) -> Iterator[Frame]:
+        """Yield the frames from the encoded picture, or those after `since`, to this one."""
+        if self is since:
+            return
         if self.previous is not None:
-            yield from self.previous.chain()
+            yield from self.previous.chain(since)
         yield self
 
     def map_points(self, points: Float64) -> Float64:
@@ -203,17 +312,40 @@ class Frame:
         """
         for frame in self.chain():
             points = frame._map(points, cut=False)
+            if frame.warped is not None:
+                points = frame.warped.forward(points)
         return points
+
+    def shows(self, points: Float64) -> Bool:
+        """Whether points of the encoded picture are on the canvas, and were never cut off before.
+
+        Args:
+            points: float64 (n, k, 2) of (x, y) in pixels.
+
+        Returns:
+            bool (n, k).
+        """
+        seen = np.ones(points.shape[:2], dtype=np.bool_)
+        for frame in self.chain():
+            scaled = (points[..., ::-1] - frame.source[:, None]) * frame.scale[:, None]
+            seen &= ((scaled >= frame.shown[:, None]) & (scaled <= frame.shown_end[:, None])).all(
+                -1
+            )
+            points = frame._map(points, cut=False)
+            if frame.warped is not None:
+                points = frame.warped.forward(points)
+                seen &= ((points >= 0) & (points <= frame.size[:, None, ::-1])).all(axis=-1)
+        return np.asarray(seen & ((points >= 0) & (points < self.size[:, None, ::-1])).all(axis=-1))
 
     def _map(self, points: Float64, *, cut: bool) -> Float64:
         """Follow points through this frame alone; `cut` moves them to what it shows."""
-        scale = self.scaled / self.extent
-        moved = (points[..., ::-1] - self.source[:, None]) * scale[:, None]
+        moved = (points[..., ::-1] - self.source[:, None]) * self.scale[:, None]
         if cut:
             moved = np.clip(moved, self.shown[:, None], self.shown_end[:, None])
         moved = moved - self.origin[:, None]
-        across = np.where(self.mirror[:, None], self.width[:, None] - moved[..., 1], moved[..., 1])
-        return np.stack([across, moved[..., 0]], axis=-1)
+        flipped = np.stack([self.upturn, self.mirror], axis=-1)[:, None]
+        moved = np.where(flipped, self.size[:, None] - moved, moved)
+        return moved[..., ::-1]
 
     def map_boxes(self, boxes: Float64) -> Float64:
         """Follow boxes from the encoded picture to the canvas, cut to what is left of the picture.
@@ -227,7 +359,23 @@ class Frame:
         corners = boxes.reshape(len(boxes), 2, 2)
         for frame in self.chain():
             corners = frame._map(corners, cut=True)
+            if frame.warped is not None:
+                corners = frame._around(frame.warped.forward(_four(corners)))
         # Again, for what a flip or an empty frame has turned round or left outside.
         limit = self.size[:, None, ::-1].astype(np.float64)
         corners = np.clip(np.sort(corners, axis=1), 0.0, limit)
         return corners.reshape(len(boxes), 4)
+
+    def _around(self, points: Float64) -> Float64:
+        """The box around points, cut to the canvas, as two corners."""
+        limit = self.size[:, None, ::-1].astype(np.float64)
+        corners = np.stack([points.min(axis=1), points.max(axis=1)], axis=1)
+        return np.asarray(np.clip(corners, 0.0, limit))
+
+
+def _four(corners: Float64) -> Float64:
+    """All four corners, float64 (n, 4, 2), of boxes given by two."""
+    (x0, y0), (x1, y1) = corners[:, 0].T, corners[:, 1].T
+    return np.stack(
+        [np.stack(pair, axis=-1) for pair in ((x0, y0), (x1, y0), (x1, y1), (x0, y1))], 1
+    )

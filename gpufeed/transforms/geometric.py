@@ -17,10 +17,12 @@ from gpufeed.transforms.frame import Frame, Interpolation
 __all__ = [
     "BoxCrop",
     "CenterCrop",
+    "Pad",
     "PadToSquare",
     "RandomCrop",
     "RandomHorizontalFlip",
     "RandomResizedCrop",
+    "RandomVerticalFlip",
     "Resize",
     "ResizeLongest",
 ]
@@ -225,23 +227,57 @@ class CenterCrop(GeometricTransform):
         return padded.crop(top, left, height, width)
 
 
+class Pad(GeometricTransform):
+    """Put a border of one colour around the picture.
+
+    Args:
+        padding: pixels, one number for all sides, (left and right, top and bottom) or (left, top,
+            right, bottom).
+        fill: level of the padding, 0 to 255, or one for each of red, green, blue.
+    """
+
+    def __init__(self, padding: int | Sequence[int], fill: float | Sequence[float] = 0.0) -> None:
+        self.padding = checks.check_padding(padding)
+        self.fill = checks.check_fill(fill)
+
+    def place(self, frame: Frame, params: Params) -> Frame:  # noqa: ARG002
+        """Pad."""
+        left, top, right, bottom = self.padding
+        return frame.pad(top, left, bottom, right, self.fill)
+
+
 class RandomCrop(GeometricTransform):
-    """Cut out a window at a random place.
+    """Cut out a window at a random place, of the picture or of the picture padded.
 
     Args:
         size: pixels, one number for a square or (height, width).
+        padding: pixels around the picture, as for `Pad`; None for none.
+        pad_if_needed: pads what is still smaller than the window, on both sides alike by all that
+            is missing, so that the picture stands at a random place of the window.
+        fill: level of the padding, 0 to 255, or one for each of red, green, blue.
 
     Raises:
-        ConfigError: when a batch holds a picture that is smaller.
+        ConfigError: when a batch holds a picture that is smaller, its padding counted.
     """
 
-    def __init__(self, size: int | Sequence[int]) -> None:
+    def __init__(
+        self,
+        size: int | Sequence[int],
+        padding: int | Sequence[int] | None = None,
+        pad_if_needed: bool = False,
+        fill: float | Sequence[float] = 0.0,
+    ) -> None:
         self.size = checks.check_sizes("size", size)
+        self.padding = None if padding is None else checks.check_padding(padding)
+        self.pad_if_needed = bool(pad_if_needed)
+        self.fill = checks.check_fill(fill)
 
     def draw(self, rng: BatchRng, records: Records) -> Params:
-        """Draw top, left: int64 (n,), pixels."""
+        """Draw top, left: int64 (n,), pixels from the corner of the padded picture."""
         height, width = self.size
-        small = (records.height < height) | (records.width < width)
+        left, top, right, bottom = self._borders(records.height, records.width)
+        full_height, full_width = records.height + top + bottom, records.width + left + right
+        small = (full_height < height) | (full_width < width)
         if small.any():
             one = int(small.argmax())
             raise ConfigError(
@@ -250,12 +286,23 @@ class RandomCrop(GeometricTransform):
                 "before it"
             )
         return {
-            "top": rng.integers(0, records.height - height + 1),
-            "left": rng.integers(0, records.width - width + 1),
+            "top": rng.integers(0, full_height - height + 1),
+            "left": rng.integers(0, full_width - width + 1),
         }
 
+    def _borders(self, height: Int64, width: Int64) -> tuple[Int64, Int64, Int64, Int64]:
+        """Return what is added at left, top, right and bottom of pictures of these sizes."""
+        left, top, right, bottom = self.padding or (0, 0, 0, 0)
+        needed = int(self.pad_if_needed)
+        more_y = needed * np.maximum(self.size[0] - (height + top + bottom), 0)
+        more_x = needed * np.maximum(self.size[1] - (width + left + right), 0)
+        return left + more_x, top + more_y, right + more_x, bottom + more_y
+
     def place(self, frame: Frame, params: Params) -> Frame:
-        """Crop."""
+        """Pad where asked to, and crop."""
+        if self.padding is not None or self.pad_if_needed:
+            left, top, right, bottom = self._borders(frame.height, frame.width)
+            frame = frame.pad(top, left, bottom, right, self.fill)
         return frame.crop(params["top"], params["left"], *self.size)
 
 
@@ -263,18 +310,17 @@ class BoxCrop(GeometricTransform):
     """Cut out the record's bounding box, with a margin on each side, clamped to the picture.
 
     Args:
-        margin: of each side, as a share of the box's width or height, rounded down to pixels.
+        margin: of each side, as a share of the box's width or height, rounded down to pixels; or
+            (low, high), between which one is drawn for each record, for all of its sides.
 
     Raises:
         ConfigError: the manifest has no boxes, or a record's box is not on the picture any more.
     """
 
-    def __init__(self, margin: float = 0.0) -> None:
-        if not isinstance(margin, int | float) or not 0 <= margin < math.inf:
-            raise ConfigError(f"margin is {margin!r}; it must be a number of 0 or more")
-        self.margin = float(margin)
+    def __init__(self, margin: float | Sequence[float] = 0.0) -> None:
+        self.margin = checks.check_margin(margin)
 
-    def draw(self, rng: BatchRng, records: Records) -> Params:  # noqa: ARG002
+    def draw(self, rng: BatchRng, records: Records) -> Params:
         """Work out top, left, height, width: int64 (n,), pixels."""
         if records.boxes is None:
             raise ConfigError("BoxCrop needs box_x, box_y, box_width, box_height in the manifest")
@@ -286,7 +332,11 @@ class BoxCrop(GeometricTransform):
                 f"BoxCrop got record {records.record_key[gone.argmax()]}, whose box was cut off by "
                 "the transforms before; put BoxCrop first"
             )
-        margin = ((end - start) * self.margin).astype(np.int64)
+        share: float | Float64
+        share = (
+            rng.uniform(*self.margin)[:, None] if isinstance(self.margin, tuple) else self.margin
+        )
+        margin = ((end - start) * share).astype(np.int64)
         start = np.maximum(start - margin, 0)
         end = np.minimum(end + margin, np.stack([records.width, records.height], axis=1))
         return {
@@ -349,3 +399,18 @@ class RandomHorizontalFlip(GeometricTransform):
     def place(self, frame: Frame, params: Params) -> Frame:
         """Flip."""
         return frame.flip(params["flip"])
+
+
+class RandomVerticalFlip(GeometricTransform):
+    """Flip top to bottom with probability `p`."""
+
+    def __init__(self, p: float = 0.5) -> None:
+        self.p = checks.check_probability("p", p)
+
+    def draw(self, rng: BatchRng, records: Records) -> Params:  # noqa: ARG002
+        """Draw flip: bool (n,)."""
+        return {"flip": rng.bernoulli(self.p)}
+
+    def place(self, frame: Frame, params: Params) -> Frame:
+        """Flip."""
+        return frame.flip(params["flip"], vertical=True)

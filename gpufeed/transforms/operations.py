@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from gpufeed.transforms import ops
 from gpufeed.transforms.base import Params
-from gpufeed.transforms.frame import Fill
+from gpufeed.transforms.frame import Fill, Sampling
 from gpufeed.transforms.select import where
-from gpufeed.transforms.warp import WarpInterpolation, warp
+from gpufeed.transforms.warp import warp
 
 __all__ = ["KINDS", "NAMES", "SIGNED", "build_layer", "lay_out", "mix", "parts"]
 
@@ -124,7 +124,7 @@ def build_layer(
     names: Iterable[str],
     *,
     fill: Fill,
-    interpolation: WarpInterpolation,
+    interpolation: Sampling,
 ) -> Any:
     """Add a layer to the graph.
 

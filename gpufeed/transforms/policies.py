@@ -17,6 +17,7 @@ from gpufeed.rng import BatchRng
 from gpufeed.transforms import checks
 from gpufeed.transforms.base import Params, PixelTransform, Records
 from gpufeed.transforms.draws import dirichlet
+from gpufeed.transforms.frame import Sampling
 from gpufeed.transforms.operations import NAMES, build_layer, lay_out, mix, parts
 from gpufeed.transforms.spaces import (
     AUGMIX,
@@ -27,7 +28,6 @@ from gpufeed.transforms.spaces import (
     Space,
     sub_policies,
 )
-from gpufeed.transforms.warp import WarpInterpolation
 
 __all__ = ["AugMix", "AutoAugment", "Policy", "RandAugment", "TrivialAugmentWide"]
 
@@ -42,8 +42,8 @@ _DEEPEST = 3
 class _Policy(PixelTransform):
     """Layers of operations, one after another."""
 
-    def __init__(self, interpolation: WarpInterpolation, fill: float | Sequence[float]) -> None:
-        self.interpolation = checks.check_warp_interpolation(interpolation)
+    def __init__(self, interpolation: Sampling, fill: float | Sequence[float]) -> None:
+        self.interpolation = checks.check_sampling(interpolation)
         self.fill = checks.check_fill(fill)
 
     def _build(self, image: Any, params: dict[str, Any], layer: int, names: Sequence[str]) -> Any:
@@ -77,7 +77,7 @@ class RandAugment(_Policy):
         num_ops: int = 2,
         magnitude: int = 9,
         num_magnitude_bins: int = 31,
-        interpolation: WarpInterpolation = "nearest",
+        interpolation: Sampling = "nearest",
         fill: float | Sequence[float] = 0.0,
     ) -> None:
         super().__init__(interpolation, fill)
@@ -122,7 +122,7 @@ class TrivialAugmentWide(_Policy):
     def __init__(
         self,
         num_magnitude_bins: int = 31,
-        interpolation: WarpInterpolation = "nearest",
+        interpolation: Sampling = "nearest",
         fill: float | Sequence[float] = 0.0,
     ) -> None:
         super().__init__(interpolation, fill)
@@ -163,7 +163,7 @@ class AutoAugment(_Policy):
     def __init__(
         self,
         policy: Policy = "imagenet",
-        interpolation: WarpInterpolation = "nearest",
+        interpolation: Sampling = "nearest",
         fill: float | Sequence[float] = 0.0,
     ) -> None:
         if policy not in get_args(Policy):
@@ -218,7 +218,7 @@ class AugMix(_Policy):
         chain_depth: int = -1,
         alpha: float = 1.0,
         all_ops: bool = True,
-        interpolation: WarpInterpolation = "bilinear",
+        interpolation: Sampling = "bilinear",
         fill: float | Sequence[float] = 0.0,
     ) -> None:
         super().__init__(interpolation, fill)

@@ -19,8 +19,8 @@ from gpufeed.rng import BatchRng
 from gpufeed.transforms import checks
 from gpufeed.transforms.base import Params, PixelTransform, Records
 from gpufeed.transforms.draws import normal
+from gpufeed.transforms.frame import Sampling
 from gpufeed.transforms.operations import KINDS, build_layer, lay_out
-from gpufeed.transforms.warp import WarpInterpolation
 
 __all__ = ["TimmRandAugment"]
 
@@ -87,11 +87,11 @@ class TimmRandAugment(PixelTransform):
     def __init__(
         self,
         config: str = "rand-m9-mstd0.5-inc1",
-        interpolation: WarpInterpolation = "bilinear",
+        interpolation: Sampling = "bilinear",
         fill: float | Sequence[float] = (124.0, 116.0, 104.0),
     ) -> None:
         self.config = config
-        self.interpolation = checks.check_warp_interpolation(interpolation)
+        self.interpolation = checks.check_sampling(interpolation)
         self.fill = checks.check_fill(fill)
         self._settings = _parse(config)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from benchmarks.compare.host import opencv_job, pillow_job
-from benchmarks.compare.peer import Peer
+from benchmarks.compare.peer import Peer, with_workers
 from benchmarks.compare.work import Work
 
 __all__ = ["PEERS"]
@@ -37,7 +36,7 @@ def _data_loader(work: Work, *, workers: int) -> Iterator[tuple[Any, Any]]:
 
     class Prepare(grain.RandomMapTransform):  # type: ignore[misc]
         def random_map(self, element: tuple[str, int], rng: np.random.Generator) -> tuple[Any, int]:
-            return pillow_job(element[0], work.size, rng), element[1]
+            return pillow_job(element[0], work, rng), element[1]
 
     loader = grain.DataLoader(
         data_source=_Source(work.files),
@@ -53,7 +52,7 @@ def _map_dataset(work: Work) -> Iterator[tuple[Any, Any]]:
     import grain
 
     def prepare(element: tuple[str, int], rng: np.random.Generator) -> tuple[Any, int]:
-        return opencv_job(element[0], work.size, rng), element[1]
+        return opencv_job(element[0], work, rng), element[1]
 
     dataset = (
         grain.MapDataset.source(_Source(work.files))
@@ -78,11 +77,7 @@ def _on(work: Work, batches: Any) -> Iterator[tuple[Any, Any]]:
 
 
 PEERS = [
-    Peer(
-        "Grain DataLoader, Pillow, 2 workers",
-        functools.partial(_data_loader, workers=2),
-        ("grain",),
-    ),
+    *with_workers("Grain DataLoader, Pillow", _data_loader, 2, needs=("grain",)),
     Peer(
         "Grain MapDataset, OpenCV, threads",
         _map_dataset,

@@ -8,18 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.compare.encoded import places
 from benchmarks.compare.peer import Peer
 from benchmarks.compare.work import Work
 
 __all__ = ["PEERS"]
-
-
-def _places(work: Work) -> Iterator[Any]:
-    drawn = np.random.default_rng(0)
-    while True:
-        order = drawn.permutation(len(work.paths))
-        for first in range(0, len(order) - work.batch_size + 1, work.batch_size):
-            yield order[first : first + work.batch_size]
 
 
 def _decode(work: Work) -> Iterator[tuple[Any, Any]]:
@@ -33,32 +26,24 @@ def _decode(work: Work) -> Iterator[tuple[Any, Any]]:
             simplejpeg.decode_jpeg(file.read())
 
     with ThreadPoolExecutor(work.cores) as pool:
-        for places in _places(work):
-            list(pool.map(decode, [work.files[place] for place in places]))
-            yield ready, places
+        for batch in places(work):
+            list(pool.map(decode, [work.files[place] for place in batch]))
+            yield ready, batch
 
 
 def _windows(work: Work) -> Iterator[tuple[Any, Any]]:
     """DALI's decode of the windows of random crops, and nothing else."""
-    from nvidia.dali import fn, pipeline_def, types
+    from benchmarks.dali import windows
 
     on_gpu = work.device == "cuda"
     ready = np.zeros((work.batch_size, 3, work.size, work.size), dtype=np.float32)
-
-    @pipeline_def  # type: ignore[untyped-decorator]
-    def decoding() -> Any:
-        encoded, label = fn.readers.file(files=work.files, random_shuffle=True)
-        image = fn.decoders.image_random_crop(
-            encoded,
-            device="mixed" if on_gpu else "cpu",
-            output_type=types.RGB,
-            random_area=[0.08, 1.0],
-            random_aspect_ratio=[3 / 4, 4 / 3],
-        )
-        return image, label
-
-    pipeline = decoding(
-        batch_size=work.batch_size, num_threads=work.cores, device_id=0 if on_gpu else None
+    pipeline = windows(
+        work.files,
+        on_gpu,
+        mapped=not work.cold,
+        batch_size=work.batch_size,
+        num_threads=work.cores,
+        device_id=0 if on_gpu else None,
     )
     pipeline.build()
     while True:
@@ -68,13 +53,24 @@ def _windows(work: Work) -> Iterator[tuple[Any, Any]]:
 
 def _ready(work: Work) -> Iterator[tuple[Any, Any]]:
     """A batch that lies there."""
-    ready = np.zeros((work.batch_size, 3, work.size, work.size), dtype=np.float32)
-    for places in _places(work):
-        yield ready, places
+    ready: Any = np.zeros((work.batch_size, 3, work.size, work.size), dtype=np.float32)
+    if work.device == "cuda":
+        import torch
+
+        ready = torch.from_numpy(ready).cuda()
+    for batch in places(work):
+        yield ready, batch
 
 
 PEERS = [
     Peer("limit: plain decode, a thread a core", _decode, ("simplejpeg",), False, "decode only"),
-    Peer("limit: DALI, decode of windows", _windows, (), False, "decode of the windows only"),
+    Peer(
+        "limit: DALI, decode of windows",
+        _windows,
+        (),
+        False,
+        "decode of the windows only",
+        presets=("train",),
+    ),
     Peer("limit: a batch that is ready", _ready, (), False, "nothing"),
 ]

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import atexit
-import shutil
 import tarfile
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.compare.host import pillow_job
-from benchmarks.compare.peer import Peer
+from benchmarks.compare.host import delivered, pillow_job
+from benchmarks.compare.packed import packed_folder
+from benchmarks.compare.peer import with_workers
 from benchmarks.compare.work import Work
 
 __all__ = ["PEERS"]
@@ -21,34 +18,29 @@ __all__ = ["PEERS"]
 _SHARDS = 8
 
 
-def _scratch() -> Path:
-    folder = Path(tempfile.mkdtemp())
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
-
-
-def _webdataset(work: Work) -> Iterator[tuple[Any, Any]]:
+def _webdataset(work: Work, *, workers: int) -> Iterator[tuple[Any, Any]]:
     import io
 
     import torch
     import webdataset as wds
 
     torch.set_num_threads(1)
-    folder = _scratch()
-    for shard in range(_SHARDS):
+    folder = packed_folder()
+    shards = max(_SHARDS, workers)
+    for shard in range(shards):
         with tarfile.open(folder / f"{shard}.tar", "w") as archive:
-            for label in range(shard, len(work.paths), _SHARDS):
+            for label in range(shard, len(work.paths), shards):
                 archive.add(work.files[label], f"{label:06}.jpg")
 
     def prepare(sample: dict[str, Any]) -> tuple[Any, int]:
         rng = np.random.default_rng()
         encoded: Any = io.BytesIO(sample["jpg"])
-        return pillow_job(encoded, work.size, rng), int(sample["__key__"])
+        return pillow_job(encoded, work, rng), int(sample["__key__"])
 
     dataset = (
         wds.WebDataset(
-            [str(folder / f"{shard}.tar") for shard in range(_SHARDS)],
-            shardshuffle=_SHARDS,
+            [str(folder / f"{shard}.tar") for shard in range(shards)],
+            shardshuffle=shards,
             nodesplitter=wds.split_by_node,
             workersplitter=wds.split_by_worker,
         )
@@ -56,15 +48,14 @@ def _webdataset(work: Work) -> Iterator[tuple[Any, Any]]:
         .map(prepare)
     )
     loader = wds.WebLoader(
-        dataset.batched(work.batch_size, partial=False), batch_size=None, num_workers=2
+        dataset.batched(work.batch_size, partial=False), batch_size=None, num_workers=workers
     )
     while True:
         for image, label in loader:
-            image = torch.as_tensor(image)
-            yield (image.cuda() if work.device == "cuda" else image), label
+            yield delivered(work, image), label
 
 
-def _huggingface(work: Work) -> Iterator[tuple[Any, Any]]:
+def _huggingface(work: Work, *, workers: int) -> Iterator[tuple[Any, Any]]:
     import datasets
     import torch
 
@@ -74,7 +65,7 @@ def _huggingface(work: Work) -> Iterator[tuple[Any, Any]]:
 
     def prepare(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
         rng = np.random.default_rng()
-        images = [torch.from_numpy(pillow_job(path, work.size, rng)) for path in rows["file"]]
+        images = [torch.from_numpy(pillow_job(path, work, rng)) for path in rows["file"]]
         return {"image": images, "label": rows["label"]}
 
     table.set_transform(prepare)
@@ -83,16 +74,15 @@ def _huggingface(work: Work) -> Iterator[tuple[Any, Any]]:
         batch_size=work.batch_size,
         shuffle=True,
         drop_last=True,
-        num_workers=2,
+        num_workers=workers,
         persistent_workers=True,
     )
     while True:
         for batch in loader:
-            image = batch["image"]
-            yield (image.cuda() if work.device == "cuda" else image), batch["label"]
+            yield delivered(work, batch["image"]), batch["label"]
 
 
 PEERS = [
-    Peer("WebDataset, Pillow, 2 workers", _webdataset, ("webdataset", "torch")),
-    Peer("Hugging Face datasets, Pillow, 2 workers", _huggingface, ("datasets", "torch")),
+    *with_workers("WebDataset, Pillow", _webdataset, 2, needs=("webdataset", "torch")),
+    *with_workers("Hugging Face datasets, Pillow", _huggingface, 2, needs=("datasets", "torch")),
 ]

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.compare.host import opencv_job, pillow_job
+from benchmarks.compare.host import Job, delivered, opencv_job, pillow_job
 from benchmarks.compare.peer import Peer
 from benchmarks.compare.work import Work
 
 __all__ = ["PEERS"]
 
 
-def _open(work: Work, *, job: Any) -> Iterator[tuple[Any, Any]]:
+def _open(work: Work, *, job: Job) -> Iterator[tuple[Any, Any]]:
     from spdl.pipeline import PipelineBuilder
 
     drawn = np.random.default_rng(0)
@@ -25,7 +25,7 @@ def _open(work: Work, *, job: Any) -> Iterator[tuple[Any, Any]]:
             yield from drawn.permutation(len(work.paths))[:count].tolist()
 
     def prepare(label: int) -> tuple[Any, int]:
-        return job(work.files[label], work.size, np.random.default_rng()), label
+        return job(work.files[label], work, np.random.default_rng()), label
 
     def collate(rows: list[tuple[Any, int]]) -> tuple[Any, Any]:
         return np.stack([image for image, _ in rows]), np.array([label for _, label in rows])
@@ -40,7 +40,8 @@ def _open(work: Work, *, job: Any) -> Iterator[tuple[Any, Any]]:
         .build(num_threads=work.cores + 1)
     )
     with pipeline.auto_stop():
-        yield from pipeline
+        for image, label in pipeline:
+            yield delivered(work, image), label
 
 
 def _opencv(work: Work) -> Iterator[tuple[Any, Any]]:
@@ -52,13 +53,12 @@ def _pillow(work: Work) -> Iterator[tuple[Any, Any]]:
 
 
 PEERS = [
-    Peer("SPDL, Pillow, threads", _pillow, ("spdl",), on=("cpu",)),
+    Peer("SPDL, Pillow, threads", _pillow, ("spdl",)),
     Peer(
         "SPDL, OpenCV, threads",
         _opencv,
         ("spdl", "cv2", "simplejpeg"),
         equal=False,
         does="resize not antialiased",
-        on=("cpu",),
     ),
 ]

@@ -9,19 +9,17 @@ from typing import Any
 import numpy as np
 
 from benchmarks.compare.host import opencv_job, pillow_job
-from benchmarks.compare.peer import Peer
+from benchmarks.compare.peer import Peer, with_workers
 from benchmarks.compare.work import MEAN, STD, Work
 
 __all__ = ["PEERS"]
-
-Job = Callable[[str, int, np.random.Generator], Any]
 
 
 class _Pictures:
     """A map-style dataset."""
 
-    def __init__(self, files: list[str], size: int, job: Job) -> None:
-        self._files, self._size, self._job = files, size, job
+    def __init__(self, work: Work, job: Callable[..., Any]) -> None:
+        self._files, self._work, self._job = work.files, work, job
         self._rng: np.random.Generator | None = None
 
     def __len__(self) -> int:
@@ -32,11 +30,11 @@ class _Pictures:
             import torch
 
             self._rng = np.random.default_rng(torch.initial_seed())
-        return self._job(self._files[index], self._size, self._rng), index
+        return self._job(self._files[index], self._work, self._rng), index
 
 
-def _torchvision_job(path: str, size: int, _: np.random.Generator) -> Any:
-    return _torchvision_transform(size)(_read_pillow(path))
+def _torchvision_job(path: str, work: Work, _: np.random.Generator) -> Any:
+    return _torchvision_transform(work.size, work.shorter, work.preset)(_read_pillow(path))
 
 
 def _read_pillow(path: str) -> Any:
@@ -47,14 +45,17 @@ def _read_pillow(path: str) -> Any:
 
 
 @functools.lru_cache
-def _torchvision_transform(size: int) -> Any:
+def _torchvision_transform(size: int, shorter: int, preset: str) -> Any:
     import torch
 
     v2 = import_transforms()
+    if preset == "evaluate":
+        geometry = [v2.Resize(shorter, antialias=True), v2.CenterCrop(size)]
+    else:
+        geometry = [v2.RandomResizedCrop(size, antialias=True), v2.RandomHorizontalFlip()]
     return v2.Compose(
         [
-            v2.RandomResizedCrop(size, antialias=True),
-            v2.RandomHorizontalFlip(),
+            *geometry,
             v2.PILToTensor(),
             v2.ToDtype(torch.float32, scale=True),
             v2.Normalize(MEAN, STD),
@@ -81,13 +82,13 @@ def import_transforms() -> Any:
 _KEPT: list[Any] = []
 
 
-def _open(work: Work, *, job: Job, workers: int) -> Iterator[tuple[Any, Any]]:
+def _open(work: Work, *, job: Callable[..., Any], workers: int) -> Iterator[tuple[Any, Any]]:
     import torch
     from torch.utils.data import DataLoader
 
     torch.set_num_threads(1 if workers else work.cores)
     on_gpu = work.device == "cuda"
-    dataset: Any = _Pictures(work.files, work.size, job)
+    dataset: Any = _Pictures(work, job)
     loader: DataLoader[Any] = DataLoader(
         dataset,
         batch_size=work.batch_size,
@@ -103,26 +104,20 @@ def _open(work: Work, *, job: Job, workers: int) -> Iterator[tuple[Any, Any]]:
             yield (image.cuda(non_blocking=True) if on_gpu else image), label
 
 
-def _peers() -> list[Peer]:
-    kinds: list[tuple[str, Job, tuple[str, ...], bool]] = [
-        ("Pillow", pillow_job, ("torch",), True),
-        ("torchvision v2", _torchvision_job, ("torch", "torchvision"), True),
-        ("OpenCV", opencv_job, ("torch", "cv2", "simplejpeg"), False),
-    ]
-    found = []
-    for name, job, needs, equal in kinds:
-        for workers in (0, 1, 2, 4) if name == "Pillow" else (2,):
-            label = f"torch DataLoader, {name}, {workers} worker{'s' * (workers != 1)}"
-            found.append(
-                Peer(
-                    label,
-                    functools.partial(_open, job=job, workers=workers),
-                    needs,
-                    equal,
-                    "" if equal else "resize not antialiased",
-                )
-            )
-    return found
+def _torch(name: str, job: Callable[..., Any], *workers: int, **options: Any) -> list[Peer]:
+    opened = functools.partial(_open, job=job)
+    return with_workers(f"torch DataLoader, {name}", opened, *workers, **options)
 
 
-PEERS = _peers()
+PEERS = [
+    *_torch("Pillow", pillow_job, 0, 1, 2, 4, needs=("torch",)),
+    *_torch("torchvision v2", _torchvision_job, 2, needs=("torch", "torchvision")),
+    *_torch(
+        "OpenCV",
+        opencv_job,
+        2,
+        needs=("torch", "cv2", "simplejpeg"),
+        equal=False,
+        does="resize not antialiased",
+    ),
+]

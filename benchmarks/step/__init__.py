@@ -1,0 +1,1 @@
+"""What a training step feels of the loader that feeds it."""

@@ -1,0 +1,141 @@
+"""Boxes and points that go with the pictures of a batch, as they lie on what is handed out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from gpufeed.errors import ConfigError
+from gpufeed.records.targets import check_box_format
+from gpufeed.transforms.targets import Objects
+
+if TYPE_CHECKING:
+    from gpufeed.adapters import Adapter
+    from gpufeed.plan import BatchPlan
+    from gpufeed.records import Manifest
+    from gpufeed.transforms import Frame
+
+__all__ = ["CollateFn", "Targets"]
+
+CollateFn = Literal["pad"] | Callable[[list[dict[str, Any]]], Any]
+
+_KINDS = ("boxes", "points")
+_LEAST = 1.0
+"""Pixels: boxes narrower or lower are dropped, as torchvision's SanitizeBoundingBoxes has it."""
+
+
+class Targets:
+    """Makes the targets of batches; see `Loader` for the arguments.
+
+    Raises:
+        ConfigError: an argument is out of range, does not go with another, or asks for what the
+            manifest does not have.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        kinds: Collection[str],
+        box_format: str,
+        max_boxes: int | None,
+        collate_fn: CollateFn | None,
+    ) -> None:
+        if isinstance(kinds, str) or any(kind not in _KINDS for kind in kinds):
+            raise ConfigError(f'targets is {kinds!r}; it must hold "boxes", "points", or both')
+        self._format = check_box_format(box_format)
+        pads = isinstance(collate_fn, str)
+        if collate_fn is not None and collate_fn != "pad" and not callable(collate_fn):
+            raise ConfigError(f'collate_fn is {collate_fn!r}; it must be None, "pad" or callable')
+        if pads and "boxes" not in kinds:
+            raise ConfigError('collate_fn is "pad", which pads boxes; ask for targets=("boxes",)')
+        self._collate = None if isinstance(collate_fn, str) else collate_fn
+        self._objects, self._points = None, None
+        if "boxes" in kinds:
+            self._objects = Objects.of(manifest)
+            if self._objects is None:
+                raise ConfigError(
+                    'targets has "boxes", but the manifest has none; read_table(boxes=...) reads '
+                    "them, as do columns box_x, box_y, box_width and box_height"
+                )
+        if "points" in kinds:
+            self._points = manifest.points()
+            if self._points is None:
+                raise ConfigError(
+                    'targets has "points", but the manifest has none; read_table(points=...) reads '
+                    "them, read_nabirds where the folder has parts/part_locs.txt"
+                )
+        self._most: int | None = None
+        if max_boxes is not None:
+            if not pads:
+                raise ConfigError(f'max_boxes is {max_boxes!r}; it goes with collate_fn="pad"')
+            if isinstance(max_boxes, bool) or not isinstance(max_boxes, int) or max_boxes < 1:
+                raise ConfigError(f"max_boxes is {max_boxes!r}; it must be an integer of 1 or more")
+            self._most = max_boxes
+        elif pads and self._objects is not None:
+            self._most = max(int(self._objects.counts.max()), 1)
+
+    def made(self, plan: BatchPlan, adapter: Adapter) -> dict[str, Any]:
+        """Return the targets of a batch by their names; for several views, a list of each."""
+        views = [
+            self._view(plan, frame, kept, adapter)
+            for frame, kept in zip(plan.frames, plan.kept, strict=True)
+        ]
+        if len(views) == 1:
+            return views[0]
+        return {name: [view[name] for view in views] for name in views[0]}
+
+    def _view(
+        self, plan: BatchPlan, frame: Frame, kept: npt.NDArray[np.bool_], adapter: Adapter
+    ) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        if self._objects is not None:
+            objects = self._objects.take(plan.record_keys).followed(frame)
+            sides = objects.boxes[:, 2:] - objects.boxes[:, :2]
+            objects = objects.chosen(kept & (sides >= _LEAST).all(axis=1))
+            if self._format == "xywh":
+                objects.boxes[:, 2:] -= objects.boxes[:, :2]
+            made |= self._boxes(objects, adapter)
+        if self._points is not None:
+            points = self._points[plan.record_keys]
+            seen = (points[..., 2] > 0) & frame.shows(points[..., :2])
+            moved = frame.map_points(points[..., :2]).astype(np.float32)
+            made |= {"points": adapter.arrays(moved), "point_visible": adapter.arrays(seen)}
+        return made
+
+    def _boxes(self, objects: Objects, adapter: Adapter) -> dict[str, Any]:
+        boxes = objects.boxes.astype(np.float32)
+        if self._most is None:
+            return {
+                "boxes": adapter.pieces(boxes, objects.offsets),
+                "box_labels": adapter.pieces(objects.labels, objects.offsets),
+            }
+        counts = np.minimum(objects.counts, self._most)
+        valid = np.arange(self._most) < counts[:, None]
+        first = np.arange(len(boxes)) - objects.offsets[objects.rows] < self._most
+        padded = np.zeros((*valid.shape, 4), np.float32)
+        labels = np.zeros(valid.shape, np.int32)
+        padded[valid], labels[valid] = boxes[first], objects.labels[first]
+        return {
+            "boxes": adapter.arrays(padded),
+            "box_labels": adapter.labels(labels),
+            "box_valid": adapter.arrays(valid),
+        }
+
+    def collated(self, batch: Mapping[str, Any], count: int, views: int) -> Any:
+        """Return the batch as it is handed out: what a callable `collate_fn` makes of it."""
+        if self._collate is None:
+            return batch
+        several = {"image", "boxes", "box_labels", "points", "point_visible"} if views > 1 else ()
+
+        def of_record(name: str, values: Sequence[Any], place: int) -> Any:
+            return [view[place] for view in values] if name in several else values[place]
+
+        return self._collate(
+            [
+                {name: of_record(name, values, place) for name, values in batch.items()}
+                for place in range(count)
+            ]
+        )

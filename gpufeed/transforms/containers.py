@@ -1,0 +1,203 @@
+"""Transforms made of others: sometimes, one of several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpufeed.errors import ConfigError
+from gpufeed.rng import BatchRng
+from gpufeed.transforms import checks
+from gpufeed.transforms.base import (
+    GeometricTransform,
+    MixTransform,
+    Params,
+    PixelTransform,
+    Records,
+    Transform,
+)
+
+__all__ = ["Compose", "RandomApply", "RandomChoice"]
+
+
+class Compose(list[Transform]):
+    """A list of transforms, under the name it has in torchvision."""
+
+
+class _Group:
+    """Pixel transforms done one after the other, with numbers of their own."""
+
+    def __init__(self, owner: str, transforms: Any) -> None:
+        listed: list[PixelTransform] = []
+        for transform in [transforms] if isinstance(transforms, Transform) else transforms:
+            if isinstance(transform, GeometricTransform):
+                raise ConfigError(
+                    f"{owner} has {type(transform).__name__}, which moves pixels, and so is drawn "
+                    "on the host for all records; give it a probability of its own"
+                )
+            if not isinstance(transform, PixelTransform):
+                raise ConfigError(f"{owner} has {transform!r}; it takes pixel transforms")
+            listed.append(transform)
+        if not listed:
+            raise ConfigError(f"{owner} has no transform")
+        self.transforms = listed
+
+    @property
+    def identity(self) -> list[dict[str, object]]:
+        return [transform.identity for transform in self.transforms]
+
+    def draw(self, rng: BatchRng, records: Records) -> Params:
+        parts = rng.parts(len(self.transforms))
+        return {
+            f"{number}.{name}": values
+            for number, transform in enumerate(self.transforms)
+            for name, values in transform.draw(parts[number], records).items()
+        }
+
+    def build(self, image: Any, params: dict[str, Any]) -> Any:
+        for number, transform in enumerate(self.transforms):
+            image = transform.build(image, _own(f"{number}.", params))
+        return image
+
+
+def _own(prefix: str, params: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name.removeprefix(prefix): value
+        for name, value in params.items()
+        if name.startswith(prefix)
+    }
+
+
+class RandomApply(PixelTransform):
+    """Do all of some pixel transforms, or none.
+
+    Args:
+        transforms: the transforms, in order.
+        p: how often.
+    """
+
+    def __init__(self, transforms: Sequence[Transform], p: float = 0.5) -> None:
+        self._group = _Group("RandomApply", transforms)
+        self.p = checks.check_probability("p", p)
+
+    @property
+    def identity(self) -> dict[str, object]:
+        """Kind and settings; those of the transforms too."""
+        return {**super().identity, "transforms": self._group.identity}
+
+    def draw(self, rng: BatchRng, records: Records) -> Params:
+        """Draw `mask`, bool (n,), and what the transforms draw."""
+        choice, inner = rng.parts(2)
+        return {"mask": choice.bernoulli(self.p), **self._group.draw(inner, records)}
+
+    def build(self, image: Any, params: dict[str, Any]) -> Any:
+        """Do them, to the chosen records."""
+        from gpufeed.transforms.select import where
+
+        own = {name: node for name, node in params.items() if name != "mask"}
+        return where(params["mask"], image, self._group.build, own)
+
+
+class RandomChoice(PixelTransform):
+    """Do one of several pixel transforms, drawn for each record; or mix in one of several ways.
+
+    Args:
+        transforms: the choices, each a transform or a list of them; or several mixes (MixUp,
+            CutMix), which stand after the output format.
+        p: how often each, relative to the others; all alike where None.
+    """
+
+    def __new__(cls, transforms: Sequence[Any], p: Sequence[float] | None = None) -> Any:
+        """Make one, or, of mixes, a mix."""
+        if transforms and all(isinstance(each, MixTransform) for each in transforms):
+            return _MixChoice(transforms, p)
+        return super().__new__(cls)
+
+    def __init__(self, transforms: Sequence[Any], p: Sequence[float] | None = None) -> None:
+        self._groups = [_Group("RandomChoice", each) for each in transforms]
+        self.p = _check_weights(p, len(self._groups))
+
+    @property
+    def identity(self) -> dict[str, object]:
+        """Kind and settings; those of the transforms too."""
+        return {**super().identity, "transforms": [group.identity for group in self._groups]}
+
+    def draw(self, rng: BatchRng, records: Records) -> Params:
+        """Draw `index`, int32 (n,), and what each choice draws."""
+        first, *others = rng.parts(1 + len(self._groups))
+        params: Params = {"index": _choose(first, self.p)}
+        for number, group in enumerate(self._groups):
+            for name, values in group.draw(others[number], records).items():
+                params[f"{number}.{name}"] = values
+        return params
+
+    def build(self, image: Any, params: dict[str, Any]) -> Any:
+        """Do each choice to the records that drew it."""
+        from gpufeed.transforms.select import where
+
+        for number, group in enumerate(self._groups):
+            chosen = params["index"] == number
+            image = where(chosen, image, group.build, _own(f"{number}.", params))
+        return image
+
+
+class _MixChoice(MixTransform):
+    """One of several mixes, drawn for each record."""
+
+    def __init__(self, transforms: Sequence[MixTransform], p: Sequence[float] | None) -> None:
+        self._choices = list(transforms)
+        self.p = _check_weights(p, len(self._choices))
+        groups = {each.group for each in self._choices}
+        if len(groups) > 1:
+            raise ConfigError(f"RandomChoice has mixes of groups of {sorted(groups)}; give one")
+        self.group = groups.pop()
+
+    @property
+    def identity(self) -> dict[str, object]:
+        """Kind and settings, as they are given."""
+        listed = [each.identity for each in self._choices]
+        return {"kind": "RandomChoice", "p": list(self.p), "transforms": listed}
+
+    def draw(self, rng: BatchRng, records: Records) -> tuple[Params, npt.NDArray[np.float32]]:
+        """Draw `index`, int32 (n,), and what each choice draws."""
+        first, *others = rng.parts(1 + len(self._choices))
+        index = _choose(first, self.p)
+        params: Params = {"index": index}
+        shares = np.ones(len(rng), dtype=np.float32)
+        for number, (each, own) in enumerate(zip(self._choices, others, strict=True)):
+            drawn, share = each.draw(own, records)
+            params |= {f"{number}.{name}": values for name, values in drawn.items()}
+            shares = np.where(index == number, share, shares)
+        return params, shares
+
+    def build(self, image: Any, partner: Any, params: dict[str, Any]) -> Any:
+        """Mix the records that drew each choice; partners are as they were before."""
+        from gpufeed.transforms.select import where
+
+        mixed = image
+        for number, each in enumerate(self._choices):
+
+            def branch(image: Any, own: dict[str, Any], each: MixTransform = each) -> Any:
+                other = own.pop("partner")
+                return each.build(image, other, own)
+
+            own = {**_own(f"{number}.", params), "partner": partner}
+            mixed = where(params["index"] == number, mixed, branch, own)
+        return mixed
+
+
+def _check_weights(p: Sequence[float] | None, count: int) -> tuple[float, ...]:
+    if not count:
+        raise ConfigError("RandomChoice has no transform")
+    weights = (1.0,) * count if p is None else tuple(float(each) for each in p)
+    if len(weights) != count or min(weights) < 0 or not sum(weights) > 0:
+        raise ConfigError(f"p is {p!r}; it must be {count} numbers of 0 or more, not all 0")
+    return tuple(weight / sum(weights) for weight in weights)
+
+
+def _choose(rng: BatchRng, p: tuple[float, ...]) -> npt.NDArray[np.int32]:
+    bounds = np.cumsum(p)[:-1]
+    return np.searchsorted(bounds, rng.uniform(), side="right").astype(np.int32)

@@ -1,0 +1,108 @@
+"""Random erasing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from gpufeed.errors import ConfigError
+from gpufeed.rng import BatchRng
+from gpufeed.transforms import checks
+from gpufeed.transforms.base import LateTransform, Made, Params, Records
+
+__all__ = ["RandomErasing"]
+
+_ATTEMPTS = 10
+_FIELD = 20170816
+
+
+class RandomErasing(LateTransform):
+    """Blot out a rectangle of random area, aspect ratio and place.
+
+    Zhong et al., "Random erasing data augmentation" (AAAI 2020), with torchvision's sampling: ten
+    attempts at an area and a log-uniform aspect ratio, of which the first that fits is taken; where
+    none fits nothing is erased. It comes after the output format, so that with `Normalize` a value
+    of 0 is the mean colour.
+
+    Args:
+        p: how often.
+        scale: bounds of the rectangle's share of the picture.
+        ratio: bounds of its height over its width.
+        value: what is put there, one number or three (RGB) in the output's own units; or "random",
+            normally distributed numbers of mean 0 and deviation 1, a window drawn for each record
+            from one field of them that is four times as large as the picture.
+    """
+
+    def __init__(
+        self,
+        p: float = 0.5,
+        scale: Sequence[float] = (0.02, 0.33),
+        ratio: Sequence[float] = (0.3, 3.3),
+        value: float | Sequence[float] | Literal["random"] = 0.0,
+    ) -> None:
+        self.p = checks.check_probability("p", p)
+        self.scale = checks.check_range("scale", scale)
+        if self.scale[1] > 1:
+            raise ConfigError(f"scale is {scale!r}; a rectangle's share is at most 1")
+        self.ratio = checks.check_range("ratio", ratio)
+        if isinstance(value, str) and value != "random":
+            raise ConfigError(f'value is {value!r}; it must be a number, three, or "random"')
+        self.value: Literal["random"] | tuple[float, float, float] = (
+            "random" if value == "random" else checks.check_triple("value", value)
+        )
+
+    def draw(self, rng: BatchRng, records: Records) -> Params:
+        """Draw `mask`, bool (n,); `anchor` and `shape`, float32 (n, 2) of (y, x), pixels.
+
+        With random values also `field`, int32 (n, 2), where the window of the field begins.
+        """
+        mask = rng.bernoulli(self.p)
+        unit = rng.uniform(size=2 * _ATTEMPTS).reshape(len(rng), _ATTEMPTS, 2)
+        tall, broad = records.height[:, None], records.width[:, None]
+        area = (self.scale[0] + unit[..., 0] * (self.scale[1] - self.scale[0])) * tall * broad
+        low, high = math.log(self.ratio[0]), math.log(self.ratio[1])
+        ratio = np.exp(low + unit[..., 1] * (high - low))
+        height = np.rint(np.sqrt(area * ratio)).astype(np.int64)
+        width = np.rint(np.sqrt(area / ratio)).astype(np.int64)
+        fits = (height < tall) & (width < broad)
+        rows, chosen = np.arange(len(rng)), fits.argmax(axis=1)
+        mask &= fits.any(axis=1)
+        height = np.where(mask, height[rows, chosen], 0)
+        width = np.where(mask, width[rows, chosen], 0)
+        places = rng.uniform(size=2)
+        top = np.floor(places[:, 0] * (records.height - height + 1))
+        left = np.floor(places[:, 1] * (records.width - width + 1))
+        params = {
+            "mask": mask,
+            "anchor": np.stack([top, left], axis=1).astype(np.float32),
+            "shape": np.stack([height, width], axis=1).astype(np.float32),
+        }
+        if self.value == "random":
+            sides = np.stack([records.height, records.width], axis=1)
+            params["field"] = np.floor(rng.uniform(size=2) * (sides + 1)).astype(np.int32)
+        return params
+
+    def build(self, image: Any, params: dict[str, Any], made: Made) -> Any:
+        """Erase, of the chosen records."""
+        from gpufeed.transforms import patch
+        from gpufeed.transforms.select import where
+
+        def erased(image: Any, own: dict[str, Any]) -> Any:
+            if isinstance(self.value, tuple):
+                return patch.fill(image, own["anchor"], own["shape"], self.value)
+            noise = patch.window(_noise(made), own["field"], made, image.device)
+            return patch.paste(image, noise, own["anchor"], own["shape"])
+
+        params = dict(params)
+        return where(params.pop("mask"), image, erased, params)
+
+
+def _noise(made: Made) -> npt.NDArray[np.float32]:
+    """The field, (3, 2 height, 2 width) or its transpose; the place is drawn, never the field."""
+    generator = np.random.Generator(np.random.Philox(key=_FIELD))
+    field = generator.standard_normal((3, 2 * made.height, 2 * made.width), dtype=np.float32)
+    return field if made.layout == "NCHW" else np.ascontiguousarray(field.transpose(1, 2, 0))

@@ -1,0 +1,68 @@
+"""A user's own function of a picture, on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpufeed.errors import ConfigError
+from gpufeed.transforms.base import PixelTransform
+
+__all__ = ["Lambda"]
+
+Pixels = npt.NDArray[np.uint8]
+
+
+class Lambda(PixelTransform):
+    """Apply a NumPy function to each picture; with device="cpu" only.
+
+    It is called on the threads that decode, so it stands before all transforms of another kind but
+    those that move pixels. It gets nothing random: what draws is a class with `draw` and `build`.
+
+    Args:
+        function: from uint8 (height, width, 3), which it may not keep, to another of this shape.
+        name: what fingerprints know it by; the function's own where none is given.
+
+    Raises:
+        ConfigError: it is no function, or has no name of its own.
+    """
+
+    def __init__(self, function: Callable[[Pixels], Pixels], name: str | None = None) -> None:
+        if not callable(function):
+            raise ConfigError(f"function is {function!r}; it must take a picture and return one")
+        self._function = function
+        self.name: str = name or str(getattr(function, "__qualname__", ""))
+        if not name and ("<lambda>" in self.name or not self.name):
+            raise ConfigError(
+                f"function is {function!r}, which has no name that tells it from others in a "
+                'state; pass name="..."'
+            )
+
+    def __call__(self, picture: Pixels) -> Pixels:
+        """Call the function.
+
+        Raises:
+            ConfigError: it returns something else than a picture of this size.
+        """
+        made = self._function(picture)
+        if (
+            not isinstance(made, np.ndarray)
+            or made.dtype != np.uint8
+            or made.shape != picture.shape
+        ):
+            what = f"{made.dtype} {made.shape}" if isinstance(made, np.ndarray) else repr(made)
+            raise ConfigError(
+                f"Lambda({self.name}) returned {what} for a picture of uint8 {picture.shape}; it "
+                "must return one of the same type and shape"
+            )
+        return made
+
+    def build(self, image: Any, params: dict[str, Any]) -> Any:  # noqa: ARG002
+        """Refuse: DALI's graph can not call it."""
+        raise ConfigError(
+            f'Lambda({self.name}) runs with device="cpu" only, and before all transforms but those '
+            "that move pixels; write a PixelTransform with DALI operators instead"
+        )

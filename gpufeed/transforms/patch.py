@@ -1,0 +1,78 @@
+"""Rectangles and mixtures of finished pictures, in the graph; all keep type, layout and size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpufeed.transforms.base import Made
+
+__all__ = ["blend", "fill", "paste", "window"]
+
+
+def fill(image: Any, anchor: Any, shape: Any, value: tuple[float, float, float]) -> Any:
+    """Write a value into a rectangle of each picture.
+
+    Args:
+        image: `DataNode` of pictures.
+        anchor: CPU `DataNode` of float32 (2,) for each: (y, x) of its first pixel.
+        shape: likewise its (height, width).
+        value: one number for each channel.
+    """
+    from nvidia.dali import fn
+
+    return fn.erase(image, anchor=anchor, shape=shape, axis_names="HW", fill_value=list(value))
+
+
+def paste(image: Any, other: Any, anchor: Any, shape: Any) -> Any:
+    """Write what `other` has in a rectangle into each picture: exactly, since zeros are added."""
+    from nvidia.dali import fn
+
+    black = (0.0, 0.0, 0.0)
+    # In float32, since DALI's arithmetic has no float16.
+    around, whole, outside = (
+        _as_float(node)
+        for node in (
+            fill(image, anchor, shape, black),
+            other,
+            fill(other, anchor, shape, black),
+        )
+    )
+    return fn.cast_like(around + (whole - outside), image)
+
+
+def blend(image: Any, other: Any, share: Any) -> Any:
+    """Return share * image + (1 - share) * other; `share` is a CPU `DataNode` of float32 each."""
+    from nvidia.dali import fn
+
+    mixed = _as_float(image) * share + _as_float(other) * (1.0 - share)
+    return fn.cast_like(mixed, image)
+
+
+def window(field: npt.NDArray[np.float32], start: Any, made: Made, device: str) -> Any:
+    """Cut a picture out of one field for each record.
+
+    Args:
+        field: float32, laid out as the pictures are, and larger.
+        start: CPU `DataNode` of int32 (2,) for each: (y, x) of its first pixel.
+        made: what the pictures are like.
+        device: "cpu" or "gpu".
+    """
+    from nvidia.dali import fn, types
+
+    return fn.slice(
+        types.Constant(field, layout=made.layout.removeprefix("N"), device=device),
+        start,
+        [made.height, made.width],
+        axis_names="HW",
+        normalized_anchor=False,
+        normalized_shape=False,
+    )
+
+
+def _as_float(image: Any) -> Any:
+    from nvidia.dali import fn, types
+
+    return fn.cast(image, dtype=types.FLOAT)

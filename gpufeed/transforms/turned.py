@@ -1,0 +1,258 @@
+"""Rotations, affine maps and changes of perspective, with torchvision v2's names and defaults."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpufeed.errors import ConfigError
+from gpufeed.rng import BatchRng
+from gpufeed.transforms import checks
+from gpufeed.transforms.base import GeometricTransform, Params, Records
+from gpufeed.transforms.frame import Fill, Frame, Sampling, Warp
+from gpufeed.transforms.warp import affine_matrices
+
+__all__ = ["RandomAffine", "RandomPerspective", "RandomRotation"]
+
+Float64 = npt.NDArray[np.float64]
+
+_ROUNDING = 1e-4
+"""Parts of a pixel that a rotated picture may reach over an edge by rounding, as in torchvision."""
+
+
+class RandomRotation(GeometricTransform):
+    """Rotate by a random angle.
+
+    Args:
+        degrees: bounds of the angle, counter-clockwise, or one number for (-degrees, degrees).
+        interpolation: "nearest" or "bilinear".
+        expand: whether the picture grows to hold all of what was rotated; sizes then differ, so a
+            resize or crop must follow.
+        center: (x, y) in pixels from the top left corner; the picture's middle where None. Not
+            with `expand`.
+        fill: levels of what comes from outside, 0 to 255, one number or three (RGB).
+    """
+
+    def __init__(
+        self,
+        degrees: float | Sequence[float],
+        interpolation: Sampling = "nearest",
+        expand: bool = False,
+        center: Sequence[float] | None = None,
+        fill: float | Sequence[float] = 0,
+    ) -> None:
+        self.degrees = _angles("degrees", degrees)
+        self.interpolation = checks.check_sampling(interpolation)
+        self.expand = bool(expand)
+        self.center = None if center is None else _pair("center", center)
+        if self.expand and self.center is not None:
+            raise ConfigError(f"center is {center!r}; with expand=True it has no meaning")
+        self.fill = checks.check_fill(fill)
+
+    def draw(self, rng: BatchRng, records: Records) -> Params:  # noqa: ARG002
+        """Draw `angle`, float64 (n,), degrees."""
+        return {"angle": rng.uniform(*self.degrees)}
+
+    def place(self, frame: Frame, params: Params) -> Frame:
+        """Rotate."""
+        angle = -params["angle"]
+        if not self.expand:
+            matrix = affine_matrices(_centers(frame, self.center), angle=angle)
+            return frame.warp(_warp(matrix, self.interpolation, self.fill))
+        old = frame.size[:, ::-1]
+        new = _rotated_sizes(old, params["angle"])
+        before = np.maximum(new - old, 0)
+        left, top = (before // 2).T
+        right, bottom = (before - before // 2).T
+        padded = frame.pad(top, left, bottom, right, self.fill)
+        # Where the result is cut out; the padded picture is at least as large.
+        corner = (padded.size[:, ::-1] - new) // 2
+        middle = before // 2 + old / 2
+        moved = corner + new / 2 - middle
+        matrix = affine_matrices(middle, angle=angle, translate=moved)
+        warped = padded.warp(_warp(matrix, self.interpolation, self.fill))
+        return warped.crop(corner[:, 1], corner[:, 0], new[:, 1], new[:, 0])
+
+
+class RandomAffine(GeometricTransform):
+    """Rotate, translate, scale and shear at random, about the picture's middle.
+
+    Args:
+        degrees: bounds of the angle, clockwise, or one number for (-degrees, degrees).
+        translate: the most that is moved, as shares of (width, height); None for nothing.
+        scale: bounds of the factor; None for none.
+        shear: bounds of the shear along x, or four numbers for x and y, degrees; one number for
+            (-shear, shear) along x; None for none.
+        interpolation: "nearest" or "bilinear".
+        fill: levels of what comes from outside, 0 to 255, one number or three (RGB).
+        center: (x, y) in pixels from the top left corner; the picture's middle where None.
+    """
+
+    def __init__(
+        self,
+        degrees: float | Sequence[float],
+        translate: Sequence[float] | None = None,
+        scale: Sequence[float] | None = None,
+        shear: float | Sequence[float] | None = None,
+        interpolation: Sampling = "nearest",
+        fill: float | Sequence[float] = 0,
+        center: Sequence[float] | None = None,
+    ) -> None:
+        self.degrees = _angles("degrees", degrees)
+        self.translate = None if translate is None else _pair("translate", translate)
+        if self.translate is not None and not all(0 <= part <= 1 for part in self.translate):
+            raise ConfigError(f"translate is {translate!r}; its shares go from 0 to 1")
+        self.scale = None if scale is None else checks.check_range("scale", scale)
+        self.shear = None if shear is None else _shears(shear)
+        self.interpolation = checks.check_sampling(interpolation)
+        self.fill = checks.check_fill(fill)
+        self.center = None if center is None else _pair("center", center)
+
+    def draw(self, rng: BatchRng, records: Records) -> Params:
+        """Draw `angle` and `scale`, float64 (n,); `translate` in pixels and `shear`, (n, 2)."""
+        unit = rng.uniform(size=6)
+
+        def between(column: int, bounds: tuple[float, float]) -> Float64:
+            return bounds[0] + unit[:, column] * (bounds[1] - bounds[0])
+
+        translate = np.zeros((len(rng), 2))
+        if self.translate is not None:
+            sides = np.stack([records.width, records.height], axis=1)
+            most = sides * np.array(self.translate)
+            translate = np.rint(most * (2.0 * unit[:, 1:3] - 1.0))
+        shear = np.zeros((len(rng), 2))
+        if self.shear is not None:
+            shear = np.stack([between(4, self.shear[:2]), between(5, self.shear[2:])], axis=1)
+        return {
+            "angle": between(0, self.degrees),
+            "translate": translate,
+            "scale": np.ones(len(rng)) if self.scale is None else between(3, self.scale),
+            "shear": shear,
+        }
+
+    def place(self, frame: Frame, params: Params) -> Frame:
+        """Map."""
+        matrix = affine_matrices(_centers(frame, self.center), **params)
+        return frame.warp(_warp(matrix, self.interpolation, self.fill))
+
+
+class RandomPerspective(GeometricTransform):
+    """Move the picture's corners inwards at random, as if it were seen from elsewhere.
+
+    Args:
+        distortion_scale: how far corners move at most, as a share of half the side, 0 to 1.
+        p: how often.
+        interpolation: "nearest" or "bilinear".
+        fill: levels of what comes from outside, 0 to 255, one number or three (RGB).
+    """
+
+    def __init__(
+        self,
+        distortion_scale: float = 0.5,
+        p: float = 0.5,
+        interpolation: Sampling = "bilinear",
+        fill: float | Sequence[float] = 0,
+    ) -> None:
+        self.distortion_scale = checks.check_probability("distortion_scale", distortion_scale)
+        self.p = checks.check_probability("p", p)
+        self.interpolation = checks.check_sampling(interpolation)
+        self.fill = checks.check_fill(fill)
+
+    def draw(self, rng: BatchRng, records: Records) -> Params:
+        """Draw `mask`, bool (n,), and `corners`, int64 (n, 4, 2), where each comes to, (x, y).
+
+        From the top left one clockwise.
+        """
+        mask = rng.bernoulli(self.p)
+        unit = rng.uniform(size=8).reshape(len(rng), 4, 2)
+        sides = np.stack([records.width, records.height], axis=1)[:, None]
+        bound = (self.distortion_scale * (sides // 2)).astype(np.int64) + 1
+        inwards = np.floor(unit * bound).astype(np.int64)
+        far = np.array([[0, 0], [1, 0], [1, 1], [0, 1]])
+        return {"mask": mask, "corners": np.where(far, sides - bound + inwards, inwards)}
+
+    def place(self, frame: Frame, params: Params) -> Frame:
+        """Map."""
+        right, bottom = (frame.width - 1).astype(np.float64), (frame.height - 1).astype(np.float64)
+        zero = np.zeros(len(frame))
+        xs = np.stack([zero, right, right, zero], axis=1)
+        ys = np.stack([zero, zero, bottom, bottom], axis=1)
+        matrix = _projections(params["corners"].astype(np.float64), np.stack([xs, ys], axis=-1))
+        mask = params["mask"]
+        matrix[~mask] = np.eye(3)
+        return frame.warp(_warp(matrix, self.interpolation, self.fill, mask))
+
+
+def _warp(
+    matrix: npt.NDArray[Any],
+    sampling: Sampling,
+    fill: Fill,
+    mask: npt.NDArray[np.bool_] | None = None,
+) -> Warp:
+    chosen = np.ones(len(matrix), dtype=np.bool_) if mask is None else mask
+    return Warp(matrix.astype(np.float64), chosen, sampling, fill)
+
+
+def _centers(frame: Frame, center: tuple[float, float] | None) -> Float64:
+    if center is not None:
+        return np.tile(np.array(center, dtype=np.float64), (len(frame), 1))
+    return frame.size[:, ::-1] / 2.0
+
+
+def _rotated_sizes(sizes: npt.NDArray[np.int64], angle: Float64) -> npt.NDArray[np.int64]:
+    """Sizes (width, height) that hold rotated pictures: whole pixels around the middle."""
+    cos, sin = np.abs(np.cos(np.radians(angle))), np.abs(np.sin(np.radians(angle)))
+    width, height = sizes.T
+    half = np.stack([width * cos + height * sin, width * sin + height * cos], axis=1) / 2.0
+    middle = sizes / 2.0
+    last = np.ceil(np.trunc((middle + half) / _ROUNDING) * _ROUNDING)
+    first = np.floor(np.trunc((middle - half) / _ROUNDING) * _ROUNDING)
+    return np.asarray(last - first).astype(np.int64)
+
+
+def _projections(points: Float64, onto: Float64) -> Float64:
+    """Return the matrices (n, 3, 3) that map four points, (n, 4, 2), onto four others."""
+    count = len(points)
+    rows = np.zeros((count, 8, 8))
+    x, y = points[..., 0], points[..., 1]
+    u, v = onto[..., 0], onto[..., 1]
+    one = np.ones_like(x)
+    rows[:, 0::2, :3] = np.stack([x, y, one], axis=-1)
+    rows[:, 1::2, 3:6] = np.stack([x, y, one], axis=-1)
+    rows[:, 0::2, 6:] = -u[..., None] * points
+    rows[:, 1::2, 6:] = -v[..., None] * points
+    solved = np.linalg.solve(rows, onto.reshape(count, 8, 1))[..., 0]
+    matrix = np.concatenate([solved, np.ones((count, 1))], axis=1)
+    return np.asarray(matrix.reshape(count, 3, 3))
+
+
+def _pair(name: str, value: Any) -> tuple[float, float]:
+    try:
+        first, second = (float(number) for number in value)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{name} is {value!r}; it must be two numbers, (x, y)") from None
+    if not (math.isfinite(first) and math.isfinite(second)):
+        raise ConfigError(f"{name} is {value!r}; its numbers must be finite")
+    return first, second
+
+
+def _angles(name: str, value: Any) -> tuple[float, float]:
+    """Bounds of an angle, from one number or two."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if value < 0 or not math.isfinite(value):
+            raise ConfigError(f"{name} is {value!r}; one number must be 0 or more")
+        return -float(value), float(value)
+    low, high = _pair(name, value)
+    if low > high:
+        raise ConfigError(f"{name} is {value!r}; it must hold low <= high")
+    return low, high
+
+
+def _shears(value: Any) -> tuple[float, float, float, float]:
+    if isinstance(value, Sequence) and len(value) == 4:
+        return (*_angles("shear", value[:2]), *_angles("shear", value[2:]))
+    return (*_angles("shear", value), 0.0, 0.0)

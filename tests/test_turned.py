@@ -1,0 +1,304 @@
+"""Rotations, affine maps and perspectives: against Pillow, and points that follow their pixels."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+import gpufeed
+from gpufeed import ConfigError, Loader, Manifest, SequentialSampler
+from gpufeed import transforms as tf
+from gpufeed.rng import BatchRng
+
+SIZE = (48, 64)
+UINT8 = tf.ToDtype("uint8", layout="NHWC")
+FILL = (10, 200, 30)
+HOW = {"nearest": Image.Resampling.NEAREST, "bilinear": Image.Resampling.BILINEAR}
+
+
+def few(manifest: Manifest) -> Manifest:
+    return Manifest(manifest.frame.head(12), manifest.root, manifest.classes)
+
+
+def feed(manifest: Manifest, *chain: tf.Transform, **options: Any) -> np.ndarray:
+    loader = Loader(
+        manifest,
+        sampler=SequentialSampler(len(manifest), seed=6),
+        transforms=[*chain, UINT8],
+        batch_size=len(manifest),
+        device="cpu",
+        **options,
+    )
+    with loader:
+        return np.asarray(loader.batch(0)["image"])
+
+
+def drawn(transform: tf.GeometricTransform, n: int, size: tuple[int, int] = SIZE) -> tf.Params:
+    height, width = (np.full(n, side) for side in size)
+    records = tf.Records(record_key=np.arange(n), height=height, width=width, boxes=None)
+    return transform.draw(BatchRng(6, np.zeros(n, np.int64), np.arange(n), 1), records)
+
+
+def near(found: np.ndarray, wanted: Image.Image, interpolation: str) -> None:
+    apart = np.abs(found.astype(int) - np.asarray(wanted).astype(int)).max(axis=-1)
+    if interpolation == "nearest":
+        assert np.mean(apart > 0) < 0.02  # places that lie on a pixel's edge
+    else:
+        # Pillow cuts fractions off. Along the edges, where it repeats them, the fill is mixed in.
+        assert np.mean(apart > 1) < 0.08
+
+
+@pytest.mark.parametrize("interpolation", HOW)
+@pytest.mark.parametrize("center", [None, (10.0, 20.5)])
+def test_a_rotation_is_pillows(pictures: Manifest, interpolation: Any, center: Any) -> None:
+    some = few(pictures)
+    rotation = tf.RandomRotation(170, interpolation, center=center, fill=FILL)
+    plain = feed(some, tf.Resize(SIZE))
+    found = feed(some, tf.Resize(SIZE), rotation)
+    for place, angle in enumerate(drawn(rotation, len(some))["angle"]):
+        wanted = Image.fromarray(plain[place]).rotate(
+            angle, HOW[interpolation], center=center, fillcolor=FILL
+        )
+        near(found[place], wanted, interpolation)
+
+
+@pytest.mark.parametrize("angle", [0, 17.5, 45, 90, 133, 180, -90])
+def test_an_expanded_rotation_is_pillows(pictures: Manifest, angle: float) -> None:
+    some = few(pictures)
+    rotation = tf.RandomRotation((angle, angle), "bilinear", expand=True, fill=FILL)
+    plain = feed(some, tf.Resize(SIZE))
+    found = feed(some, tf.Resize(SIZE), rotation)
+    for place in range(len(some)):
+        wanted = Image.fromarray(plain[place]).rotate(
+            angle, HOW["bilinear"], expand=True, fillcolor=FILL
+        )
+        assert np.abs(np.subtract(found[place].shape[:2], wanted.size[::-1])).max() <= 1
+        if found[place].shape[:2] == wanted.size[::-1]:
+            near(found[place], wanted, "bilinear")
+
+
+def test_expanded_pictures_are_resized_after(pictures: Manifest) -> None:
+    """Sizes differ by record; the list goes on as with any."""
+    chain = [tf.RandomRotation(90, expand=True), tf.Resize((30, 40))]
+    assert feed(few(pictures), *chain).shape == (12, 30, 40, 3)
+
+
+def turn(angle: float) -> np.ndarray:
+    cos, sin = math.cos(math.radians(angle)), math.sin(math.radians(angle))
+    return np.array([[cos, -sin, 0], [sin, cos, 0], [0, 0, 1]])
+
+
+def shift(x: float, y: float) -> np.ndarray:
+    return np.array([[1, 0, x], [0, 1, y], [0, 0, 1.0]])
+
+
+def by_parts(p: tf.Params, place: int, center: tuple[float, float]) -> np.ndarray:
+    """The inverse map, as torchvision's documentation puts it together."""
+    shear_x, shear_y = np.radians(p["shear"][place])
+    across = np.array([[1, -math.tan(shear_x), 0], [0, 1, 0], [0, 0, 1]])
+    down = np.array([[1, 0, 0], [-math.tan(shear_y), 1, 0], [0, 0, 1]])
+    scale = np.diag([p["scale"][place], p["scale"][place], 1.0])
+    back = shift(-center[0], -center[1])
+    forward = shift(*center) @ shift(*p["translate"][place])
+    return np.linalg.inv(forward @ turn(p["angle"][place]) @ scale @ down @ across @ back)
+
+
+AFFINE = {
+    "all": {"degrees": 40, "translate": (0.2, 0.3), "scale": (0.6, 1.5), "shear": (-20, 20, -9, 9)},
+    "turned": {"degrees": (30, 60)},
+    "moved": {"degrees": 0, "translate": (0.5, 0.0)},
+    "sheared": {"degrees": 0, "shear": 25},
+    "about a corner": {"degrees": 40, "center": (0.0, 0.0), "scale": (0.5, 0.9)},
+}
+
+
+@pytest.mark.parametrize("interpolation", HOW)
+@pytest.mark.parametrize("name", AFFINE)
+def test_an_affine_map_is_pillows(pictures: Manifest, name: str, interpolation: Any) -> None:
+    some = few(pictures)
+    affine = tf.RandomAffine(**AFFINE[name], interpolation=interpolation, fill=FILL)
+    plain = feed(some, tf.Resize(SIZE))
+    found = feed(some, tf.Resize(SIZE), affine)
+    params = drawn(affine, len(some))
+    center = AFFINE[name].get("center", (SIZE[1] / 2, SIZE[0] / 2))
+    for place in range(len(some)):
+        numbers = by_parts(params, place, center).ravel()[:6]
+        wanted = Image.fromarray(plain[place]).transform(
+            SIZE[::-1], Image.Transform.AFFINE, tuple(numbers), HOW[interpolation], fillcolor=FILL
+        )
+        near(found[place], wanted, interpolation)
+
+
+@pytest.mark.parametrize("interpolation", HOW)
+def test_a_perspective_is_pillows(pictures: Manifest, interpolation: Any) -> None:
+    some = few(pictures)
+    perspective = tf.RandomPerspective(0.6, p=0.7, interpolation=interpolation, fill=FILL)
+    plain = feed(some, tf.Resize(SIZE))
+    found = feed(some, tf.Resize(SIZE), perspective)
+    params = drawn(perspective, len(some))
+    assert 0 < params["mask"].sum() < len(some)
+    height, width = SIZE
+    onto = [(0, 0), (width - 1, 0), (width - 1, height - 1), (0, height - 1)]
+    for place, corners in enumerate(params["corners"].tolist()):
+        if not params["mask"][place]:
+            np.testing.assert_array_equal(found[place], plain[place])
+            continue
+        rows, right = [], []
+        for (x, y), (u, v) in zip(corners, onto, strict=True):
+            rows += [[x, y, 1, 0, 0, 0, -u * x, -u * y], [0, 0, 0, x, y, 1, -v * x, -v * y]]
+            right += [u, v]
+        numbers = np.linalg.lstsq(np.array(rows, float), np.array(right, float), rcond=None)[0]
+        how = Image.Transform.PERSPECTIVE
+        wanted = Image.fromarray(plain[place]).transform(
+            SIZE[::-1], how, tuple(numbers), HOW[interpolation], fillcolor=FILL
+        )
+        near(found[place], wanted, interpolation)
+
+
+def test_draws_are_torchvisions() -> None:
+    """Uniform within the bounds that torchvision's rules give, to both ends."""
+    n = 100_000
+    affine = tf.RandomAffine((10, 40), (0.1, 0.25), (0.5, 2), (-5, 15, 0, 3))
+    p = drawn(affine, n)
+    for values, low, high in (
+        (p["angle"], 10, 40),
+        (p["scale"], 0.5, 2),
+        (p["shear"][:, 0], -5, 15),
+        (p["shear"][:, 1], 0, 3),
+        (drawn(tf.RandomRotation(25), n)["angle"], -25, 25),
+    ):
+        place = np.sort((values - low) / (high - low))
+        assert np.abs(place - (np.arange(n) + 0.5) / n).max() < 1.95 / math.sqrt(n)
+    for column, most in ((0, round(0.1 * SIZE[1])), (1, 0.25 * SIZE[0])):
+        moved = p["translate"][:, column]
+        assert (moved == np.rint(moved)).all()
+        assert moved.min() == -moved.max()
+        assert abs(moved.max()) == most
+        assert abs(moved.mean()) < 0.1
+    corners = drawn(tf.RandomPerspective(0.5, p=1.0), n)["corners"]
+    inwards = corners - np.array([[0, 0], [SIZE[1], 0], SIZE[::-1], [0, SIZE[0]]])
+    bound = np.array([0.5 * SIZE[1] // 2 + 1, 0.5 * SIZE[0] // 2 + 1])
+    near_side = np.where(inwards[:, :1] >= 0, inwards[:, :1], 0)
+    assert near_side.max(axis=(0, 1)).tolist() == (bound - 1).tolist()
+    assert inwards[:, 2].min(axis=0).tolist() == (-bound).tolist()
+    assert inwards[:, 2].max(axis=0).tolist() == [-1, -1]
+    counts = np.bincount(inwards[:, 0, 0], minlength=int(bound[0]))
+    expected = n / bound[0]
+    assert ((counts - expected) ** 2 / expected).sum() < bound[0] + 4 * math.sqrt(2 * bound[0])
+
+
+MOVES = st.one_of(
+    st.builds(tf.RandomRotation, st.integers(0, 40), st.just("bilinear")),
+    st.builds(lambda expand: tf.RandomRotation(180, "bilinear", expand=expand), st.booleans()),
+    st.just(tf.RandomAffine(20, (0.1, 0.1), (0.8, 1.2), 10, interpolation="bilinear")),
+    st.just(tf.RandomPerspective(0.3, p=0.8)),
+    st.just(tf.RandomHorizontalFlip()),
+    st.just(tf.Resize((90, 110))),
+)
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(MOVES, min_size=1, max_size=4), st.integers(0, 2**32))
+def test_points_follow_their_pixels(
+    tmp_path_factory: pytest.TempPathFactory, moves: list[tf.GeometricTransform], seed: int
+) -> None:
+    """A white disc is where its middle is mapped to."""
+    folder = tmp_path_factory.mktemp("discs")
+    height, width, n = 80, 100, 4
+    rng = np.random.default_rng(seed)
+    places = rng.uniform((35, 30), (65, 50), (n, 2))
+    y, x = np.mgrid[0:height, 0:width] + 0.5
+    for number, (px, py) in enumerate(places):
+        disc = (np.hypot(x - px, y - py) < 6).astype(np.uint8) * 255
+        Image.fromarray(disc).convert("RGB").save(folder / f"{number}.png")
+    table = pl.DataFrame({"path": [f"{i}.png" for i in range(n)], "label": [0] * n})
+    manifest = gpufeed.read_table(table, root=folder)
+    chain = [*moves, tf.Resize((100, 100))]
+    with Loader(
+        manifest,
+        sampler=SequentialSampler(n, seed=seed),
+        transforms=[*chain, UINT8],
+        batch_size=n,
+        device="cpu",
+    ) as loader:
+        plan = loader._planner.plan(0)
+        images = np.asarray(loader.batch(0)["image"]).astype(float).mean(axis=-1)
+    assert plan is not None
+    (mapped,) = (frame.map_points(places[:, None]) for frame in plan.frames)
+    (boxes,) = (
+        frame.map_boxes(np.concatenate([places - 6, places + 6], axis=1)) for frame in plan.frames
+    )
+    rows, columns = np.mgrid[0:100, 0:100] + 0.5
+    for image, (px, py), box in zip(images, mapped[:, 0], boxes, strict=True):
+        if not (12 < px < 88 and 12 < py < 88) or image.sum() < 255 * 40:
+            continue  # partly outside
+        weight = image / image.sum()
+        assert math.hypot((weight * columns).sum() - px, (weight * rows).sum() - py) < 0.75
+        x0, y0, x1, y1 = box
+        lit = image > 128
+        inside = (columns > x0 - 1) & (columns < x1 + 1) & (rows > y0 - 1) & (rows < y1 + 1)
+        assert not (lit & ~inside).any()
+
+
+def test_neighbouring_warps_are_one(pictures: Manifest) -> None:
+    """So two rotations that undo each other leave the picture as it was, not blurred twice."""
+    some = few(pictures)
+    plain = feed(some, tf.Resize(SIZE))
+    found = feed(
+        some,
+        tf.Resize(SIZE),
+        tf.RandomRotation((30, 30), "bilinear"),
+        tf.RandomRotation((-30, -30), "bilinear"),
+    )
+    inside = (slice(None), slice(1, -1), slice(1, -1))
+    assert np.abs(found[inside].astype(int) - plain[inside]).max() <= 1
+
+
+def test_a_record_looks_the_same_in_any_batch(pictures: Manifest) -> None:
+    chain = [
+        tf.RandomResizedCrop(40),
+        tf.RandomPerspective(),
+        tf.RandomAffine(30, (0.1, 0.1), fill=FILL),
+        tf.CenterCrop(32),
+        UINT8,
+    ]
+
+    def by_record(**options: Any) -> dict[int, bytes]:
+        sampler = SequentialSampler(len(pictures), seed=6)
+        options = {"last_batch": "partial", "device": "cpu", **options}
+        with Loader(pictures, sampler=sampler, transforms=chain, **options) as loader:
+            return {
+                int(key): image.tobytes()
+                for batch in loader
+                for key, image in zip(batch["record_key"], batch["image"], strict=True)
+            }
+
+    assert by_record(batch_size=7) == by_record(batch_size=50, num_threads=1)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: tf.RandomRotation(-3), "degrees is -3"),
+        (lambda: tf.RandomRotation((5, 1)), "low <= high"),
+        (lambda: tf.RandomRotation(5, "bicubic"), "interpolation is 'bicubic'"),  # type: ignore
+        (lambda: tf.RandomRotation(5, expand=True, center=(1, 2)), "no meaning"),
+        (lambda: tf.RandomRotation(5, center=(1, 2, 3)), "center is"),
+        (lambda: tf.RandomAffine(5, translate=(0.5, 1.5)), "translate is"),
+        (lambda: tf.RandomAffine(5, scale=(0, 1)), "scale is"),
+        (lambda: tf.RandomAffine(5, shear="much"), "shear is"),  # type: ignore[arg-type]
+        (lambda: tf.RandomPerspective(1.5), "distortion_scale is 1.5"),
+        (lambda: tf.RandomPerspective(p=-1), "p is -1"),
+        (lambda: tf.RandomRotation(5, fill=300), "fill is 300"),
+    ],
+)
+def test_wrong_arguments_are_named(call: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        call()
