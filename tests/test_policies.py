@@ -18,6 +18,7 @@ from PIL import Image
 from gpufeed import ConfigError, Loader, Manifest, SequentialSampler, SubsetSampler
 from gpufeed import transforms as tf
 from gpufeed.rng import BatchRng
+from gpufeed.state import describe_all, parse_all
 from gpufeed.transforms import policies, timm
 from gpufeed.transforms.compose import _narrowed
 from gpufeed.transforms.operations import NAMES
@@ -262,7 +263,7 @@ def assert_distributed(observed: list[Any], probabilities: Counter[Any]) -> None
     assert abs(statistic - freedom) < 5 * np.sqrt(2 * freedom)
 
 
-def draw(policy: tf.PixelTransform, n: int = 200_000, seed: int = 1) -> tf.Params:
+def draw(policy: tf.PixelTransform, n: int = 100_000, seed: int = 1) -> tf.Params:
     return policy.draw(numbers(n, seed), sized(n, HEIGHT, WIDTH))
 
 
@@ -550,6 +551,16 @@ def test_magnitude_0_changes_nothing(pictures: Manifest) -> None:
     assert set(np.unique(kinds)) == {0, *others}
     for key in np.flatnonzero((kinds == 0).all(axis=0)):
         np.testing.assert_array_equal(images[int(key)], plain[int(key)])
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_policy_can_be_made_again_from_its_fingerprint(name: str) -> None:
+    identity = POLICIES[name].identity
+    ((kind, settings),) = parse_all(describe_all([identity]))
+    again = getattr(tf, kind)(**settings)
+    assert again.identity == identity
+    for key, values in draw(POLICIES[name], 50).items():
+        np.testing.assert_array_equal(draw(again, 50)[key], values)
 
 
 # ------------------------------------------------------------ arguments

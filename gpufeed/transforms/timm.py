@@ -99,12 +99,12 @@ class TimmRandAugment(PixelTransform):
         """Draw operations, whether to apply them, their magnitudes, and which way each goes."""
         settings = self._settings
         layers = settings.layers
-        drawn = rng.uniform(size=4 * layers).T.reshape(4, layers, len(records))
+        drawn = rng.uniform(size=3 * layers).T.reshape(3, layers, len(records))
         kind = np.array([KINDS[name] for name in _NAMES])[(drawn[0] * len(_NAMES)).astype(int)]
         kind = np.where(drawn[1] < settings.probability, kind, 0)
         level = np.full(kind.shape, settings.magnitude)
         if settings.noise > _UNIFORM:
-            level = level * drawn[3]
+            level = level * rng.uniform(size=layers).T
         elif settings.noise > 0:
             level = level + settings.noise * normal(rng, layers).T
         level = np.clip(level, 0.0, settings.most)
@@ -131,10 +131,6 @@ def _values(
     kind: Int64, level: Float64, negative: Bool, increasing: bool, height: Int64, width: Int64
 ) -> Float64:
     """Return what operations take at a magnitude, in `lay_out`'s terms: float64 (layers, n)."""
-
-    def at(*names: str) -> Bool:
-        return np.isin(kind, [KINDS[name] for name in names])
-
     share = level / _FULL
     signed = np.where(negative, -share, share)
     bits = np.trunc(share * 4)
@@ -145,30 +141,21 @@ def _values(
         factor = np.maximum(1.0 + signed * 0.9, 0.1)
     else:
         factor = share * 1.8 + 0.1
-    return np.select(
-        [
-            at("Brightness", "Color", "Contrast", "Sharpness"),
-            at("Posterize"),
-            at("Solarize"),
-            at("SolarizeAdd"),
-            at("ShearX", "ShearY"),
-            at("TranslateX"),
-            at("TranslateY"),
-            at("Rotate"),
-        ],
-        [
-            factor,
-            np.minimum(bits, 8),
-            threshold,
-            np.minimum(np.trunc(share * 110), 128),
-            signed * 0.3,
-            # timm counts to the left and up.
-            signed * -0.45 * width,
-            signed * -0.45 * height,
-            signed * 30.0,
-        ],
-        0.0,
-    )
+    taken = {
+        **dict.fromkeys(("Brightness", "Color", "Contrast", "Sharpness"), factor),
+        "Posterize": np.minimum(bits, 8),
+        "Solarize": threshold,
+        "SolarizeAdd": np.minimum(np.trunc(share * 110), 128),
+        **dict.fromkeys(("ShearX", "ShearY"), signed * 0.3),
+        # timm counts to the left and up.
+        "TranslateX": signed * -0.45 * width,
+        "TranslateY": signed * -0.45 * height,
+        "Rotate": signed * 30.0,
+    }
+    value = np.zeros(kind.shape)
+    for name, values in taken.items():
+        np.copyto(value, values, where=kind == KINDS[name])
+    return value
 
 
 def _parse(config: str) -> _Settings:
