@@ -1,7 +1,8 @@
 """Policies: which operations are done to a record, and how much, drawn record by record.
 
 They are torchvision v2's, by name, default and distribution; `spaces` holds the numbers. A record
-pays for the operations that it drew.
+pays for the operations that it drew. Boxes and points do not follow pixels that a policy moves;
+torchvision takes none either.
 """
 
 from __future__ import annotations

@@ -68,6 +68,7 @@ class TimmRandAugment(PixelTransform):
 
     Operations are drawn with equal chances, and translations are not cut to whole pixels. timm
     itself reads between pixels bilinearly or bicubically, drawn each time, unless it is told one.
+    Boxes and points do not follow pixels that it moves.
 
     Args:
         config: "rand" and any of these, joined by "-": "m9", the magnitude, to 10 if no "mmax" says
