@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 import os
 import threading
@@ -174,7 +175,14 @@ class Loader:
             self._schedule,
             train_preset() if transforms is None else transforms,
         )
-        self._targets = Targets(manifest, targets, box_format, max_boxes, collate_fn)
+        self._targets = Targets(
+            manifest,
+            targets,
+            box_format,
+            max_boxes,
+            collate_fn,
+            itertools.chain(*self._planner.views),
+        )
         # Here, so that what no state can be made of is found out now and not at a checkpoint.
         self._described = {
             "sampler": states.describe(self.sampler.identity),

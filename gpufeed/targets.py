@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gpufeed.adapters import Adapter
     from gpufeed.plan import BatchPlan
     from gpufeed.records import Manifest
-    from gpufeed.transforms import Frame
+    from gpufeed.transforms import Frame, Transform
 
 __all__ = ["CollateFn", "Targets"]
 
@@ -42,9 +42,16 @@ class Targets:
         box_format: str,
         max_boxes: int | None,
         collate_fn: CollateFn | None,
+        transforms: Iterable[Transform],
     ) -> None:
         if isinstance(kinds, str) or any(kind not in _KINDS for kind in kinds):
             raise ConfigError(f'targets is {kinds!r}; it must hold "boxes", "points", or both')
+        for transform in transforms:
+            if kinds and transform.loses_targets:
+                raise ConfigError(
+                    f"targets is {kinds!r}, but {type(transform).__name__} moves or mixes pixels "
+                    "in ways that boxes and points do not follow; leave one of them out"
+                )
         self._format = check_box_format(box_format)
         pads = isinstance(collate_fn, str)
         if collate_fn is not None and collate_fn != "pad" and not callable(collate_fn):

@@ -494,3 +494,25 @@ def test_wrong_columns_are_named(
 ) -> None:
     with pytest.raises((ManifestError, ConfigError), match=message):
         read(table(**columns), **options)
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [
+        [tf.RandAugment()],
+        [tf.RandomApply([tf.RandomInvert(), tf.AugMix()])],
+        [tf.RandomChoice([tf.RandomInvert(), tf.TimmRandAugment()])],
+        [tf.Normalize(), tf.MixUp()],
+    ],
+)
+def test_what_boxes_can_not_follow_is_refused(
+    pictures: Manifest, chain: list[tf.Transform]
+) -> None:
+    listed = [tf.Resize((20, 20)), *chain]
+    options = {"transforms": listed, "batch_size": 4, "device": "cpu"}
+    with Loader(pictures, **options) as loader:
+        loader.batch(0)
+    with pytest.raises(ConfigError, match=f"but {type(chain[-1]).__name__} moves or mixes pixels"):
+        Loader(pictures, targets=("boxes",), **options)
+    jittered = [tf.Resize((20, 20)), tf.RandomApply([tf.RandomInvert()])]
+    Loader(pictures, targets=("boxes",), transforms=jittered, batch_size=4, device="cpu").close()

@@ -71,6 +71,11 @@ class Transform(abc.ABC):  # noqa: B024 - a common root; what is abstract differ
     """Something done to every picture; its public attributes say all about what it does."""
 
     @property
+    def loses_targets(self) -> bool:
+        """Whether boxes and points are no longer where they were, and can not follow."""
+        return False
+
+    @property
     def identity(self) -> dict[str, object]:
         """Kind and settings as JSON values: two transforms with one identity do the same."""
         kind = type(self)
@@ -215,6 +220,11 @@ class MixTransform(Transform):
     """
 
     group: int
+
+    @property
+    def loses_targets(self) -> bool:
+        """True: the partner's boxes are not the record's."""
+        return True
 
     @abc.abstractmethod
     def draw(self, rng: BatchRng, records: Records) -> tuple[Params, npt.NDArray[np.float32]]:

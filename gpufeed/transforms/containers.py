@@ -49,6 +49,10 @@ class _Group:
     def identity(self) -> list[dict[str, object]]:
         return [transform.identity for transform in self.transforms]
 
+    @property
+    def loses_targets(self) -> bool:
+        return any(transform.loses_targets for transform in self.transforms)
+
     def draw(self, rng: BatchRng, records: Records) -> Params:
         parts = rng.parts(len(self.transforms))
         return {
@@ -88,6 +92,11 @@ class RandomApply(PixelTransform):
         """Kind and settings; those of the transforms too."""
         return {**super().identity, "transforms": self._group.identity}
 
+    @property
+    def loses_targets(self) -> bool:
+        """Whether one of the transforms does."""
+        return self._group.loses_targets
+
     def draw(self, rng: BatchRng, records: Records) -> Params:
         """Draw `mask`, bool (n,), and what the transforms draw."""
         choice, inner = rng.parts(2)
@@ -124,6 +133,11 @@ class RandomChoice(PixelTransform):
     def identity(self) -> dict[str, object]:
         """Kind and settings; those of the transforms too."""
         return {**super().identity, "transforms": [group.identity for group in self._groups]}
+
+    @property
+    def loses_targets(self) -> bool:
+        """Whether one of the choices does."""
+        return any(group.loses_targets for group in self._groups)
 
     def draw(self, rng: BatchRng, records: Records) -> Params:
         """Draw `index`, int32 (n,), and what each choice draws."""

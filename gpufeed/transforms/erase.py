@@ -94,11 +94,14 @@ class RandomErasing(LateTransform):
         def erased(image: Any, own: dict[str, Any]) -> Any:
             if isinstance(self.value, tuple):
                 return patch.fill(image, own["anchor"], own["shape"], self.value)
-            noise = patch.window(_noise(made), own["field"], made, image.device)
+            noise = patch.window(own["noise"], own["field"], made)
             return patch.paste(image, noise, own["anchor"], own["shape"])
 
         params = dict(params)
-        return where(params.pop("mask"), image, erased, params)
+        mask = params.pop("mask")
+        if self.value == "random":
+            params["noise"] = patch.constant(_noise(made), made, image.device)
+        return where(mask, image, erased, params)
 
 
 def _noise(made: Made) -> npt.NDArray[np.float32]:

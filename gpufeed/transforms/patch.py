@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from gpufeed.transforms.base import Made
 
-__all__ = ["blend", "fill", "paste", "window"]
+__all__ = ["blend", "constant", "fill", "paste", "window"]
 
 
 def fill(image: Any, anchor: Any, shape: Any, value: tuple[float, float, float]) -> Any:
@@ -51,24 +51,34 @@ def blend(image: Any, other: Any, share: Any) -> Any:
     return fn.cast_like(mixed, image)
 
 
-def window(field: npt.NDArray[np.float32], start: Any, made: Made, device: str) -> Any:
-    """Cut a picture out of one field for each record.
+def constant(field: npt.NDArray[np.float32], made: Made, device: str) -> Any:
+    """Return one picture for all records; make it outside of `where`, which has but some of them.
 
     Args:
-        field: float32, laid out as the pictures are, and larger.
-        start: CPU `DataNode` of int32 (2,) for each: (y, x) of its first pixel.
+        field: float32, laid out as the pictures are.
         made: what the pictures are like.
         device: "cpu" or "gpu".
     """
-    from nvidia.dali import fn, types
+    from nvidia.dali import types
+
+    return types.Constant(field, layout=made.layout.removeprefix("N"), device=device)
+
+
+def window(field: Any, start: Any, made: Made) -> Any:
+    """Cut a picture out of a larger one for each record.
+
+    Args:
+        field: `DataNode` of the larger ones, laid out as the pictures are.
+        start: CPU `DataNode` of int32 (2,) for each: (y, x) of its first pixel.
+        made: what the pictures are like.
+    """
+    from nvidia.dali import fn
 
     return fn.slice(
-        types.Constant(field, layout=made.layout.removeprefix("N"), device=device),
-        start,
-        [made.height, made.width],
+        field,
+        start=start,
+        shape=[made.height, made.width],
         axis_names="HW",
-        normalized_anchor=False,
-        normalized_shape=False,
     )
 
 

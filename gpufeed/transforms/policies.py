@@ -47,6 +47,11 @@ class _Policy(PixelTransform):
         self.interpolation = checks.check_sampling(interpolation)
         self.fill = checks.check_fill(fill)
 
+    @property
+    def loses_targets(self) -> bool:
+        """True: some operations move pixels in the graph."""
+        return True
+
     def _build(self, image: Any, params: dict[str, Any], layer: int, names: Sequence[str]) -> Any:
         return build_layer(
             image,

@@ -96,6 +96,11 @@ class TimmRandAugment(PixelTransform):
         self.fill = checks.check_fill(fill)
         self._settings = _parse(config)
 
+    @property
+    def loses_targets(self) -> bool:
+        """True: some operations move pixels in the graph."""
+        return True
+
     def draw(self, rng: BatchRng, records: Records) -> Params:
         """Draw operations, whether to apply them, their magnitudes, and which way each goes."""
         settings = self._settings
