@@ -7,23 +7,47 @@ from collections.abc import Sequence
 from gpufeed.transforms import (
     BoxCrop,
     CenterCrop,
+    ColorJitter,
+    Contrast,
+    CutMix,
     DType,
+    Gamma,
+    GaussianBlur,
     Layout,
+    MixUp,
     Normalize,
     OutputFormat,
     PadToSquare,
+    RandomApply,
+    RandomChoice,
     RandomCrop,
+    RandomErasing,
+    RandomGrayscale,
     RandomHorizontalFlip,
     RandomResizedCrop,
+    RandomSolarize,
     Resize,
     ResizeLongest,
+    SoftLabels,
+    TimmRandAugment,
     ToDtype,
     Transform,
+    TrivialAugmentWide,
+    Views,
 )
 from gpufeed.transforms.frame import Interpolation
 from gpufeed.transforms.output import IMAGENET_MEAN, IMAGENET_STD
 
-__all__ = ["course_evaluate", "course_train", "evaluate", "train"]
+__all__ = [
+    "course_evaluate",
+    "course_train",
+    "dino",
+    "evaluate",
+    "simclr",
+    "timm_train",
+    "torchvision_train",
+    "train",
+]
 
 
 def _output(
@@ -61,35 +85,190 @@ def train(
 def evaluate(
     size: int = 224,
     *,
+    resize: int | None = None,
     interpolation: Interpolation = "bilinear",
     dtype: DType = "float32",
     layout: Layout = "NCHW",
 ) -> list[Transform]:
-    """Resize the shorter side to 256/224 of `size`, and cut out the centre.
+    """Resize the shorter side, and cut out the centre.
 
     Args:
         size: side of the output, pixels.
+        resize: the shorter side before that; 256/224 of `size` where None. Models trained with
+            `torchvision_train` are evaluated with 232 for 224.
         interpolation: "bilinear" or "bicubic".
         dtype: "float32", "float16", or "uint8" for levels that are not normalised.
         layout: "NCHW" or "NHWC".
     """
     return [
-        Resize(round(size * 256 / 224), interpolation=interpolation),
+        Resize(resize or round(size * 256 / 224), interpolation=interpolation),
         CenterCrop(size),
         _output(dtype, layout, IMAGENET_MEAN, IMAGENET_STD),
     ]
 
 
-def course_train(*, dtype: DType = "float32", layout: Layout = "NHWC") -> list[Transform]:
+def torchvision_train(
+    size: int = 176,
+    *,
+    num_classes: int | None = None,
+    interpolation: Interpolation = "bilinear",
+    dtype: DType = "float32",
+    layout: Layout = "NCHW",
+) -> list[Transform]:
+    """Torchvision's classification reference as its second set of ResNet weights was trained with.
+
+    Random resized crop and flip, TrivialAugment, erasing of a tenth; with `num_classes` also mixup
+    or CutMix (alpha 0.2 and 1), one or the other, and labels smoothed by 0.1. What it does beside
+    pictures (EMA, 600 epochs, repeated augmentation: `RepeatedAugmentationSampler(repeats=4)`) is
+    not here. torchvision, "How to train state-of-the-art models using TorchVision's latest
+    primitives" (2021).
+
+    Args:
+        size: side of the output, pixels; 176, which it trains with for evaluation at 224.
+        num_classes: how many classes there are; None leaves pictures and labels unmixed.
+        interpolation: "bilinear" or "bicubic".
+        dtype: "float32", "float16", or "uint8" for levels that are not normalised.
+        layout: "NCHW" or "NHWC".
+    """
+    listed: list[Transform] = [
+        RandomResizedCrop(size, interpolation=interpolation),
+        RandomHorizontalFlip(),
+        TrivialAugmentWide(),
+        _output(dtype, layout, IMAGENET_MEAN, IMAGENET_STD),
+        RandomErasing(p=0.1),
+    ]
+    return listed if num_classes is None else [*listed, *_mixed(num_classes, 0.2, 1.0)]
+
+
+def timm_train(
+    size: int = 224,
+    *,
+    num_classes: int | None = None,
+    interpolation: Interpolation = "bicubic",
+    dtype: DType = "float32",
+    layout: Layout = "NCHW",
+) -> list[Transform]:
+    """Timm's recipe for ResNets and vision transformers, `rand-m9-mstd0.5-inc1`.
+
+    Random resized crop and flip, timm's RandAugment, a quarter of the pictures erased with normal
+    noise; with `num_classes` also mixup or CutMix (alpha 0.8 and 1), one or the other, and labels
+    smoothed by 0.1. Wightman et al., "ResNet strikes back" (2021), and timm's training script.
+    timm draws the crop's filter from two, and one mix for a batch.
+
+    Args:
+        size: side of the output, pixels.
+        num_classes: how many classes there are; None leaves pictures and labels unmixed.
+        interpolation: "bilinear" or "bicubic".
+        dtype: "float32", "float16", or "uint8" for levels that are not normalised.
+        layout: "NCHW" or "NHWC".
+    """
+    listed: list[Transform] = [
+        RandomResizedCrop(size, interpolation=interpolation),
+        RandomHorizontalFlip(),
+        TimmRandAugment("rand-m9-mstd0.5-inc1"),
+        _output(dtype, layout, IMAGENET_MEAN, IMAGENET_STD),
+        RandomErasing(
+            p=0.25,
+            scale=(0.02, 1 / 3),
+            ratio=(0.3, 1 / 0.3),
+            value=0.0 if dtype == "uint8" else "random",
+        ),
+    ]
+    return listed if num_classes is None else [*listed, *_mixed(num_classes, 0.8, 1.0)]
+
+
+def simclr(
+    size: int = 224,
+    *,
+    strength: float = 1.0,
+    dtype: DType = "float32",
+    layout: Layout = "NCHW",
+) -> Views:
+    """Two views of each picture as SimCLR makes them, levels scaled to 0..1.
+
+    Chen et al., "A simple framework for contrastive learning of visual representations" (2020),
+    appendix A: random resized crop and flip, colour distortion, blur.
+
+    Args:
+        size: side of the output, pixels.
+        strength: of the colour distortion; 1 for ImageNet, 0.5 for CIFAR-10.
+        dtype: "float32", "float16" or "uint8", the last with levels of 0 to 255.
+        layout: "NCHW" or "NHWC".
+    """
+    jitter = ColorJitter(0.8 * strength, 0.8 * strength, 0.8 * strength, 0.2 * strength)
+    view: list[Transform] = [
+        RandomResizedCrop(size),
+        RandomHorizontalFlip(),
+        RandomApply([jitter], p=0.8),
+        RandomGrayscale(0.2),
+        RandomApply([GaussianBlur(size // 20 * 2 + 1, (0.1, 2.0))], p=0.5),
+        _output(dtype, layout, 0.0, 1.0),
+    ]
+    return Views([view, view])
+
+
+def dino(
+    size: int = 224,
+    *,
+    local_size: int = 96,
+    local_crops: int = 8,
+    dtype: DType = "float32",
+    layout: Layout = "NCHW",
+) -> Views:
+    """Two global views of each picture and several local ones, as DINO makes them.
+
+    Caron et al., "Emerging properties in self-supervised vision transformers" (2021), and its code:
+    crops of 0.4 to 1 and of 0.05 to 0.4 of the picture, colour jitter, blur of all of the first
+    view, a tenth of the second and half of the local ones, solarisation of a fifth of the second.
+
+    Args:
+        size: side of the global views, pixels.
+        local_size: side of the local views, pixels.
+        local_crops: how many local views.
+        dtype: "float32", "float16", or "uint8" for levels that are not normalised.
+        layout: "NCHW" or "NHWC".
+    """
+    output = _output(dtype, layout, IMAGENET_MEAN, IMAGENET_STD)
+
+    def view(side: int, scale: tuple[float, float], *blur: Transform) -> list[Transform]:
+        return [
+            RandomResizedCrop(side, scale=scale, interpolation="bicubic"),
+            RandomHorizontalFlip(),
+            RandomApply([ColorJitter(0.4, 0.4, 0.2, 0.1)], p=0.8),
+            RandomGrayscale(0.2),
+            *blur,
+            output,
+        ]
+
+    # The window of Pillow's blur, which DINO uses, is as wide as sigma asks for.
+    blur = GaussianBlur(17, (0.1, 2.0))
+    whole, part = (0.4, 1.0), (0.05, 0.4)
+    return Views(
+        [
+            view(size, whole, blur),
+            view(size, whole, RandomApply([blur], p=0.1), RandomSolarize(128, p=0.2)),
+            *[view(local_size, part, RandomApply([blur], p=0.5)) for _ in range(local_crops)],
+        ]
+    )
+
+
+def _mixed(num_classes: int, mixup: float, cutmix: float) -> list[Transform]:
+    return [RandomChoice([MixUp(mixup), CutMix(cutmix)]), SoftLabels(num_classes, 0.1)]
+
+
+def course_train(
+    *, photometric: bool = True, dtype: DType = "float32", layout: Layout = "NHWC"
+) -> list[Transform]:
     """The training feed of the WestDRI course on the JAX AI stack, from the original photos.
 
     Its prepared form is made on the way: the bounding box with a margin of a fifth, fitted into a
-    black square of 269 pixels; then its random crop of 224 and flip, and levels scaled to -1..1.
-    Boxes that overrun their photo are clamped before the margin is taken, which the course does
-    after. Its prepared files went through one more JPEG encoding (quality 75), which this does not
-    repeat, and its changes of contrast and gamma are not made.
+    black square of 269 pixels; then its random crop of 224 and flip, its changes of contrast and
+    gamma, and levels scaled to -1..1. Boxes that overrun their photo are clamped before the margin
+    is taken, which the course does after. Its prepared files went through one more JPEG encoding
+    (quality 75), which this does not repeat.
 
     Args:
+        photometric: whether contrast and gamma are changed.
         dtype: "float32", "float16", or "uint8" for levels that are not scaled.
         layout: "NHWC", as JAX models have it, or "NCHW".
     """
@@ -99,6 +278,7 @@ def course_train(*, dtype: DType = "float32", layout: Layout = "NHWC") -> list[T
         PadToSquare(269),
         RandomCrop(224),
         RandomHorizontalFlip(),
+        *([Contrast((0.8, 1.2)), Gamma((0.6, 1.2))] if photometric else []),
         _output(dtype, layout, 0.5, 0.5),
     ]
 

@@ -127,3 +127,9 @@ def gaussian_blur(levels: Levels, sigma: float, window: tuple[int, int]) -> Leve
 
 def smooth(levels: Levels) -> Levels:
     return np.asarray(Image.fromarray(levels).filter(ImageFilter.SMOOTH))
+
+
+def channel_contrast(levels: Levels, factor: float) -> Levels:
+    """PIX's `adjust_contrast`, rounded to levels."""
+    mean = levels.mean(axis=(0, 1), dtype=np.float64)
+    return np.rint(np.clip(factor * (levels - mean) + mean, 0, 255)).astype(np.uint8)

@@ -73,6 +73,20 @@ def test_names_for_type_checkers_are_those_at_run_time() -> None:
     assert imported == set(gpufeed.__all__)
 
 
+def test_every_transform_is_at_the_top() -> None:
+    from gpufeed import transforms
+
+    bases = {"GeometricTransform", "LateTransform", "MixTransform", "OutputFormat"}
+    kinds = (getattr(transforms, name) for name in transforms.__all__)
+    named = {
+        kind.__name__
+        for kind in kinds
+        if isinstance(kind, type) and issubclass(kind, transforms.Transform | transforms.Views)
+    }
+    missing = named - set(gpufeed.__all__) - bases - {"PixelTransform", "Transform"}
+    assert not missing
+
+
 def test_all_errors_have_one_root() -> None:
     from gpufeed import errors
 
@@ -102,6 +116,7 @@ MAY_IMPORT = {
     "nvidia": {
         "engine",
         "tools",
+        "transforms/operations.py",
         "transforms/ops.py",
         "transforms/patch.py",
         "transforms/select.py",

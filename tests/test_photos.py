@@ -57,12 +57,19 @@ def birds(testdata: Path, tmp_path_factory: pytest.TempPathFactory) -> Manifest:
 PRESETS = ["train", "evaluate", "course_train", "course_evaluate"]
 
 
+def chain_of(preset: str, **options: str) -> list[gpufeed.transforms.Transform]:
+    """The preset's geometry and output; contrast and gamma are tested with the colours."""
+    if preset == "course_train":
+        return gpufeed.presets.course_train(photometric=False, **options)
+    return getattr(gpufeed.presets, preset)(**options)
+
+
 def in_pillow(manifest: Manifest, preset: str, key: int) -> np.ndarray:
     x, y, width, height = manifest.boxes()[key].tolist()
     with Image.open(manifest.root / manifest.frame["path"][key]) as image:
         return reference(
             image,
-            getattr(gpufeed.presets, preset)(),
+            chain_of(preset),
             seed=11,
             epoch=0,
             key=key,
@@ -76,7 +83,7 @@ def test_every_preset_is_pillows_to_one_level(birds: Manifest, preset: str) -> N
     loader = Loader(
         birds,
         sampler=SequentialSampler(len(birds), seed=11),
-        transforms=getattr(gpufeed.presets, preset)(dtype="uint8", layout="NHWC"),
+        transforms=chain_of(preset, dtype="uint8", layout="NHWC"),
         batch_size=35,
         device="cpu",
     )

@@ -66,11 +66,19 @@ def check_detection(fed: tuple[int, int], birds: Path, framework: str) -> None:
     assert 0.9 * pictures < boxes <= pictures  # jitter may push a bird out of the picture
 
 
+def check_views(losses: list[float], birds: Path, framework: str) -> None:
+    assert len(losses) == count(birds, "train") // BATCH
+    # Pictures of one bird are more alike than those of any two, which would give log(2 n - 1).
+    assert all(0 < loss < 6 for loss in losses)
+
+
 CHECKS: dict[str, Callable[[Any, Path, str], None]] = {
     "train": check_train,
     "evaluate": check_evaluate,
     "course": check_course,
     "detection": check_detection,
+    "multi_crop": check_views,
+    "two_crop": check_views,
 }
 
 

@@ -104,6 +104,23 @@ def test_a_batch_is_replayed_from_its_number(birds: Path, kind: str, preset: str
             assert not sheet_pictures(replayed.shown.sheet, loader.batch(7), manifest)
 
 
+def test_changes_of_levels_are_replayed(birds: Path) -> None:
+    """Transforms within a transform too."""
+    manifest = gpufeed.read_nabirds(birds, labels="species").split("train")
+    sampler = SAMPLERS["index"](manifest)
+    chain = [
+        tf.RandomResizedCrop(48),
+        tf.RandomApply([tf.ColorJitter(0.4, 0.4, 0.4, 0.1), tf.GaussianBlur(5)], 0.8),
+        tf.RandomApply([tf.RandomApply([tf.RandomInvert()])]),
+        tf.RandomPosterize(4),
+        tf.JPEG((30, 90)),
+        ToDtype("uint8", layout="NHWC"),
+    ]
+    with Loader(manifest, transforms=chain, batch_size=8, device="cpu", sampler=sampler) as loader:
+        replayed = replay_batch(loader.get_state(), birds, 3, batch_size=8, device="cpu")
+        assert sheet_pictures(replayed.shown.sheet, loader.batch(3), manifest)
+
+
 def test_the_ending_of_epochs_is_the_runs(birds: Path) -> None:
     """A batch more an epoch shifts the numbers of all that follow."""
     train = gpufeed.read_nabirds(birds, labels="species").split("train")

@@ -9,7 +9,8 @@ import pytest
 from nvidia.dali import Pipeline, fn
 from PIL import Image
 
-from gpufeed.transforms.warp import WarpInterpolation, affine_matrices, warp
+from gpufeed.transforms.frame import Sampling
+from gpufeed.transforms.warp import affine_matrices, warp
 from media import picture
 
 FILL = (10.0, 200.0, 30.0)
@@ -24,7 +25,7 @@ def photos(folder: Path) -> list[np.ndarray]:
 
 
 def warped(
-    images: list[np.ndarray], matrices: np.ndarray, interpolation: WarpInterpolation
+    images: list[np.ndarray], matrices: np.ndarray, interpolation: Sampling
 ) -> list[np.ndarray]:
     pipeline = Pipeline(
         batch_size=len(images),
@@ -162,7 +163,7 @@ def test_bilinear_is_pillows_on_photos(testdata: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("interpolation", ["nearest", "bilinear"])
-def test_the_unit_matrix_changes_nothing(interpolation: WarpInterpolation) -> None:
+def test_the_unit_matrix_changes_nothing(interpolation: Sampling) -> None:
     same = affine_matrices(np.ones((len(SYNTHETIC), 2)))
     for image, found in zip(SYNTHETIC, warped(SYNTHETIC, same, interpolation), strict=True):
         np.testing.assert_array_equal(found, image)

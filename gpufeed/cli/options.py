@@ -29,6 +29,10 @@ class Preset(StrEnum):
 
     train = "train"
     evaluate = "evaluate"
+    torchvision_train = "torchvision_train"
+    timm_train = "timm_train"
+    simclr = "simclr"
+    dino = "dino"
     course_train = "course_train"
     course_evaluate = "course_evaluate"
 

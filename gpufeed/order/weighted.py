@@ -133,7 +133,7 @@ class WeightedSampler(Sampler):
         epochs = np.full(len(self._likely), epoch)
         drawn = rng.BatchRng(self.seed, epochs, self._likely, rng.CHOICE_STREAM).uniform()
         with np.errstate(over="ignore"):  # of a weight as small as numbers get
-            times = _minus_log(1.0 - drawn) / self._weights
+            times = rng.minus_log(1.0 - drawn) / self._weights
         return np.asarray(self._likely[np.argsort(times, kind="stable")[: self.epoch_size]])
 
     @property
@@ -152,20 +152,3 @@ class WeightedSampler(Sampler):
             "seed": self.seed,
             "epoch_size": self.epoch_size,
         }
-
-
-def _minus_log(values: Float64) -> Float64:
-    """-ln of numbers in (0, 1], by IEEE's exact operations only: the same bits on every machine.
-
-    Machines' own logarithms differ in the last bit, and with it the order of two records. Within
-    1e-15 of them, relatively: ln(m * 2**e) = e ln 2 + 2 artanh((m - 1) / (m + 1)).
-    """
-    mantissa, exponent = np.frexp(values)
-    low = mantissa < math.sqrt(0.5)
-    mantissa = np.where(low, mantissa * 2, mantissa)
-    exponent = exponent - low
-    ratio = (mantissa - 1) / (mantissa + 1)
-    square, series = ratio * ratio, np.zeros_like(ratio)
-    for odd in range(21, 0, -2):
-        series = series * square + 1 / odd
-    return np.asarray(-(exponent * math.log(2) + 2 * ratio * series))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -10,7 +11,7 @@ from gpufeed.errors import ConfigError, ManifestError
 
 if TYPE_CHECKING:
     from gpufeed.records import Manifest
-    from gpufeed.transforms import DType, Layout, Transform
+    from gpufeed.transforms import DType, Layout, Transform, Views
 
 __all__ = [
     "Labels",
@@ -22,7 +23,16 @@ __all__ = [
     "take_split",
 ]
 
-Preset = Literal["train", "evaluate", "course_train", "course_evaluate"]
+Preset = Literal[
+    "train",
+    "evaluate",
+    "torchvision_train",
+    "timm_train",
+    "simclr",
+    "dino",
+    "course_train",
+    "course_evaluate",
+]
 Labels = Literal["class", "species"]
 Split = Literal["train", "test", "all"]
 
@@ -32,12 +42,12 @@ _NABIRDS_FILES = ("images.txt", "classes.txt", "train_test_split.txt", "metadata
 
 def is_training(preset: Preset) -> bool:
     """Whether a preset is for training: shuffled, with random transforms."""
-    return preset.endswith("train")
+    return not preset.endswith("evaluate")
 
 
 def make_transforms(
     preset: Preset, size: int = 224, *, dtype: DType = "float32", layout: Layout | None = None
-) -> list[Transform]:
+) -> list[Transform] | Views:
     """Return the transforms of a preset by its name.
 
     Args:
@@ -56,8 +66,15 @@ def make_transforms(
             raise ConfigError(f"size is {size}; the preset {preset} has {_COURSE_SIZE} only")
         course = presets.course_train if preset == "course_train" else presets.course_evaluate
         return course(dtype=dtype, layout=layout or "NHWC")
-    plain = presets.train if preset == "train" else presets.evaluate
-    return plain(size, dtype=dtype, layout=layout or "NCHW")
+    makers: dict[str, Callable[..., list[Transform] | Views]] = {
+        "train": presets.train,
+        "evaluate": presets.evaluate,
+        "torchvision_train": presets.torchvision_train,
+        "timm_train": presets.timm_train,
+        "simclr": presets.simclr,
+        "dino": presets.dino,
+    }
+    return makers[preset](size, dtype=dtype, layout=layout or "NCHW")
 
 
 def open_manifest(path: str | Path, labels: Labels | None = None) -> Manifest:

@@ -14,6 +14,17 @@ from gpufeed.transforms.base import Params as Params
 from gpufeed.transforms.base import PixelTransform as PixelTransform
 from gpufeed.transforms.base import Records as Records
 from gpufeed.transforms.base import Transform as Transform
+from gpufeed.transforms.colour import JPEG as JPEG
+from gpufeed.transforms.colour import Contrast as Contrast
+from gpufeed.transforms.colour import Gamma as Gamma
+from gpufeed.transforms.colour import GaussianBlur as GaussianBlur
+from gpufeed.transforms.colour import RandomAdjustSharpness as RandomAdjustSharpness
+from gpufeed.transforms.colour import RandomAutocontrast as RandomAutocontrast
+from gpufeed.transforms.colour import RandomEqualize as RandomEqualize
+from gpufeed.transforms.colour import RandomGrayscale as RandomGrayscale
+from gpufeed.transforms.colour import RandomInvert as RandomInvert
+from gpufeed.transforms.colour import RandomPosterize as RandomPosterize
+from gpufeed.transforms.colour import RandomSolarize as RandomSolarize
 from gpufeed.transforms.containers import Compose as Compose
 from gpufeed.transforms.containers import RandomApply as RandomApply
 from gpufeed.transforms.containers import RandomChoice as RandomChoice
@@ -34,12 +45,18 @@ from gpufeed.transforms.geometric import RandomResizedCrop as RandomResizedCrop
 from gpufeed.transforms.geometric import RandomVerticalFlip as RandomVerticalFlip
 from gpufeed.transforms.geometric import Resize as Resize
 from gpufeed.transforms.geometric import ResizeLongest as ResizeLongest
+from gpufeed.transforms.jitter import ColorJitter as ColorJitter
 from gpufeed.transforms.labels import SoftLabels as SoftLabels
 from gpufeed.transforms.mix import CutMix as CutMix
 from gpufeed.transforms.mix import MixUp as MixUp
 from gpufeed.transforms.output import Normalize as Normalize
 from gpufeed.transforms.output import ToDtype as ToDtype
+from gpufeed.transforms.policies import AugMix as AugMix
+from gpufeed.transforms.policies import AutoAugment as AutoAugment
+from gpufeed.transforms.policies import RandAugment as RandAugment
+from gpufeed.transforms.policies import TrivialAugmentWide as TrivialAugmentWide
 from gpufeed.transforms.targets import Objects as Objects
+from gpufeed.transforms.timm import TimmRandAugment as TimmRandAugment
 from gpufeed.transforms.turned import RandomAffine as RandomAffine
 from gpufeed.transforms.turned import RandomPerspective as RandomPerspective
 from gpufeed.transforms.turned import RandomRotation as RandomRotation
@@ -48,13 +65,20 @@ from gpufeed.transforms.views import TenCrop as TenCrop
 from gpufeed.transforms.views import Views as Views
 
 __all__ = [
+    "JPEG",
+    "AugMix",
+    "AutoAugment",
     "BoxCrop",
     "CenterCrop",
+    "ColorJitter",
     "Compose",
+    "Contrast",
     "CutMix",
     "DType",
     "FiveCrop",
     "Frame",
+    "Gamma",
+    "GaussianBlur",
     "GeometricTransform",
     "Lambda",
     "LateTransform",
@@ -69,17 +93,25 @@ __all__ = [
     "PadToSquare",
     "Params",
     "PixelTransform",
+    "RandAugment",
+    "RandomAdjustSharpness",
     "RandomAffine",
     "RandomApply",
+    "RandomAutocontrast",
     "RandomChoice",
     "RandomCrop",
+    "RandomEqualize",
     "RandomErasing",
+    "RandomGrayscale",
     "RandomHorizontalFlip",
+    "RandomInvert",
     "RandomIoUCrop",
     "RandomPerspective",
+    "RandomPosterize",
     "RandomResizedCrop",
     "RandomRotation",
     "RandomShortestSize",
+    "RandomSolarize",
     "RandomVerticalFlip",
     "RandomZoomOut",
     "Records",
@@ -88,7 +120,9 @@ __all__ = [
     "ScaleJitter",
     "SoftLabels",
     "TenCrop",
+    "TimmRandAugment",
     "ToDtype",
     "Transform",
+    "TrivialAugmentWide",
     "Views",
 ]

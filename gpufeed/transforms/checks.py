@@ -13,17 +13,24 @@ from gpufeed.transforms.base import DType, Layout
 from gpufeed.transforms.frame import Fill, Interpolation, Sampling
 
 __all__ = [
+    "check_count",
     "check_dtype",
     "check_fill",
+    "check_integer",
+    "check_integers",
     "check_interpolation",
+    "check_jitter",
     "check_layout",
     "check_margin",
+    "check_number",
+    "check_odd_sizes",
     "check_padding",
     "check_probability",
     "check_range",
     "check_sampling",
     "check_size",
     "check_sizes",
+    "check_span",
     "check_triple",
 ]
 
@@ -33,6 +40,17 @@ def check_size(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise ConfigError(f"{name} is {value!r}; it must be an integer of 1 or more, in pixels")
     return int(value)
+
+
+def check_count(name: str, value: Any, low: int | None, high: int | None = None) -> int:
+    """Return an integer from `low` to `high`, where there are such bounds."""
+    integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if integer and (low is None or value >= low) and (high is None or value <= high):
+        return int(value)
+    bounds = (
+        "" if low is None else f" of {low} or more" if high is None else f" from {low} to {high}"
+    )
+    raise ConfigError(f"{name} is {value!r}; it must be an integer{bounds}")
 
 
 def check_sizes(name: str, value: Any) -> tuple[int, int]:
@@ -45,6 +63,78 @@ def check_sizes(name: str, value: Any) -> tuple[int, int]:
         else:
             raise ConfigError(f"{name} is {value!r}; it must be one integer or (height, width)")
     return check_size(name, value), check_size(name, value)
+
+
+def check_odd_sizes(name: str, value: Any) -> tuple[int, int]:
+    """Return two odd numbers of pixels from one or two, in their order."""
+    first, second = check_sizes(name, value)
+    if not (first % 2 and second % 2):
+        raise ConfigError(f"{name} is {value!r}; a window must have a middle: take odd numbers")
+    return first, second
+
+
+def check_integer(name: str, value: Any, low: int, high: int) -> int:
+    """Return an integer from `low` to `high`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise ConfigError(f"{name} is {value!r}; it must be an integer from {low} to {high}")
+    if not low <= value <= high:
+        raise ConfigError(f"{name} is {value!r}; it must be from {low} to {high}")
+    return int(value)
+
+
+def check_integers(name: str, value: Any, low: int, high: int) -> tuple[int, int]:
+    """Return two integers, `low` <= first <= second <= `high`."""
+    bounds = check_span(name, value, low, high)
+    if any(bound != int(bound) for bound in bounds):
+        raise ConfigError(f"{name} is {value!r}; it must be made of integers")
+    return int(bounds[0]), int(bounds[1])
+
+
+def check_number(name: str, value: Any, low: float, high: float = math.inf) -> float:
+    """Return a finite number from `low` to `high`."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise ConfigError(f"{name} is {value!r}; it must be a number")
+    if not (low <= value <= high and math.isfinite(value)):
+        raise ConfigError(f"{name} is {value!r}; it must be {_span(low, high)}")
+    return float(value)
+
+
+def check_span(name: str, value: Any, low: float, high: float = math.inf) -> tuple[float, float]:
+    """Return two finite numbers, `low` <= first <= second <= `high`."""
+    try:
+        first, second = (float(bound) for bound in value)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{name} is {value!r}; it must be two numbers, (low, high)") from None
+    if not (low <= first <= second <= high and math.isfinite(second)):
+        raise ConfigError(
+            f"{name} is {value!r}; its numbers must be {_span(low, high)}, the lower one first"
+        )
+    return first, second
+
+
+def check_jitter(
+    name: str, value: Any, *, centre: float = 1.0, low: float = 0.0, high: float = math.inf
+) -> tuple[float, float] | None:
+    """Return where a factor is drawn from, given as torchvision's ColorJitter takes it.
+
+    Args:
+        name: of the argument.
+        value: None; one number, the most by which the factor leaves `centre`; or (low, high).
+        centre: the factor that changes nothing.
+        low: the least factor; one number goes no further down.
+        high: the greatest factor.
+
+    Returns:
+        None where nothing would change.
+    """
+    if value is None:
+        return None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        most = check_number(name, value, 0, high - centre)
+        bounds = max(centre - most, low), centre + most
+    else:
+        bounds = check_span(name, value, low, high)
+    return None if bounds == (centre, centre) else bounds
 
 
 def check_range(name: str, value: Any, *, above: float = 0.0) -> tuple[float, float]:
@@ -143,3 +233,7 @@ def check_layout(value: Any) -> Layout:
 
 def _names(literal: Any) -> str:
     return ", ".join(f'"{name}"' for name in get_args(literal))
+
+
+def _span(low: float, high: float) -> str:
+    return f"from {low:g} to {high:g}" if high < math.inf else f"{low:g} or more"

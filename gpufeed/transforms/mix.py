@@ -11,7 +11,7 @@ from gpufeed.errors import ConfigError
 from gpufeed.rng import BatchRng
 from gpufeed.transforms import checks
 from gpufeed.transforms.base import MixTransform, Params, Records
-from gpufeed.transforms.distributions import beta
+from gpufeed.transforms.draws import dirichlet
 
 __all__ = ["CutMix", "MixUp"]
 
@@ -33,7 +33,8 @@ class _Beta(MixTransform):
     def _shares(self, rng: BatchRng) -> tuple[npt.NDArray[np.bool_], Float32]:
         """Who is mixed, and the drawn shares, 1 for who is not."""
         mask = rng.bernoulli(self.p)
-        share = beta(rng, self.alpha, self.alpha)
+        # Beta is Dirichlet with two shares.
+        share = dirichlet(rng, self.alpha, 2)[0][:, 0]
         return mask, np.where(mask, share, 1.0).astype(np.float32)
 
 
@@ -84,9 +85,9 @@ class CutMix(_Beta):
 
     def draw(self, rng: BatchRng, records: Records) -> tuple[Params, Float32]:
         """Draw `mask`, bool (n,); `anchor` and `shape`, float32 (n, 2) of (y, x), pixels."""
-        mask, share = self._shares(rng)
         sides = np.stack([records.height, records.width], axis=1)
         centre = np.floor(rng.uniform(size=2) * sides).astype(np.int64)
+        mask, share = self._shares(rng)
         half = (0.5 * np.sqrt(1.0 - share.astype(np.float64))[:, None] * sides).astype(np.int64)
         first = np.maximum(centre - half, 0)
         shape = np.minimum(centre + half, sides) - first

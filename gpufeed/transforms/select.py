@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["where"]
+__all__ = ["Nodes", "where"]
 
 Nodes = dict[str, Any]
 

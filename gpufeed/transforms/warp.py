@@ -11,16 +11,14 @@ Conventions, for `warp` and everything that makes matrices for it:
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from gpufeed.transforms.frame import Fill
+from gpufeed.transforms.frame import Fill, Sampling
 
-__all__ = ["WarpInterpolation", "affine_matrices", "warp"]
-
-WarpInterpolation = Literal["nearest", "bilinear"]
+__all__ = ["affine_matrices", "warp"]
 
 Float32 = npt.NDArray[np.float32]
 
@@ -73,7 +71,7 @@ def affine_matrices(
     return out
 
 
-def warp(image: Any, matrix: Any, fill: Fill, interpolation: WarpInterpolation) -> Any:
+def warp(image: Any, matrix: Any, fill: Fill, interpolation: Sampling) -> Any:
     """Move pixels, keeping the pictures' sizes.
 
     On the CPU, "nearest" takes the pixel that a place falls in, as Pillow does, whose places are
