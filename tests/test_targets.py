@@ -123,19 +123,25 @@ def test_targets_follow_the_pictures(marked: Manifest, steps: list[Any], seed: i
             ends = np.concatenate([found.min(axis=0)[::-1], found.max(axis=0)[::-1] + 1])
             if turned:
                 event("a box is around its mark")
-                assert (ends[:2] >= box[:2] - 1.5).all()
-                assert (ends[2:] <= box[2:] + 1.5).all()
+                assert (ends[:2] >= box[:2] - 2).all()
+                assert (ends[2:] <= box[2:] + 2).all()
             else:
                 event("a box is compared")
-                assert np.abs(ends - box).max() <= 1.5
+                assert np.abs(ends - box).max() <= 2
         (x, y), seen = batch["points"][place, 0], batch["point_visible"][place, 0]
+        if not (0 <= x < 70 and 0 <= y < 70):
+            assert not seen
+            continue
+        # Where a mark is cut off beside its point, each resize mixes black in.
+        row, column = int(y), int(x)
+        around = image[max(row - 1, 0) : row + 2, max(column - 1, 0) : column + 2, 2]
         if seen:
             event("a point is compared")
-            assert image[int(y), int(x), 2] > 100
-        elif 0 <= x < 70 and 0 <= y < 70:
+            assert around.max() > 64
+        else:
             # It was cut off before, and what came to its place is not its mark.
             event("a hidden point is compared")
-            assert image[int(y), int(x), 2] < 192
+            assert around.min() < 192
 
 
 @pytest.mark.parametrize("expand", [False, True])
