@@ -13,6 +13,7 @@ from gpufeed import ConfigError, IndexSampler, Loader, Manifest, SequentialSampl
 from gpufeed import transforms as tf
 from gpufeed.plan import _partners
 from gpufeed.rng import BatchRng
+from late_reference import erased, mixed, rows
 
 SIZE = (24, 30)
 OUTPUTS = {
@@ -38,32 +39,22 @@ def numbers(keys: np.ndarray, place: int, epoch: int = 0) -> BatchRng:
     return BatchRng(9, np.full(len(keys), epoch), keys, place)
 
 
-def rows(output: tf.OutputFormat, image: np.ndarray) -> np.ndarray:
-    """As (height, width, 3)."""
-    return image if output.layout == "NHWC" else image.transpose(1, 2, 0)
-
-
 @pytest.mark.parametrize("name", OUTPUTS)
 @pytest.mark.parametrize("value", [0.0, (1.0, 2.0, 3.0)])
 def test_erasing_writes_its_rectangle_and_nothing_else(
     pictures: Manifest, name: str, value: Any
 ) -> None:
     output, erasing = OUTPUTS[name], tf.RandomErasing(p=0.7, value=value)
-    erased = 0
+    count = 0
     with make(pictures, output) as plain, make(pictures, output, erasing) as some:
         for before, after in zip(plain, some, strict=True):
             keys = before["record_key"]
             drawn = erasing.draw(numbers(keys, 2), records(len(keys)))
-            erased += int(drawn["mask"].sum())
+            count += int(drawn["mask"].sum())
             for place in range(len(keys)):
-                wanted = rows(output, before["image"][place]).copy()
-                (top, left), (height, width) = (
-                    drawn[part][place].astype(int) for part in ("anchor", "shape")
-                )
-                assert bool(height * width) == drawn["mask"][place]
-                wanted[top : top + height, left : left + width] = value
+                wanted = erased(before["image"][place], place, drawn, value, output)
                 np.testing.assert_array_equal(rows(output, after["image"][place]), wanted)
-    assert 20 < erased < 48
+    assert 20 < count < 48
 
 
 @pytest.mark.parametrize("name", ["NCHW float32", "NHWC float32", "NCHW float16"])
@@ -116,41 +107,18 @@ PAIRS = {
 }
 
 
-def in_numpy(mix: Any, images: np.ndarray, partner: np.ndarray, drawn: Any, output: Any) -> Any:
-    params, _ = drawn
-    made = images.copy()
-    for i in range(len(images)):
-        own, chosen = params, mix
-        if "index" in params:
-            number = int(params["index"][i])
-            own = {k[2:]: v for k, v in params.items() if k.startswith(f"{number}.")}
-            chosen = mix._choices[number]
-        if not own["mask"][i]:
-            continue
-        if isinstance(chosen, tf.MixUp):
-            share = own["share"][i]
-            one, two = (images[j].astype(np.float32) for j in (i, partner[i]))
-            mixed = one * share + two * (np.float32(1) - share)
-            made[i] = np.rint(mixed) if images.dtype == np.uint8 else mixed.astype(images.dtype)
-        else:
-            (y, x), (h, w) = (own[part][i].astype(int) for part in ("anchor", "shape"))
-            view = rows(output, made[i])
-            view[y : y + h, x : x + w] = rows(output, images[partner[i]])[y : y + h, x : x + w]
-    return made
-
-
 @pytest.mark.parametrize("name", OUTPUTS)
 @pytest.mark.parametrize("kind", PAIRS)
 def test_mixes_are_numpys(pictures: Manifest, kind: str, name: str) -> None:
     output, mix = OUTPUTS[name], PAIRS[kind]
-    with make(pictures, output) as plain, make(pictures, output, mix) as mixed:
-        for before, after in zip(plain, mixed, strict=True):
+    with make(pictures, output) as plain, make(pictures, output, mix) as both:
+        for before, after in zip(plain, both, strict=True):
             keys = before["record_key"]
             n = len(keys)
             drawn = mix.draw(numbers(keys, 2), records(n))
             first = np.arange(n) - np.arange(n) % mix.group
             partner = first + (np.arange(n) + 1 - first) % np.minimum(mix.group, n - first)
-            wanted = in_numpy(mix, np.array(before["image"]), partner, drawn, output)
+            wanted = mixed(mix, np.array(before["image"]), partner, drawn[0], output)
             found = np.array(after["image"])
             if output.dtype != "float32":  # halves may be rounded either way
                 step = 1 if output.dtype == "uint8" else 2.0**-9

@@ -16,11 +16,11 @@ import gpufeed
 from gpufeed import ConfigError, Loader, Manifest, SequentialSampler
 from gpufeed import transforms as tf
 from gpufeed.rng import BatchRng
+from turned_reference import HOW, affine_coefficients, mapped, perspective_coefficients, rotated
 
 SIZE = (48, 64)
 UINT8 = tf.ToDtype("uint8", layout="NHWC")
 FILL = (10, 200, 30)
-HOW = {"nearest": Image.Resampling.NEAREST, "bilinear": Image.Resampling.BILINEAR}
 
 
 def few(manifest: Manifest) -> Manifest:
@@ -46,8 +46,8 @@ def drawn(transform: tf.GeometricTransform, n: int, size: tuple[int, int] = SIZE
     return transform.draw(BatchRng(6, np.zeros(n, np.int64), np.arange(n), 1), records)
 
 
-def near(found: np.ndarray, wanted: Image.Image, interpolation: str) -> None:
-    apart = np.abs(found.astype(int) - np.asarray(wanted).astype(int)).max(axis=-1)
+def near(found: np.ndarray, wanted: np.ndarray, interpolation: str) -> None:
+    apart = np.abs(found.astype(int) - wanted).max(axis=-1)
     if interpolation == "nearest":
         assert np.mean(apart > 0) < 0.02  # places that lie on a pixel's edge
     else:
@@ -63,9 +63,7 @@ def test_a_rotation_is_pillows(pictures: Manifest, interpolation: Any, center: A
     plain = feed(some, tf.Resize(SIZE))
     found = feed(some, tf.Resize(SIZE), rotation)
     for place, angle in enumerate(drawn(rotation, len(some))["angle"]):
-        wanted = Image.fromarray(plain[place]).rotate(
-            angle, HOW[interpolation], center=center, fillcolor=FILL
-        )
+        wanted = rotated(plain[place], angle, interpolation, FILL, center=center)
         near(found[place], wanted, interpolation)
 
 
@@ -76,11 +74,9 @@ def test_an_expanded_rotation_is_pillows(pictures: Manifest, angle: float) -> No
     plain = feed(some, tf.Resize(SIZE))
     found = feed(some, tf.Resize(SIZE), rotation)
     for place in range(len(some)):
-        wanted = Image.fromarray(plain[place]).rotate(
-            angle, HOW["bilinear"], expand=True, fillcolor=FILL
-        )
-        assert np.abs(np.subtract(found[place].shape[:2], wanted.size[::-1])).max() <= 1
-        if found[place].shape[:2] == wanted.size[::-1]:
+        wanted = rotated(plain[place], angle, "bilinear", FILL, expand=True)
+        assert np.abs(np.subtract(found[place].shape, wanted.shape)).max() <= 1
+        if found[place].shape == wanted.shape:
             near(found[place], wanted, "bilinear")
 
 
@@ -88,26 +84,6 @@ def test_expanded_pictures_are_resized_after(pictures: Manifest) -> None:
     """Sizes differ by record; the list goes on as with any."""
     chain = [tf.RandomRotation(90, expand=True), tf.Resize((30, 40))]
     assert feed(few(pictures), *chain).shape == (12, 30, 40, 3)
-
-
-def turn(angle: float) -> np.ndarray:
-    cos, sin = math.cos(math.radians(angle)), math.sin(math.radians(angle))
-    return np.array([[cos, -sin, 0], [sin, cos, 0], [0, 0, 1]])
-
-
-def shift(x: float, y: float) -> np.ndarray:
-    return np.array([[1, 0, x], [0, 1, y], [0, 0, 1.0]])
-
-
-def by_parts(p: tf.Params, place: int, center: tuple[float, float]) -> np.ndarray:
-    """The inverse map, as torchvision's documentation puts it together."""
-    shear_x, shear_y = np.radians(p["shear"][place])
-    across = np.array([[1, -math.tan(shear_x), 0], [0, 1, 0], [0, 0, 1]])
-    down = np.array([[1, 0, 0], [-math.tan(shear_y), 1, 0], [0, 0, 1]])
-    scale = np.diag([p["scale"][place], p["scale"][place], 1.0])
-    back = shift(-center[0], -center[1])
-    forward = shift(*center) @ shift(*p["translate"][place])
-    return np.linalg.inv(forward @ turn(p["angle"][place]) @ scale @ down @ across @ back)
 
 
 AFFINE = {
@@ -129,11 +105,8 @@ def test_an_affine_map_is_pillows(pictures: Manifest, name: str, interpolation: 
     params = drawn(affine, len(some))
     center = AFFINE[name].get("center", (SIZE[1] / 2, SIZE[0] / 2))
     for place in range(len(some)):
-        numbers = by_parts(params, place, center).ravel()[:6]
-        wanted = Image.fromarray(plain[place]).transform(
-            SIZE[::-1], Image.Transform.AFFINE, tuple(numbers), HOW[interpolation], fillcolor=FILL
-        )
-        near(found[place], wanted, interpolation)
+        coefficients = affine_coefficients(params, place, center)
+        near(found[place], mapped(plain[place], coefficients, interpolation, FILL), interpolation)
 
 
 @pytest.mark.parametrize("interpolation", HOW)
@@ -144,22 +117,12 @@ def test_a_perspective_is_pillows(pictures: Manifest, interpolation: Any) -> Non
     found = feed(some, tf.Resize(SIZE), perspective)
     params = drawn(perspective, len(some))
     assert 0 < params["mask"].sum() < len(some)
-    height, width = SIZE
-    onto = [(0, 0), (width - 1, 0), (width - 1, height - 1), (0, height - 1)]
-    for place, corners in enumerate(params["corners"].tolist()):
+    for place, corners in enumerate(params["corners"]):
         if not params["mask"][place]:
             np.testing.assert_array_equal(found[place], plain[place])
             continue
-        rows, right = [], []
-        for (x, y), (u, v) in zip(corners, onto, strict=True):
-            rows += [[x, y, 1, 0, 0, 0, -u * x, -u * y], [0, 0, 0, x, y, 1, -v * x, -v * y]]
-            right += [u, v]
-        numbers = np.linalg.lstsq(np.array(rows, float), np.array(right, float), rcond=None)[0]
-        how = Image.Transform.PERSPECTIVE
-        wanted = Image.fromarray(plain[place]).transform(
-            SIZE[::-1], how, tuple(numbers), HOW[interpolation], fillcolor=FILL
-        )
-        near(found[place], wanted, interpolation)
+        coefficients = perspective_coefficients(corners, *SIZE)
+        near(found[place], mapped(plain[place], coefficients, interpolation, FILL), interpolation)
 
 
 def test_draws_are_torchvisions() -> None:
