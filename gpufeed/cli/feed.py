@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__: list[str] = []
 
 _ON_DEMO_SHEET = 24
+_ON_TRANSFORMS_SET = 32
 
 
 @app.command()
@@ -180,6 +181,37 @@ def show(
             'last_batch="pad" or "partial", to feed it.',
         )
     say(console, f"Contact sheet: {target}")
+
+
+@app.command()
+def transforms(
+    data: Annotated[
+        Path | None,
+        typer.Option(help="As for `show`; by default synthetic birds, which are drawn once."),
+    ] = None,
+    record: Annotated[
+        int | None,
+        typer.Option(min=0, help="Number of the picture; by default the one nearest to a square."),
+    ] = None,
+    size: Annotated[int, typer.Option(min=16, help="Side of the pictures, pixels.")] = 128,
+    seed: Seed = 0,
+    device: Device = "auto",
+    out: Annotated[
+        Path, typer.Option(help="Where the contact sheet goes, a PNG file or a folder.")
+    ] = Path("gpufeed-transforms.png"),
+) -> None:
+    """Draw what every transform makes of a picture, in eight draws each."""
+    from gpufeed.tools.demo import demo_set
+    from gpufeed.tools.gallery import draw_gallery
+    from gpufeed.tools.named import open_manifest
+    from gpufeed.tools.sheet import check_target, save_sheet
+
+    keep_interruptible()
+    target = check_target(out, "gpufeed-transforms.png")
+    folder = data or demo_set(_ON_TRANSFORMS_SET, 0, lambda *_: None)
+    sheet = draw_gallery(open_manifest(folder), record, size=size, seed=seed, device=device)
+    save_sheet(sheet, target)
+    say(stdout(), f"Contact sheet: {target}")
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""Contact sheets: the pictures of a batch in a grid, with species and photographer below each."""
+"""Contact sheets: pictures in a grid, captions below, or in rows that each have a name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,16 @@ if TYPE_CHECKING:
 
     from gpufeed.records import Manifest
 
-__all__ = ["Caption", "captions_of", "check_target", "draw_sheet", "save_sheet", "wrap"]
+__all__ = [
+    "Caption",
+    "Row",
+    "captions_of",
+    "check_target",
+    "draw_rows",
+    "draw_sheet",
+    "save_sheet",
+    "wrap",
+]
 
 _Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
@@ -41,6 +50,9 @@ _TITLE_SIZE, _NOTE_SIZE, _FOOTER_SIZE = 15, 13, 13
 _CAPTION_TOP, _TITLE_LINE, _NOTE_LINE, _FOOTER_LINE = 6, 20, 18, 18
 _MOST_LINES = 3
 """Of a title or a note; room enough for any name."""
+_NAMES_WIDTH = 288
+"""Pixels for the names of rows."""
+_ROW_GAP = 8
 _SEPARATOR = " \u00b7 "
 _ELLIPSIS = "\u2026"
 _LOOSE = " ,;&(-"
@@ -53,6 +65,15 @@ class Caption:
 
     title: str
     note: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """Pictures side by side, the first a little apart, and two texts on their left."""
+
+    name: str
+    note: str
+    pictures: Sequence[npt.NDArray[np.uint8]]
 
 
 def captions_of(manifest: Manifest, rows: pl.DataFrame) -> list[Caption]:
@@ -150,6 +171,65 @@ def draw_sheet(
         at = (_MARGIN, footer_top + line * _FOOTER_LINE)
         pen.text(at, _shorten(text, footer_font, across), font=footer_font, fill=_PALE)
     return sheet
+
+
+def draw_rows(
+    rows: Sequence[Row], heads: Sequence[str], facts: Sequence[str] = (), *, size: int
+) -> Image.Image:
+    """Draw a sheet of named rows; the same arguments give the same pixels.
+
+    Args:
+        rows: one or more, of pictures of at most `size` by `size`; smaller ones are centred.
+        heads: three texts at the top: above the names, the first pictures, and all others.
+        facts: said at the bottom.
+        size: side of a picture's place, pixels.
+
+    Raises:
+        ConfigError: there are no rows.
+    """
+    if not rows:
+        raise ConfigError("there are no rows to draw")
+    texts = [*heads, *facts, *(text for row in rows for text in (row.name, row.note))]
+    title_font, note_font, footer_font = load_fonts(
+        "".join(texts), (_TITLE_SIZE, _NOTE_SIZE, _FOOTER_SIZE)
+    )
+    most = max(len(row.pictures) for row in rows)
+    starts = [_MARGIN + _NAMES_WIDTH + _GAP + place * (size + _ROW_GAP) for place in range(most)]
+    starts[1:] = [start + _GAP for start in starts[1:]]
+    named = [
+        [
+            *((line, title_font, _INK, _TITLE_LINE) for line in _whole(row.name, title_font)),
+            *((line, note_font, _PALE, _NOTE_LINE) for line in _whole(row.note, note_font)),
+        ]
+        for row in rows
+    ]
+    heights = [max(size, sum(line[-1] for line in lines)) for lines in named]
+    top = _MARGIN + _FOOTER_LINE + _ROW_GAP
+    across = starts[-1] + size - _MARGIN
+    footer = _fill_lines(facts, footer_font, across)
+    bottom = top + sum(heights) + len(rows) * _ROW_GAP + _GAP
+    sheet_size = (across + 2 * _MARGIN, bottom + len(footer) * _FOOTER_LINE + _MARGIN)
+    sheet = Image.new("RGB", sheet_size, _PAPER)
+    pen = ImageDraw.Draw(sheet)
+    for left, text in zip((_MARGIN, *starts[:2]), heads, strict=False):
+        pen.text((left, _MARGIN), text, font=footer_font, fill=_PALE)
+    for row, lines, height in zip(rows, named, heights, strict=True):
+        down = top
+        for text, font, ink, line_height in lines:
+            pen.text((_MARGIN, down), text, font=font, fill=ink)
+            down += line_height
+        for left, picture in zip(starts, row.pictures, strict=False):
+            spare_y, spare_x = size - picture.shape[0], size - picture.shape[1]
+            sheet.paste(Image.fromarray(picture), (left + spare_x // 2, top + spare_y // 2))
+        top += height + _ROW_GAP
+    for line, text in enumerate(footer):
+        at = (_MARGIN, bottom + line * _FOOTER_LINE)
+        pen.text(at, _shorten(text, footer_font, across), font=footer_font, fill=_PALE)
+    return sheet
+
+
+def _whole(text: str, font: _Font) -> list[str]:
+    return wrap(legible(text, font), font, _NAMES_WIDTH)
 
 
 def check_target(path: str | os.PathLike[str], default_name: str = "gpufeed.png") -> Path:

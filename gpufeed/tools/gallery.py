@@ -1,0 +1,240 @@
+"""The contact sheet of all transforms: what several draws of each make of one picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+import gpufeed
+from gpufeed import transforms as tf
+from gpufeed.engine.device import resolve_device
+from gpufeed.errors import ConfigError
+from gpufeed.loader import Loader
+from gpufeed.order.uniform import SequentialSampler
+from gpufeed.progress import progress as progress_bar
+from gpufeed.records import Manifest
+from gpufeed.tools.called import Called, call, purpose
+from gpufeed.tools.sheet import Row, draw_rows
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+__all__ = ["Example", "draw_gallery", "examples"]
+
+Pixels = npt.NDArray[np.uint8]
+
+_GREY = 200
+"""Level around pictures that are smaller than their place."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A transform, and what it takes to see it.
+
+    Attributes:
+        shown: the transform.
+        before: what brings pictures to it.
+        after: what brings its pictures to one size.
+        needs_boxes: whether it can only be shown of records that have a box.
+    """
+
+    shown: Called
+    before: tuple[tf.Transform, ...] = ()
+    after: tuple[tf.Transform, ...] = ()
+    needs_boxes: bool = False
+
+    @property
+    def kind(self) -> type:
+        """The transform's class."""
+        return type(self.shown.made)
+
+
+def upside_down(picture: Pixels) -> Pixels:
+    """A function for `Lambda` to call."""
+    return picture[::-1].copy()
+
+
+def examples(size: int) -> list[Example]:
+    """Return one example or more of every transform that changes a picture.
+
+    Args:
+        size: side of the pictures shown, pixels.
+    """
+    fit = (tf.ResizeLongest(size), tf.PadToSquare(size, _GREY))
+    cut = (tf.Resize(size), tf.CenterCrop(size))
+    centred = (tf.PadToSquare(size, _GREY),)
+    half, three_quarters = size // 2, size * 3 // 4
+
+    def moving(kind: Any, *arguments: Any, **named: Any) -> Example:
+        return Example(call(kind, *arguments, **named), after=fit)
+
+    def small(kind: Any, *arguments: Any, **named: Any) -> Example:
+        return Example(call(kind, *arguments, **named), after=centred)
+
+    def after_cut(kind: Any, *arguments: Any, **named: Any) -> Example:
+        return Example(call(kind, *arguments, **named), before=cut)
+
+    def boxed(kind: Any, *arguments: Any) -> Example:
+        return Example(call(kind, *arguments), after=fit, needs_boxes=True)
+
+    return [
+        Example(call(tf.RandomResizedCrop, size)),
+        small(tf.Resize, half, max_size=size),
+        small(tf.ResizeLongest, three_quarters),
+        Example(call(tf.CenterCrop, half), cut, centred),
+        Example(call(tf.RandomCrop, three_quarters), cut, centred),
+        Example(call(tf.RandomCrop, size, padding=size // 4), cut),
+        Example(call(tf.Pad, size // 8, fill=(200, 60, 60)), cut, fit),
+        Example(call(tf.PadToSquare, size), (tf.ResizeLongest(size),)),
+        boxed(tf.BoxCrop, (0.0, 0.5)),
+        after_cut(tf.RandomHorizontalFlip),
+        after_cut(tf.RandomVerticalFlip),
+        after_cut(tf.RandomRotation, 30, "bilinear"),
+        Example(call(tf.RandomRotation, 30, "bilinear", expand=True), cut, fit),
+        after_cut(tf.RandomAffine, 20, (0.1, 0.1), (0.8, 1.2), 10, "bilinear"),
+        after_cut(tf.RandomPerspective, 0.5, 1.0),
+        boxed(tf.RandomIoUCrop),
+        moving(tf.RandomZoomOut, 114, p=1.0),
+        small(tf.RandomShortestSize, [size // 4, half, size], max_size=size),
+        small(tf.ScaleJitter, (size, size), (0.2, 1.0)),
+        Example(call(tf.FiveCrop, half), cut),
+        Example(call(tf.TenCrop, half), cut),
+        after_cut(tf.ColorJitter, 0.4, 0.4, 0.4),
+        after_cut(tf.ColorJitter, hue=0.5),
+        after_cut(tf.RandomGrayscale, 0.5),
+        after_cut(tf.RandomInvert),
+        after_cut(tf.RandomPosterize, 2),
+        after_cut(tf.RandomSolarize, 128),
+        after_cut(tf.RandomAdjustSharpness, 4),
+        after_cut(tf.RandomAutocontrast),
+        after_cut(tf.RandomEqualize),
+        after_cut(tf.GaussianBlur, 23, (0.1, 4.0)),
+        after_cut(tf.Gamma, (0.4, 2.0)),
+        after_cut(tf.Contrast, (0.3, 2.0)),
+        after_cut(tf.JPEG, (2, 30)),
+        after_cut(tf.AutoAugment),
+        after_cut(tf.AutoAugment, "cifar10"),
+        after_cut(tf.AutoAugment, "svhn"),
+        after_cut(tf.RandAugment),
+        after_cut(tf.TrivialAugmentWide),
+        after_cut(tf.AugMix),
+        after_cut(tf.TimmRandAugment),
+        after_cut(tf.Lambda, upside_down),
+        after_cut(tf.RandomApply, [call(tf.GaussianBlur, 23, 4.0), call(tf.RandomGrayscale, 1.0)]),
+        after_cut(
+            tf.RandomChoice,
+            [call(tf.GaussianBlur, 23, 4.0), call(tf.RandomSolarize, 128, 1.0)],
+        ),
+        after_cut(tf.RandomErasing, 1.0, value=128),
+        after_cut(tf.MixUp),
+        after_cut(tf.CutMix),
+    ]
+
+
+def draw_gallery(
+    manifest: Manifest,
+    record: int | None = None,
+    *,
+    size: int = 128,
+    draws: int = 8,
+    seed: int = 0,
+    device: str = "auto",
+    progress: bool | None = None,
+) -> Image:
+    """Draw the sheet: for each example its call, the picture, and what some draws make of it.
+
+    Each draw is that of a record of its own, which all show the same picture; those that mix have
+    the next records' pictures for partners. What can not be shown of the record is left out.
+
+    Args:
+        manifest: the records.
+        record: row of the one that is shown; the one nearest to a square where None.
+        size: side of the pictures, pixels, 16 or more.
+        draws: of each, 1 or more; of crops into five or ten at most as many are shown.
+        seed: of the draws.
+        device: as for `Loader`.
+        progress: True or False to force or silence the progress bar; None shows it on a terminal.
+
+    Raises:
+        ConfigError: an argument is out of range.
+        DecodeError: a picture can not be read or decoded.
+    """
+    if record is None:
+        height, width = manifest.sizes().astype(np.float64).T
+        record = int(np.abs(np.log(height / width)).argmin())
+    if not 0 <= record < len(manifest):
+        raise ConfigError(f"record is {record}; the data have records 0 to {len(manifest) - 1}")
+    if size < 16 or draws < 1:
+        raise ConfigError(f"size is {size} and draws {draws}; they must be at least 16 and 1")
+    maker = _Maker(manifest, record, size, draws, device)
+    chosen = [example for example in examples(size) if maker.can_show(example)]
+    with progress_bar("drawing", len(chosen), show=progress, unit="transforms") as advance:
+        rows = []
+        for place, example in enumerate(chosen):
+            rows.append(maker.row(example, seed + place))
+            advance(1)
+    frame = manifest.frame.row(record, named=True)
+    whose = [f"Photo: {frame['photographer']}"] if frame.get("photographer") else []
+    facts = [f"gpufeed {gpufeed.__version__}", str(frame["path"]), *whose, f"seed {seed}"]
+    return draw_rows(rows, ["", "the picture", f"{draws} draws"], facts, size=size)
+
+
+class _Maker:
+    """Makes the rows of one sheet."""
+
+    def __init__(self, manifest: Manifest, record: int, size: int, draws: int, device: str) -> None:
+        self._size, self._draws, self._device = size, draws, resolve_device(device)
+        self._plain: dict[tuple[tf.Transform, ...], Pixels] = {}
+        others = [(record + 1 + step) % len(manifest) for step in range(draws)]
+        turns = [key for other in others for key in (record, other)]
+        # The record's own rows are the even ones: next to each stands a partner.
+        self._manifest = Manifest(manifest.frame[turns], manifest.root, manifest.classes)
+        boxes = Manifest(manifest.frame[[record]], manifest.root, manifest.classes).objects()
+        self._has_boxes = boxes is not None and len(boxes[0]) > 0 and manifest.boxes() is not None
+
+    def can_show(self, example: Example) -> bool:
+        """Whether the record has what it needs, and the device can do it."""
+        on_cpu = not self._device.is_cuda
+        return (self._has_boxes or not example.needs_boxes) and (
+            on_cpu or example.kind != tf.Lambda
+        )
+
+    def row(self, example: Example, seed: int) -> Row:
+        """Return an example's row: first the picture as it comes to the transform."""
+        fit = [tf.ResizeLongest(self._size), tf.PadToSquare(self._size, _GREY)]
+        if example.before not in self._plain:
+            (self._plain[example.before], *_) = self._made([*example.before, *fit], (), seed)
+        plain = self._plain[example.before]
+        shown = example.shown.made
+        if isinstance(shown, tf.LateTransform | tf.MixTransform):
+            drawn = self._made([*example.before], (shown,), seed)
+        else:
+            drawn = self._made([*example.before, shown, *example.after], (), seed)
+        note = purpose(example.kind).replace("`", "")
+        return Row(example.shown.text, note, [plain, *drawn[: self._draws]])
+
+    def _made(
+        self, chain: Sequence[tf.Transform], late: Sequence[tf.Transform], seed: int
+    ) -> list[Pixels]:
+        """The record's pictures; of several views those of the first draw."""
+        count = len(self._manifest)
+        with Loader(
+            self._manifest,
+            sampler=SequentialSampler(count, seed=seed),
+            transforms=[*chain, tf.ToDtype("uint8", layout="NHWC"), *late],
+            batch_size=count,
+            device=str(self._device),
+        ) as loader:
+            images = loader.batch(0)["image"]
+            if isinstance(images, list):
+                return [self._on_grey(np.asarray(view)[0]) for view in images]
+            return list(np.array(images)[::2])
+
+    def _on_grey(self, picture: Pixels) -> Pixels:
+        spare_y, spare_x = (self._size - side for side in picture.shape[:2])
+        around = [(spare // 2, spare - spare // 2) for spare in (spare_y, spare_x)]
+        return np.pad(picture, (*around, (0, 0)), constant_values=_GREY)
