@@ -32,6 +32,7 @@ from gpufeed.records.targets import BoxFormat
 from gpufeed.stats import Clock, Stats
 from gpufeed.storage.files import FileStore
 from gpufeed.targets import CollateFn, Targets
+from gpufeed.transforms.compose import check_functions
 
 if TYPE_CHECKING:
     import polars as pl
@@ -191,6 +192,7 @@ class Loader:
         self.device = resolve_device(device)
         # On a GPU, DALI's graph decodes and resizes; on the CPU there is a faster way.
         self._opens_on_host = not self.device.is_cuda
+        check_functions(self._planner.program, on_host=self._opens_on_host)
         self._adapter = make_adapter(framework, self.device)
         self.ledger = self._make_ledger(ledger)
         self._store = FileStore(manifest)
@@ -202,6 +204,7 @@ class Loader:
         # One pipeline for iterating, one for single batches, each made when first used.
         self._engine: Engine | None = None
         self._single: Engine | None = None
+        self._single_lock = threading.Lock()
         # What an iteration that has ended had begun beyond what its engine was given.
         self._begun: Begun[Job | Failed] = ()
 
@@ -257,20 +260,21 @@ class Loader:
         plan = self._planner.plan(operator.index(step))
         if plan is None:
             raise IndexError(f"this shard gets no record of batch {step}")
-        if self._single is None:
-            self._single = self._make_engine(depth=1)
-        with ThreadPoolExecutor(_READERS) as readers:
-            begun = self._read(self._single, plan, readers)
-        try:
-            self._single.submit(await_result(begun))
-            plan, views = self._single.collect()
-            batch: Batch = self._collated(self._hand_over(plan, views))
-            return batch
-        except GpufeedError:
-            raise
-        except BaseException:
-            self._single = None  # as in _Pass.__next__
-            raise
+        with self._single_lock:
+            if self._single is None:
+                self._single = self._make_engine(depth=1)
+            with ThreadPoolExecutor(_READERS) as readers:
+                begun = self._read(self._single, plan, readers)
+            try:
+                self._single.submit(await_result(begun))
+                plan, views = self._single.collect()
+                batch: Batch = self._collated(self._hand_over(plan, views))
+                return batch
+            except GpufeedError:
+                raise
+            except BaseException:
+                self._single = None  # as in _Pass.__next__
+                raise
 
     def rows(self, batch: Batch) -> pl.DataFrame:
         """Return the manifest's rows of a batch's records, in its order."""

@@ -16,7 +16,7 @@ from gpufeed.transforms.base import MixTransform
 from gpufeed.transforms.compose import Composed, Mix, Partners, Program, compose
 from gpufeed.transforms.labels import SoftLabels
 from gpufeed.transforms.targets import Objects
-from gpufeed.transforms.views import Views, check_views, identities
+from gpufeed.transforms.views import Views, check_views
 
 if TYPE_CHECKING:
     from gpufeed.order.sampler import Sampler, Visits
@@ -96,8 +96,9 @@ class Planner:
                 f"is no multiple of the sampler's groups of {sampler.group}; take a batch_size "
                 "with which it is"
             )
-        self.views = check_views(transforms)
-        self.identities = identities(self.views)
+        checked = check_views(transforms)
+        self.views, self.identities = checked.views, checked.identities
+        self._shared = checked.shared
         self._sampler = sampler
         self._schedule = schedule
         self._sizes = manifest.sizes().astype(np.int64)
@@ -111,10 +112,7 @@ class Planner:
                     f"{transform.group} within which {type(transform).__name__} pairs records; "
                     "take one that is"
                 )
-        made = [each for each in itertools.chain(*self.views) if isinstance(each, SoftLabels)]
-        if len(made) > 1:
-            raise ConfigError("there are several SoftLabels; a batch has one kind")
-        self._soft = made[0] if made else None
+        self._soft = _soft_labels(self.views, self._labels)
         self.program = self._probe()
 
     def _probe(self) -> Program:
@@ -131,7 +129,9 @@ class Planner:
     def _compose(self, keys: npt.NDArray[np.int64], rng: BatchRng, partners: Partners) -> Composed:
         boxes = None if self._boxes is None else self._boxes[keys]
         objects = None if self._objects is None else self._objects.take(keys)
-        return compose(self.views, keys, self._sizes[keys], boxes, rng, partners, objects)
+        return compose(
+            self.views, keys, self._sizes[keys], boxes, rng, partners, objects, self._shared
+        )
 
     def plan(self, step: int) -> BatchPlan | None:
         """Plan batch `step`; None where this shard gets no record of it.
@@ -199,3 +199,16 @@ def _corners(manifest: Manifest) -> npt.NDArray[np.float64] | None:
         return None
     corner, extent = boxes[:, :2].astype(np.float64), boxes[:, 2:]
     return np.concatenate([corner, corner + extent], axis=1)
+
+
+def _soft_labels(
+    views: Sequence[Sequence[Transform]], labels: npt.NDArray[np.int32]
+) -> SoftLabels | None:
+    """The one that all views agree on, if there is one, checked against all labels."""
+    found = [each for each in itertools.chain(*views) if isinstance(each, SoftLabels)]
+    if not found:
+        return None
+    if any(each.identity != found[0].identity for each in found):
+        raise ConfigError("there are several SoftLabels; a batch has one kind")
+    found[0].of(np.array([labels.min(), labels.max()]))
+    return found[0]

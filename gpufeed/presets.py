@@ -133,7 +133,7 @@ def torchvision_train(
     listed: list[Transform] = [
         RandomResizedCrop(size, interpolation=interpolation),
         RandomHorizontalFlip(),
-        TrivialAugmentWide(),
+        TrivialAugmentWide(interpolation="bilinear"),
         _output(dtype, layout, IMAGENET_MEAN, IMAGENET_STD),
         RandomErasing(p=0.1),
     ]
@@ -152,7 +152,7 @@ def timm_train(
 
     Random resized crop and flip, timm's RandAugment, a quarter of the pictures erased with normal
     noise; with `num_classes` also mixup or CutMix (alpha 0.8 and 1), one or the other, and labels
-    smoothed by 0.1. Wightman et al., "ResNet strikes back" (2021), and timm's training script.
+    smoothed by 0.1. Touvron et al., "Training data-efficient image transformers" (2021).
     timm draws the crop's filter from two, and one mix for a batch.
 
     Args:

@@ -107,10 +107,12 @@ class ReadAhead(Generic[T]):
         Returns:
             What was begun and can be gone on with, each step with what comes of it.
         """
-        # The garbage collector may call this on one of the threads, which can not wait for itself.
-        wait_for_them = threading.get_ident() not in self._own
-        for pool in (self._planner, self._readers):
-            pool.shutdown(wait=wait_for_them, cancel_futures=True)
+        if threading.get_ident() in self._own:
+            # The garbage collector came by on one of the threads, which may hold a pool's lock.
+            threading.Thread(target=self._shut, args=(False,), daemon=True).start()
+            self._pending.clear()
+            return []
+        self._shut(True)
         begun = []
         for step, planned in self._pending:
             if not planned.done() or planned.cancelled() or planned.exception() is not None:
@@ -118,3 +120,7 @@ class ReadAhead(Generic[T]):
             begun.append((step, planned.result()))
         self._pending.clear()
         return begun
+
+    def _shut(self, wait: bool) -> None:
+        for pool in (self._planner, self._readers):
+            pool.shutdown(wait=wait, cancel_futures=True)

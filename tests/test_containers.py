@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -141,11 +143,23 @@ def named(picture: np.ndarray) -> Any:
     return picture.astype(np.float32)
 
 
+def made_inside() -> Any:
+    def inner(picture: np.ndarray) -> np.ndarray:
+        return picture
+
+    return inner
+
+
 BROKEN = {
     "a lambda": (lambda: tf.Lambda(lambda x: x), r'pass name="..."'),
     "no function": (lambda: tf.Lambda(3), "function is 3"),  # type: ignore[arg-type]
     "geometry inside": (lambda: tf.RandomApply([tf.Resize(3)]), "Resize, which moves pixels"),
     "no transform": (lambda: tf.RandomApply([Add]), "takes pixel transforms"),
+    "no list": (lambda: tf.RandomApply(None), "takes a list of pixel transforms"),
+    "no choices": (lambda: tf.RandomChoice(None), "it must be a list"),
+    "infinite": (lambda: tf.RandomChoice([Add(1, 1)], p=[float("inf")]), "it must be 1 numbers"),
+    "one weight": (lambda: tf.RandomChoice([Add(1, 1)], p=0.5), "it must be 1 numbers"),
+    "a closure": (lambda: tf.Lambda(made_inside()), r'pass name="..."'),
     "nothing inside": (lambda: tf.RandomApply([]), "has no transform"),
     "no choice": (lambda: tf.RandomChoice([]), "has no transform"),
     "weights": (lambda: tf.RandomChoice([Add(1, 1)], p=[1, 2]), "it must be 1 numbers"),
@@ -162,13 +176,65 @@ def test_wrong_arguments_are_named(name: str) -> None:
 
 
 def test_what_a_function_returns_is_checked(pictures: Manifest) -> None:
-    with pytest.raises(ConfigError, match=r"Lambda\(named\) returned float32 \(20, 24, 3\)"):
+    with pytest.raises(ConfigError, match=r"Lambda\(.*named\) returned float32 \(20, 24, 3\)"):
         feed(pictures, [tf.Lambda(named)])
 
 
+def test_an_error_in_a_function_is_told_with_its_record(pictures: Manifest) -> None:
+    with pytest.raises(gpufeed.PipelineError, match=r"record 0 \(.*\) .*own mistake") as caught:
+        feed(pictures, [tf.Lambda(mistaken)], num_threads=1)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def mistaken(picture: np.ndarray) -> np.ndarray:
+    raise ZeroDivisionError("own mistake")
+
+
+def contiguous(picture: np.ndarray) -> np.ndarray:
+    assert picture.flags.c_contiguous
+    return picture
+
+
+def test_a_function_gets_pictures_that_lie_in_order(pictures: Manifest) -> None:
+    """Also after a flip, which costs nothing by turning the order round."""
+    feed(pictures, [tf.RandomHorizontalFlip(0.5), tf.Lambda(contiguous)])
+
+
+def test_transforms_can_be_copied() -> None:
+    for transform in (
+        tf.RandomChoice([tf.RandomInvert(), tf.RandomEqualize()], p=[0.1, 0.3]),
+        tf.RandomChoice([tf.MixUp(), tf.CutMix()]),
+        tf.RandomApply([tf.ColorJitter(0.1)]),
+        tf.TimmRandAugment(),
+        tf.TenCrop(8),
+    ):
+        for other in (pickle.loads(pickle.dumps(transform)), copy.deepcopy(transform)):  # noqa: S301
+            assert other.identity == transform.identity
+
+
+@pytest.mark.parametrize("p", [None, [1, 2], [0.1, 0.3], [3, 0]])
+def test_containers_are_made_again_from_their_fingerprint(p: Any) -> None:
+    from gpufeed.state import describe_all
+    from gpufeed.tools.replay import _transforms
+
+    chain = [
+        tf.Resize((8, 8)),
+        tf.RandomChoice([[tf.RandomInvert(), tf.JPEG(40)], tf.RandomEqualize()], p=p),
+        tf.RandomApply([tf.GaussianBlur(3)], p=0.3),
+        tf.TenCrop((4, 4)),
+        tf.Normalize(),
+        tf.RandomChoice([tf.MixUp(0.3), tf.CutMix()], p=p),
+    ]
+    text = describe_all([each.identity for each in chain])
+    made = _transforms(text)
+    assert isinstance(made, list)
+    assert describe_all([each.identity for each in made]) == text
+
+
 def test_a_function_after_operators_is_refused(pictures: Manifest) -> None:
-    with pytest.raises(gpufeed.PipelineError, match=r"Lambda\(upside_down\) runs with device="):
-        feed(pictures, [Add(1, 1), tf.Lambda(upside_down)])
+    for before in (Add(1, 1), tf.RandomRotation(3)):
+        with pytest.raises(ConfigError, match=r"Lambda\(.*upside_down\) runs with device="):
+            feed(pictures, [before, tf.Lambda(upside_down)])
 
 
 def test_fingerprints_tell_what_is_inside(pictures: Manifest) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -67,15 +68,37 @@ def test_batches_that_nobody_wants_are_not_made(
         engine.close()
 
 
-def test_what_goes_wrong_in_a_resize_is_told(
-    twelve: Manifest, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [(host.Resizer, "resize"), (host, "WindowDecoder"), (host, "wrap")],
+)
+@pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit])
+def test_whatever_goes_wrong_on_a_thread_is_told(
+    twelve: Manifest,
+    monkeypatch: pytest.MonkeyPatch,
+    owner: Any,
+    name: str,
+    error: type[BaseException],
 ) -> None:
-    def broken(*_: Any) -> None:
-        raise ZeroDivisionError("no such size")
+    """And does not leave the loader waiting for ever."""
 
-    monkeypatch.setattr(host.Resizer, "resize", broken)
-    with make(twelve) as loader, pytest.raises(PipelineError, match=r"batch 0 .*no such size"):
+    def broken(*_: Any) -> None:
+        raise error("no such thing")
+
+    monkeypatch.setattr(owner, name, broken)
+    message = r"record 0 \(.*00000.jpg\) of batch 0 could not be made: .*no such thing"
+    with make(twelve) as loader, pytest.raises(PipelineError, match=message) as caught:
         next(iter(loader))
+    assert isinstance(caught.value.__cause__, error)
+
+
+def test_batches_can_be_made_from_several_threads(twelve: Manifest) -> None:
+    with make(twelve) as loader:
+        wanted = [loader.batch(step)["image"].tobytes() for step in range(3)]
+        with ThreadPoolExecutor(4) as pool:
+            steps = [0, 1, 2] * 6
+            found = pool.map(lambda step: loader.batch(step)["image"].tobytes(), steps)
+            assert list(found) == wanted * 6
 
 
 @pytest.mark.parametrize("where", ["_allocate", "Resizer"])

@@ -195,7 +195,7 @@ WRONG = {
     "late before": ([tf.Normalize(), tf.Resize(8)], "Resize, which must come before Normalize"),
     "two outputs": ([tf.Normalize(), tf.Normalize()], "of output formats there is one"),
     "two mixes": ([tf.Normalize(), tf.MixUp(), tf.CutMix()], "several mixes"),
-    "two labels": ([tf.Normalize(), tf.SoftLabels(3), tf.SoftLabels(3)], "several SoftLabels"),
+    "two labels": ([tf.Normalize(), tf.SoftLabels(3), tf.SoftLabels(3, 0.1)], "several SoftLabels"),
     "labels": (
         [tf.Normalize(), tf.SoftLabels(2)],
         "a label is 2, but SoftLabels has num_classes=2",

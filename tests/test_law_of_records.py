@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import gpufeed
 from gpufeed import Loader, Manifest, ShardOptions
 from gpufeed import transforms as tf
+from media import make_manifest
 
 LEVELS = [
     tf.ColorJitter(0.4, 0.4, 0.4, 0.1),
@@ -106,3 +109,15 @@ def test_epochs_draw_anew(pictures: Manifest) -> None:
         first, second = loader.batch(0)["image"], loader.batch(1)["image"]
         assert all((one != other).any() for one, other in zip(first, second, strict=True))
         np.testing.assert_array_equal(loader.batch(0)["image"], first)
+
+
+@pytest.mark.parametrize("transform", LEVELS, ids=lambda each: type(each).__name__)
+def test_the_smallest_pictures_are_no_exception(tmp_path: Path, transform: tf.Transform) -> None:
+    sizes = [(1, 1), (1, 7), (7, 1), (2, 2), (2, 9), (3, 3)]
+    manifest = make_manifest(tmp_path / "small", sizes)
+    for side in (1, 2, 3):
+        chain = [tf.Resize((side, side)), transform, transform, tf.Normalize()]
+        loader = Loader(manifest, transforms=chain, batch_size=6, device="cpu")
+        with loader:
+            for step in range(4):
+                assert np.isfinite(loader.batch(step)["image"]).all()

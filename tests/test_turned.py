@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import gpufeed
 from gpufeed import ConfigError, Loader, Manifest, SequentialSampler
 from gpufeed import transforms as tf
 from gpufeed.rng import BatchRng
+from media import make_manifest
 from turned_reference import HOW, affine_coefficients, mapped, perspective_coefficients, rotated
 
 SIZE = (48, 64)
@@ -233,3 +235,24 @@ def test_a_record_looks_the_same_in_any_batch(pictures: Manifest) -> None:
 def test_wrong_arguments_are_named(call: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         call()
+
+
+def test_what_has_no_perspective_is_left_as_it_is(tmp_path: Path) -> None:
+    """A picture of one column, and corners that come to lie in a line."""
+    manifest = make_manifest(tmp_path / "thin", [(9, 1), (1, 9), (1, 1), (2, 2), (9, 9)])
+    loader = Loader(
+        manifest,
+        transforms=[tf.RandomPerspective(1.0, p=1.0), tf.Resize((8, 8)), UINT8],
+        batch_size=5,
+        device="cpu",
+    )
+    with loader:
+        for step in range(30):
+            assert loader.batch(step)["image"].shape == (5, 8, 8, 3)
+    corners = drawn(tf.RandomPerspective(1.0, p=1.0), 100_000, (8, 8))
+    assert 0.7 < corners["mask"].mean() < 1.0
+
+
+def test_no_rotation_is_one_and_the_same() -> None:
+    assert repr(tf.RandomRotation(0).identity) == repr(tf.RandomRotation((0, 0)).identity)
+    assert tf.RandomRotation(np.float32(4)).degrees == (-4.0, 4.0)

@@ -112,7 +112,7 @@ def test_state_and_ledger_know_views(pictures: Manifest) -> None:
         other.load_state_dict(state)
 
 
-@pytest.mark.parametrize("wrong", [[], [LARGE], [*LARGE], LARGE[0], "train"])
+@pytest.mark.parametrize("wrong", [[], [LARGE], [*LARGE], LARGE[0], "train", None, 3])
 def test_no_views(wrong: Any) -> None:
     with pytest.raises(ConfigError, match="list"):
         tf.Views(wrong)
@@ -143,3 +143,40 @@ def test_five_and_ten_crops_are_pillows(pictures: Manifest, vertical: bool) -> N
 def test_crops_larger_than_the_picture_are_refused(pictures: Manifest) -> None:
     with pytest.raises(ConfigError, match=r"crops of 50 x 50 are cut out of a picture of 30 x 40"):
         make(pictures, [tf.Resize((30, 40)), tf.FiveCrop(50), UINT8])
+
+
+def test_crops_are_of_one_picture(pictures: Manifest) -> None:
+    """What stands before them draws once for all views, what comes after them for each."""
+    before = [tf.Resize((40, 50)), tf.RandomHorizontalFlip(), tf.RandomCrop(30)]
+    with make(pictures, [*before, UINT8]) as loader:
+        whole = loader.batch(0)["image"]
+    with make(pictures, [*before, tf.FiveCrop(20), UINT8]) as loader:
+        five = loader.batch(0)["image"]
+    for number, (top, left) in enumerate([(0, 0), (0, 10), (10, 0), (10, 10), (5, 5)]):
+        wanted = whole[:, top : top + 20, left : left + 20]
+        assert difference(five[number], wanted)[0] <= 1
+    after = [*before, tf.FiveCrop(20), tf.RandomErasing(p=1.0)]
+    with make(pictures, after) as loader:
+        erased = loader.batch(0)["image"]
+    blank = [(view == 0).all(axis=1).tobytes() for view in erased]
+    assert len(set(blank)) == 5
+
+
+@pytest.mark.parametrize("kind", [tf.FiveCrop(8), tf.TenCrop(8, vertical_flip=True)])
+def test_crops_in_lists_are_found_and_named(pictures: Manifest, kind: tf.Transform) -> None:
+    chain = tf.Compose([tf.Resize((20, 20)), tf.Compose([kind]), UINT8])
+    with make(pictures, chain) as loader:
+        assert len(loader.batch(0)["image"]) in (5, 10)
+        told = loader.state_dict()["fingerprints"]["transforms"]
+    assert f"{type(kind).__name__}(" in told
+    assert "_CropAt" not in told
+    with pytest.raises(ConfigError, match="makes several views"):
+        tf.Views([chain, chain])
+
+
+def test_transforms_may_be_any_iterable(pictures: Manifest) -> None:
+    with make(pictures, (each for each in LARGE)) as loader:
+        assert loader.batch(0)["image"].shape == (8, 40, 40, 3)
+    for wrong in (tf.Resize(8), 3, "train"):
+        with pytest.raises(ConfigError, match="it must be a list of transforms"):
+            make(pictures, wrong)

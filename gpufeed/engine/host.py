@@ -80,12 +80,9 @@ class _Tools:
 
 def _work(reference: weakref.ref[_Batch], local: threading.local) -> None:
     """Make pictures of a batch until none is left, or nobody wants them any more."""
-    tools: _Tools | None = getattr(local, "tools", None)
-    if tools is None:
-        tools = local.tools = _Tools()
     while True:
         batch = reference()
-        if batch is None or not batch.make_next(tools):
+        if batch is None or not batch.make_next(local):
             return
         del batch
 
@@ -109,26 +106,36 @@ class _Batch(Future["Job | Failed"]):
         self._starts = plan.params[f"{WINDOW}.start"].tolist()
         self._shapes = plan.params[f"{WINDOW}.shape"].tolist()
         self._views = [_View(view, plan.params) for view in program.views]
-        self._errors: dict[int, Exception] = {}
+        self._errors: dict[int, BaseException] = {}
         self._lock = threading.Lock()
         self._begun = self._made = 0
 
-    def make_next(self, tools: _Tools) -> bool:
-        """Make one picture that nobody has begun; False where none is left."""
+    def make_next(self, local: threading.local) -> bool:
+        """Make one picture that nobody has begun; False where none is left.
+
+        Args:
+            local: keeps the calling thread's tools.
+        """
         with self._lock:
             place = self._begun
             self._begun += 1
         if place >= len(self._encoded):
             return False
         try:
-            self._make(place, tools)
-        except Exception as error:
+            if not hasattr(local, "tools"):
+                local.tools = _Tools()
+            self._make(place, local.tools)
+        except BaseException as error:  # whatever it is, who waits for the batch must hear of it
             self._errors[place] = error
         with self._lock:
             self._made += 1
             last = self._made == len(self._encoded)
         if last:
-            self.set_result(self._finished())
+            try:
+                outcome = self._finished()
+            except BaseException as error:
+                outcome = Failed(self._plan.step, self._unexpected(0, error))
+            self.set_result(outcome)
         return True
 
     def _make(self, place: int, tools: _Tools) -> None:
@@ -144,11 +151,26 @@ class _Batch(Future["Job | Failed"]):
     def _finished(self) -> Job | Failed:
         if not self._errors:
             return Job(self._plan, [wrap(view.pictures, "HWC") for view in self._views])
-        errors = [self._errors[place] for place in sorted(self._errors)]
-        for error in errors:
+        errors = sorted(self._errors.items())
+        for place, error in errors:
             if not isinstance(error, DecodeError):
-                return Failed(self._plan.step, _unexpected(self._plan.step, error))
-        return Failed(self._plan.step, first_of([e for e in errors if isinstance(e, DecodeError)]))
+                return Failed(self._plan.step, self._unexpected(place, error))
+        return Failed(
+            self._plan.step, first_of([e for _, e in errors if isinstance(e, DecodeError)])
+        )
+
+    def _unexpected(self, place: int, error: BaseException) -> Exception:
+        if isinstance(error, ConfigError):
+            return error
+        if isinstance(error, MemoryError):
+            return out_of_memory(str(error))
+        key = self._keys[place]
+        failed = PipelineError(
+            f"record {key} ({self._path(key)}) of batch {self._plan.step} could not be made: "
+            f"{error!r}"
+        )
+        failed.__cause__ = error
+        return failed
 
 
 class _View:
@@ -236,11 +258,3 @@ def _allocate(sizes: Sequence[Sequence[float]]) -> list[Pixels]:
         whole[end - height * width * 3 : end].reshape(height, width, 3)
         for end, (height, width, _) in zip(ends, shapes, strict=True)
     ]
-
-
-def _unexpected(step: int, error: Exception) -> Exception:
-    if isinstance(error, ConfigError):
-        return error
-    if isinstance(error, MemoryError):
-        return out_of_memory(str(error))
-    return PipelineError(f"a picture of batch {step} could not be made: {error!r}")

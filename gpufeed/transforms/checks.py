@@ -174,7 +174,8 @@ def check_margin(value: Any) -> float | tuple[float, float]:
 
 def check_probability(name: str, value: Any) -> float:
     """Return a number from 0 to 1."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+    number = isinstance(value, int | float | np.integer | np.floating)
+    if isinstance(value, bool) or not number or not 0 <= value <= 1:
         raise ConfigError(f"{name} is {value!r}; it must be a number from 0 to 1")
     return float(value)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from gpufeed.transforms.base import (
 )
 from gpufeed.transforms.frame import SUPPORT, Fill, Frame, Interpolation, Sampling
 from gpufeed.transforms.function import Lambda
+from gpufeed.transforms.nested import flat
 from gpufeed.transforms.output import ToDtype
 from gpufeed.transforms.targets import Objects
 
@@ -38,6 +39,7 @@ __all__ = [
     "Stage",
     "View",
     "Warping",
+    "check_functions",
     "check_transforms",
     "compose",
 ]
@@ -178,16 +180,12 @@ def check_transforms(transforms: Sequence[Transform]) -> tuple[Transform, ...]:
     Raises:
         ConfigError: something is no transform, or stands on the wrong side of the output format.
     """
-    given: object = transforms
-    if isinstance(given, str):
-        raise ConfigError(
-            f"transforms is {transforms!r}; it must be a list of transforms, as "
-            "gpufeed.presets.train() returns"
-        )
-    listed = tuple(_flat(transforms))
+    listed = tuple(flat(transforms))
     for place, transform in enumerate(listed):
         if not isinstance(transform, _KINDS):
             hint = " (pass an instance, not the class)" if isinstance(transform, type) else ""
+            if type(transform).__name__ in ("FiveCrop", "TenCrop", "Views"):
+                hint = "; it makes several views, and is not for one of several or inside a list"
             raise ConfigError(f"transforms[{place}] is {transform!r}, no gpufeed transform{hint}")
     if len(listed) > MAX_TRANSFORMS:
         raise ConfigError(f"{len(listed)} transforms; {MAX_TRANSFORMS} are the most")
@@ -199,12 +197,21 @@ def check_transforms(transforms: Sequence[Transform]) -> tuple[Transform, ...]:
     return listed
 
 
-def _flat(transforms: Sequence[Any]) -> Iterator[Any]:
-    for each in transforms:
-        if isinstance(each, list | tuple):
-            yield from _flat(each)
-        else:
-            yield each
+def check_functions(program: Program, *, on_host: bool) -> None:
+    """Check that each `Lambda` stands where it can be called.
+
+    Args:
+        program: of a loader.
+        on_host: whether the host opens its pictures.
+
+    Raises:
+        ConfigError: one does not.
+    """
+    for view in program.views:
+        opened = len(view.opening) if on_host else 0
+        for stage in view.stages[opened:]:
+            if isinstance(stage, Pixels) and isinstance(stage.transform, Lambda):
+                raise ConfigError(stage.transform.misplaced())
 
 
 def _check_order(listed: tuple[Transform, ...]) -> None:
@@ -230,6 +237,7 @@ def compose(
     rng: BatchRng,
     partners: Partners,
     objects: Objects | None = None,
+    shared: int = 0,
 ) -> Composed:
     """Draw everything for a batch, and lay it out for the graph.
 
@@ -241,6 +249,8 @@ def compose(
         rng: the batch's numbers.
         partners: whom mixes pair a record with.
         objects: all boxes of each picture, m together, as it is encoded; None for none.
+        shared: how many of the first transforms are one and the same for all views, and so draw
+            the same numbers.
 
     Raises:
         ConfigError: the pictures do not all come out in one size, or a transform can not be applied
@@ -251,10 +261,11 @@ def compose(
     for place, transforms in enumerate(views):
         prefix = f"{place}." if len(views) > 1 else ""
         view = _Composition(prefix, sizes, cut=len(views) > 1)
-        view.add_all(transforms, number, record_key, boxes, rng, partners, objects)
+        numbers = [*range(shared), *range(number + shared, number + len(transforms))]
+        view.add_all(transforms, numbers, record_key, boxes, rng, partners, objects)
         made.append(view)
-        # So that no two views draw the same numbers.
-        number += len(transforms)
+        # So that no two views draw the same numbers of their own.
+        number += len(transforms) - shared
     params = {name: values for view in made for name, values in view.params.items()}
     start = np.min([view.start for view in made], axis=0)
     end = np.max([view.start + view.shape for view in made], axis=0)
@@ -289,7 +300,7 @@ class _Composition:
     def add_all(
         self,
         transforms: Sequence[Transform],
-        number: int,
+        numbers: Sequence[int],
         record_key: npt.NDArray[np.int64],
         boxes: npt.NDArray[np.float64] | None,
         rng: BatchRng,
@@ -297,8 +308,8 @@ class _Composition:
         objects: Objects | None,
     ) -> None:
         self.kept = np.ones(0 if objects is None else len(objects.boxes), dtype=np.bool_)
-        for place, transform in enumerate(transforms, number):
-            own = rng.spawn(place)
+        for number, transform in zip(numbers, transforms, strict=True):
+            own = rng.spawn(number)
             if isinstance(transform, OutputFormat):
                 self._carry_out()
                 self._output = transform

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from gpufeed.transforms.base import (
     Records,
     Transform,
 )
+from gpufeed.transforms.nested import flat
 
 __all__ = ["Compose", "RandomApply", "RandomChoice"]
 
@@ -32,7 +34,9 @@ class _Group:
 
     def __init__(self, owner: str, transforms: Any) -> None:
         listed: list[PixelTransform] = []
-        for transform in [transforms] if isinstance(transforms, Transform) else transforms:
+        if isinstance(transforms, str) or not isinstance(transforms, Transform | Iterable):
+            raise ConfigError(f"{owner} has {transforms!r}; it takes a list of pixel transforms")
+        for transform in flat([transforms]):
             if isinstance(transform, GeometricTransform):
                 raise ConfigError(
                     f"{owner} has {type(transform).__name__}, which moves pixels, and so is drawn "
@@ -119,15 +123,21 @@ class RandomChoice(PixelTransform):
         p: how often each, relative to the others; all alike where None.
     """
 
-    def __new__(cls, transforms: Sequence[Any], p: Sequence[float] | None = None) -> Any:
-        """Make one, or, of mixes, a mix."""
-        if transforms and all(isinstance(each, MixTransform) for each in transforms):
+    def __new__(cls, transforms: Sequence[Any] = (), p: Sequence[float] | None = None) -> Any:
+        """Make one, or, of mixes, a mix; without arguments for `pickle` and `copy`."""
+        if (
+            isinstance(transforms, Sequence)
+            and transforms
+            and all(isinstance(each, MixTransform) for each in transforms)
+        ):
             return _MixChoice(transforms, p)
         return super().__new__(cls)
 
     def __init__(self, transforms: Sequence[Any], p: Sequence[float] | None = None) -> None:
+        if not isinstance(transforms, Sequence):
+            raise ConfigError(f"transforms is {transforms!r}; it must be a list of transforms")
         self._groups = [_Group("RandomChoice", each) for each in transforms]
-        self.p = _check_weights(p, len(self._groups))
+        self.p, self._shares = _check_weights(p, len(self._groups))
 
     @property
     def identity(self) -> dict[str, object]:
@@ -142,7 +152,7 @@ class RandomChoice(PixelTransform):
     def draw(self, rng: BatchRng, records: Records) -> Params:
         """Draw `index`, int32 (n,), and what each choice draws."""
         first, *others = rng.parts(1 + len(self._groups))
-        params: Params = {"index": _choose(first, self.p)}
+        params: Params = {"index": _choose(first, self._shares)}
         for number, group in enumerate(self._groups):
             for name, values in group.draw(others[number], records).items():
                 params[f"{number}.{name}"] = values
@@ -163,7 +173,7 @@ class _MixChoice(MixTransform):
 
     def __init__(self, transforms: Sequence[MixTransform], p: Sequence[float] | None) -> None:
         self._choices = list(transforms)
-        self.p = _check_weights(p, len(self._choices))
+        self.p, self._shares = _check_weights(p, len(self._choices))
         groups = {each.group for each in self._choices}
         if len(groups) > 1:
             raise ConfigError(f"RandomChoice has mixes of groups of {sorted(groups)}; give one")
@@ -173,12 +183,12 @@ class _MixChoice(MixTransform):
     def identity(self) -> dict[str, object]:
         """Kind and settings, as they are given."""
         listed = [each.identity for each in self._choices]
-        return {"kind": "RandomChoice", "p": list(self.p), "transforms": listed}
+        return {"kind": "RandomChoice", "p": self.p and list(self.p), "transforms": listed}
 
     def draw(self, rng: BatchRng, records: Records) -> tuple[Params, npt.NDArray[np.float32]]:
         """Draw `index`, int32 (n,), and what each choice draws."""
         first, *others = rng.parts(1 + len(self._choices))
-        index = _choose(first, self.p)
+        index = _choose(first, self._shares)
         params: Params = {"index": index}
         shares = np.ones(len(rng), dtype=np.float32)
         for number, (each, own) in enumerate(zip(self._choices, others, strict=True)):
@@ -203,13 +213,20 @@ class _MixChoice(MixTransform):
         return mixed
 
 
-def _check_weights(p: Sequence[float] | None, count: int) -> tuple[float, ...]:
+def _check_weights(p: Any, count: int) -> tuple[tuple[float, ...] | None, tuple[float, ...]]:
+    """The weights as given, and so that they add up to 1."""
     if not count:
         raise ConfigError("RandomChoice has no transform")
-    weights = (1.0,) * count if p is None else tuple(float(each) for each in p)
-    if len(weights) != count or min(weights) < 0 or not sum(weights) > 0:
+    if p is None:
+        return None, (1.0 / count,) * count
+    try:
+        weights = tuple(float(each) for each in p)
+    except (TypeError, ValueError):
+        weights = ()
+    total = sum(weights)
+    if len(weights) != count or min(weights) < 0 or not 0 < total < math.inf:
         raise ConfigError(f"p is {p!r}; it must be {count} numbers of 0 or more, not all 0")
-    return tuple(weight / sum(weights) for weight in weights)
+    return weights, tuple(weight / total for weight in weights)
 
 
 def _choose(rng: BatchRng, p: tuple[float, ...]) -> npt.NDArray[np.int32]:

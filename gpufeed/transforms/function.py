@@ -19,12 +19,13 @@ Pixels = npt.NDArray[np.uint8]
 class Lambda(PixelTransform):
     """Apply a NumPy function to each picture; with device="cpu" only.
 
-    It is called on the threads that decode, so it stands before all transforms of another kind but
-    those that move pixels. It gets nothing random: what draws is a class with `draw` and `build`.
+    It is called on the threads that decode, so only crops, resizes, pads and flips may come before
+    it. It gets nothing random: what draws is a class with `draw` and `build`. Boxes and points do
+    not follow what it does, so it should not move pixels where there are any.
 
     Args:
         function: from uint8 (height, width, 3), which it may not keep, to another of this shape.
-        name: what fingerprints know it by; the function's own where none is given.
+        name: what fingerprints know it by; the function's module and name where none is given.
 
     Raises:
         ConfigError: it is no function, or has no name of its own.
@@ -34,8 +35,9 @@ class Lambda(PixelTransform):
         if not callable(function):
             raise ConfigError(f"function is {function!r}; it must take a picture and return one")
         self._function = function
-        self.name: str = name or str(getattr(function, "__qualname__", ""))
-        if not name and ("<lambda>" in self.name or not self.name):
+        own = getattr(function, "__qualname__", "")
+        self.name: str = name or f"{getattr(function, '__module__', '')}.{own}"
+        if not name and ("<" in own or not own):
             raise ConfigError(
                 f"function is {function!r}, which has no name that tells it from others in a "
                 'state; pass name="..."'
@@ -47,7 +49,8 @@ class Lambda(PixelTransform):
         Raises:
             ConfigError: it returns something else than a picture of this size.
         """
-        made = self._function(picture)
+        # After a flip it is a view that runs backwards, which torch and OpenCV refuse.
+        made = self._function(np.ascontiguousarray(picture))
         if (
             not isinstance(made, np.ndarray)
             or made.dtype != np.uint8
@@ -60,9 +63,13 @@ class Lambda(PixelTransform):
             )
         return made
 
+    def misplaced(self) -> str:
+        """Say that it stands where it can not be called."""
+        return (
+            f'Lambda({self.name}) runs with device="cpu" only, and only crops, resizes, pads and '
+            "flips may come before it; write a PixelTransform with DALI operators instead"
+        )
+
     def build(self, image: Any, params: dict[str, Any]) -> Any:  # noqa: ARG002
         """Refuse: DALI's graph can not call it."""
-        raise ConfigError(
-            f'Lambda({self.name}) runs with device="cpu" only, and before all transforms but those '
-            "that move pixels; write a PixelTransform with DALI operators instead"
-        )
+        raise ConfigError(self.misplaced())

@@ -84,6 +84,9 @@ def lay_out(kind: Int64, value: Float64, height: Int64, width: Int64) -> Params:
     """
     # Records for which nothing would change go past the operators.
     kind = np.where(value == _NEUTRAL[kind], 0, kind)
+    # Pillow's kernel leaves the border as it is, which is all of such a picture.
+    small = (height < 3) | (width < 3)
+    kind = np.where((kind == KINDS["Sharpness"]) & small, 0, kind)
     matrix = _matrices(kind, value, height, width)
     params: Params = {}
     for layer in range(len(kind)):

@@ -143,6 +143,9 @@ class RandomAffine(GeometricTransform):
 class RandomPerspective(GeometricTransform):
     """Move the picture's corners inwards at random, as if it were seen from elsewhere.
 
+    Where three of them come to lie in a line, which happens with small pictures and scales near 1,
+    the picture is left as it is. With scales near 1 it may also be folded; boxes are wrong then.
+
     Args:
         distortion_scale: how far corners move at most, as a share of half the side, 0 to 1.
         p: how often.
@@ -173,7 +176,10 @@ class RandomPerspective(GeometricTransform):
         bound = (self.distortion_scale * (sides // 2)).astype(np.int64) + 1
         inwards = np.floor(unit * bound).astype(np.int64)
         far = np.array([[0, 0], [1, 0], [1, 1], [0, 1]])
-        return {"mask": mask, "corners": np.where(far, sides - bound + inwards, inwards)}
+        corners = np.where(far, sides - bound + inwards, inwards)
+        # Of three corners in line there is no map, nor of a picture without two rows and columns.
+        mask &= ~_in_line(corners) & (sides > 1).all(axis=(1, 2))
+        return {"mask": mask, "corners": corners}
 
     def place(self, frame: Frame, params: Params) -> Frame:
         """Map."""
@@ -181,9 +187,9 @@ class RandomPerspective(GeometricTransform):
         zero = np.zeros(len(frame))
         xs = np.stack([zero, right, right, zero], axis=1)
         ys = np.stack([zero, zero, bottom, bottom], axis=1)
-        matrix = _projections(params["corners"].astype(np.float64), np.stack([xs, ys], axis=-1))
-        mask = params["mask"]
-        matrix[~mask] = np.eye(3)
+        onto, mask = np.stack([xs, ys], axis=-1), params["mask"]
+        matrix = np.tile(np.eye(3), (len(frame), 1, 1))
+        matrix[mask] = _projections(params["corners"][mask].astype(np.float64), onto[mask])
         return frame.warp(_warp(matrix, self.interpolation, self.fill, mask))
 
 
@@ -230,6 +236,16 @@ def _projections(points: Float64, onto: Float64) -> Float64:
     return np.asarray(matrix.reshape(count, 3, 3))
 
 
+def _in_line(corners: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Whether any three of four points, (n, 4, 2), lie in a line: bool (n,)."""
+    lines = []
+    for left_out in range(4):
+        one, two, three = (corners[:, place] for place in range(4) if place != left_out)
+        (ax, ay), (bx, by) = (two - one).T, (three - one).T
+        lines.append(ax * by == ay * bx)
+    return np.asarray(np.any(lines, axis=0))
+
+
 def _pair(name: str, value: Any) -> tuple[float, float]:
     try:
         first, second = (float(number) for number in value)
@@ -242,10 +258,10 @@ def _pair(name: str, value: Any) -> tuple[float, float]:
 
 def _angles(name: str, value: Any) -> tuple[float, float]:
     """Bounds of an angle, from one number or two."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
         if value < 0 or not math.isfinite(value):
             raise ConfigError(f"{name} is {value!r}; one number must be 0 or more")
-        return -float(value), float(value)
+        return 0.0 - float(value), float(value)
     low, high = _pair(name, value)
     if low > high:
         raise ConfigError(f"{name} is {value!r}; it must hold low <= high")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,8 +13,9 @@ from gpufeed.transforms.base import GeometricTransform, Params, Transform
 from gpufeed.transforms.compose import check_transforms
 from gpufeed.transforms.frame import Frame
 from gpufeed.transforms.geometric import RandomHorizontalFlip, RandomVerticalFlip
+from gpufeed.transforms.nested import flat
 
-__all__ = ["FiveCrop", "TenCrop", "Views", "check_views", "identities"]
+__all__ = ["Checked", "FiveCrop", "TenCrop", "Views", "check_views"]
 
 
 class Views:
@@ -31,13 +33,14 @@ class Views:
     """
 
     def __init__(self, views: Sequence[Sequence[Transform]]) -> None:
-        if isinstance(views, str | Transform) or len(views) < 2:
+        given: object = views
+        if not isinstance(given, list | tuple) or len(given) < 2:
             raise ConfigError(
                 f"Views has {views!r}; it must be two or more lists of transforms, one for each "
                 "view; pass a single list as it is"
             )
         for place, view in enumerate(views):
-            if isinstance(view, Transform):
+            if isinstance(view, str | Transform) or not isinstance(view, Iterable):
                 raise ConfigError(
                     f"Views[{place}] is {type(view).__name__}; it must be a list of transforms"
                 )
@@ -46,7 +49,7 @@ class Views:
     @property
     def identity(self) -> dict[str, object]:
         """Kind and settings as JSON values, as a transform's."""
-        return identities(self.views)[0]
+        return {"kind": "Views", "views": [[each.identity for each in view] for view in self.views]}
 
     def __len__(self) -> int:
         return len(self.views)
@@ -111,25 +114,41 @@ class _CropAt(GeometricTransform):
 _PLACES = ((0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0), (0.5, 0.5))
 
 
-def check_views(
-    transforms: Sequence[Transform] | Views,
-) -> tuple[tuple[Transform, ...], ...]:
-    """Return the checked list of each view; one list is one view, but with FiveCrop or TenCrop.
+@dataclass(frozen=True)
+class Checked:
+    """A loader's transforms, checked.
+
+    Attributes:
+        views: a list for each view, with an output format in it.
+        shared: how many of their first transforms are the same ones, which draw the same numbers.
+        identities: kind and settings of what was given.
+    """
+
+    views: tuple[tuple[Transform, ...], ...]
+    shared: int
+    identities: list[dict[str, object]]
+
+
+def check_views(transforms: Sequence[Transform] | Views) -> Checked:
+    """Check transforms; one list is one view, but with FiveCrop or TenCrop.
 
     Raises:
         ConfigError: something is no list of transforms.
     """
     if isinstance(transforms, Views):
-        return transforms.views
-    for place, transform in enumerate(transforms):
+        return Checked(transforms.views, 0, [transforms.identity])
+    if isinstance(transforms, str | Transform) or not isinstance(transforms, Iterable):
+        raise ConfigError(
+            f"transforms is {transforms!r}; it must be a list of transforms, as "
+            "gpufeed.presets.train() returns"
+        )
+    listed = flat(transforms)
+    for place, transform in enumerate(listed):
         if isinstance(transform, FiveCrop):
-            before, after = list(transforms[:place]), list(transforms[place + 1 :])
-            lists = [[*before, *part, *after] for part in transform.parts()]
-            return tuple(check_transforms(listed) for listed in lists)
-    return (check_transforms(transforms),)
-
-
-def identities(views: Sequence[Sequence[Transform]]) -> list[dict[str, object]]:
-    """Return kind and settings of each transform of a single view, or of several as one."""
-    listed = [[transform.identity for transform in view] for view in views]
-    return listed[0] if len(listed) == 1 else [{"kind": "Views", "views": listed}]
+            before, after = listed[:place], listed[place + 1 :]
+            views = tuple(check_transforms([*before, *p, *after]) for p in transform.parts())
+            told = [each.identity for each in views[0]]
+            told[place] = transform.identity
+            return Checked(views, place, told)
+    view = check_transforms(listed)
+    return Checked((view,), 0, [each.identity for each in view])
