@@ -32,8 +32,8 @@ def normal(rng: BatchRng, size: int) -> Float64:
     By its quantiles (Wichura, "Algorithm AS 241: the percentage points of the normal distribution",
     1988), within 1e-6, from exactly rounded operations only: the same bits on every machine.
     """
-    # In the middle of the 2**53 steps, so neither 0 nor 1.
-    return _normal_quantile(rng.uniform(size=size) + 2.0**-54)
+    # In the middle of the 2**53 steps, so neither 0 nor 1, which the last would be rounded to.
+    return _normal_quantile(np.minimum(rng.uniform(size=size) + 2.0**-54, 1.0 - 2.0**-53))
 
 
 def _normal_quantile(share: Float64) -> Float64:
