@@ -297,6 +297,7 @@ class _Composition:
         objects: Objects | None,
     ) -> None:
         self.kept = np.ones(0 if objects is None else len(objects.boxes), dtype=np.bool_)
+        mapped = None
         for place, transform in enumerate(transforms, number):
             own = rng.spawn(place)
             if isinstance(transform, OutputFormat):
@@ -304,11 +305,10 @@ class _Composition:
                 self._output = transform
                 continue
             frame = self.frame
+            if mapped is None and boxes is not None:
+                mapped = frame.map_boxes(boxes)
             seen = Records(
-                record_key=record_key,
-                height=frame.height,
-                width=frame.width,
-                boxes=None if boxes is None else frame.map_boxes(boxes),
+                record_key=record_key, height=frame.height, width=frame.width, boxes=mapped
             )
             if isinstance(transform, GeometricTransform):
                 moved = None
@@ -320,6 +320,7 @@ class _Composition:
                     of_each = {name: values[moved.rows] for name, values in drawn.items()}
                     self.kept &= transform.keep(moved.boxes, of_each)
                 self.frame = transform.place(frame, drawn)
+                mapped = None
             elif isinstance(transform, PixelTransform):
                 drawn = transform.draw(own, seen)
                 self._carry_out()
