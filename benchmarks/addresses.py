@@ -37,7 +37,7 @@ _FAR = 1_000_000
 Measure = Callable[[], float]
 
 
-def _repeated(work: Callable[[int], object], times: int) -> float:
+def repeated(work: Callable[[int], object], times: int) -> float:
     """CPU seconds of one call, over `times` of them."""
     began = time.thread_time()
     for number in range(times):
@@ -50,7 +50,7 @@ def rates(size: int) -> dict[str, Measure]:
     drawn = np.random.default_rng(0).integers(0, size, _BATCH)
     measures: dict[str, Measure] = {
         f"gpufeed, {size:,} records": lambda: (
-            _BATCH / _repeated(lambda epoch: permute(drawn, size, Key(1, epoch % 8)), 50)
+            _BATCH / repeated(lambda epoch: permute(drawn, size, Key(1, epoch % 8)), 50)
         ),
     }
     try:
@@ -60,7 +60,7 @@ def rates(size: int) -> dict[str, Measure]:
     theirs = IndexSampler(size, shuffle=True, seed=1)
     few = drawn[:512].tolist()
     measures[f"Grain, {size:,} records"] = lambda: (
-        len(few) / _repeated(lambda _: [theirs[index] for index in few], 1)
+        len(few) / repeated(lambda _: [theirs[index] for index in few], 1)
     )
     return measures
 
@@ -68,7 +68,7 @@ def rates(size: int) -> dict[str, Measure]:
 def numpy_rate() -> float:
     """Indices a second of NumPy, which must lay out the whole order."""
     size = 10_000_000
-    return size / _repeated(lambda seed: np.random.default_rng(seed).permutation(size), 1)
+    return size / repeated(lambda seed: np.random.default_rng(seed).permutation(size), 1)
 
 
 def table(records: int) -> gpufeed.Manifest:
@@ -101,7 +101,7 @@ def plans(manifest: gpufeed.Manifest) -> dict[str, Measure]:
     def measure(sampler: gpufeed.Sampler) -> Measure:
         schedule = Schedule(sampler.epoch_size, None, _PLANNED, gpufeed.ShardOptions(), "drop")
         planner = Planner(manifest, sampler, schedule, gpufeed.presets.train(224))
-        return lambda: 1e3 * _repeated(planner.plan, 40)
+        return lambda: 1e3 * repeated(planner.plan, 40)
 
     return {type(sampler).__name__: measure(sampler) for sampler in samplers}
 

@@ -534,6 +534,40 @@ def test_a_pixel_transform_does_not_stand_in_the_way(pictures: Manifest) -> None
     assert points.tolist() == [[[8, 8]]]
 
 
+class Watching(Untouched):
+    """Notes which boxes it is shown."""
+
+    def __init__(self) -> None:
+        self._seen: np.ndarray | None = None
+
+    def draw(self, rng: BatchRng, records: tf.Records) -> tf.Params:  # noqa: ARG002
+        self._seen = records.boxes
+        return {}
+
+
+def test_boxes_are_shown_as_the_transforms_before_left_them() -> None:
+    keys, watching = np.arange(1), [Watching() for _ in range(4)]
+    chain = [
+        watching[0],
+        tf.Resize((50, 50)),
+        watching[1],
+        watching[2],
+        tf.CenterCrop(30),
+        tf.RandomHorizontalFlip(1.0),
+        watching[3],
+        UINT8,
+    ]
+    rng = BatchRng(0, np.zeros(1, np.int64), keys, 0)
+    sizes, boxes = np.array([[100, 200]]), np.array([[40.0, 20.0, 120.0, 60.0]])
+    compose([chain], keys, sizes, boxes, rng, np.arange)
+    assert [each._seen.tolist()[0] for each in watching] == [
+        [40, 20, 120, 60],
+        [10, 10, 30, 30],
+        [10, 10, 30, 30],
+        [10, 0, 30, 20],
+    ]
+
+
 class Brighten(tf.PixelTransform):
     """A user's own: numbers of 64 bits, as rng gives them."""
 

@@ -308,6 +308,7 @@ class _Composition:
         objects: Objects | None,
     ) -> None:
         self.kept = np.ones(0 if objects is None else len(objects.boxes), dtype=np.bool_)
+        mapped = None
         for number, transform in zip(numbers, transforms, strict=True):
             own = rng.spawn(number)
             if isinstance(transform, OutputFormat):
@@ -315,11 +316,10 @@ class _Composition:
                 self._output = transform
                 continue
             frame = self.frame
+            if mapped is None and boxes is not None:
+                mapped = frame.map_boxes(boxes)
             seen = Records(
-                record_key=record_key,
-                height=frame.height,
-                width=frame.width,
-                boxes=None if boxes is None else frame.map_boxes(boxes),
+                record_key=record_key, height=frame.height, width=frame.width, boxes=mapped
             )
             if isinstance(transform, GeometricTransform):
                 moved = None
@@ -331,6 +331,7 @@ class _Composition:
                     of_each = {name: values[moved.rows] for name, values in drawn.items()}
                     self.kept &= transform.keep(moved.boxes, of_each)
                 self.frame = transform.place(frame, drawn)
+                mapped = None
             elif isinstance(transform, PixelTransform):
                 drawn = transform.draw(own, seen)
                 self._carry_out()

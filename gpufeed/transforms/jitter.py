@@ -62,8 +62,13 @@ class ColorJitter(PixelTransform):
         ranges = self._ranges()
         if not ranges:
             return {}
-        order = rng.uniform(size=len(ranges)).argsort(axis=1)
-        drawn: Params = {name: rng.uniform(*bounds) for name, bounds in ranges.items()}
+        # All at once, which costs what one of them does.
+        unit = rng.uniform(size=2 * len(ranges))
+        order = unit[:, len(ranges) :].argsort(axis=1)
+        drawn: Params = {
+            name: low + unit[:, place] * (high - low)
+            for place, (name, (low, high)) in enumerate(ranges.items())
+        }
         rows, done = np.arange(len(order)), np.zeros(len(order), dtype=np.int64)
         # A column that no operation has, for records whose order is through.
         order = np.pad(order, ((0, 0), (0, 1)), constant_values=len(ranges))
