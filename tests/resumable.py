@@ -47,7 +47,7 @@ SAMPLERS: dict[str, Callable[[Manifest, int], Sampler]] = {
 PRESETS: dict[str, Callable[[], list[Transform]]] = {
     "train": lambda: gpufeed.presets.train(24),
     "evaluate": lambda: gpufeed.presets.evaluate(24),
-    "course_train": gpufeed.presets.course_train,
+    "course_train": lambda: gpufeed.presets.course_train(photometric=False),
     "course_evaluate": gpufeed.presets.course_evaluate,
 }
 
