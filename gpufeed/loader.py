@@ -461,7 +461,7 @@ class Loader:
         if images is not None:
             listed = images if isinstance(images, list) else [images]
             views = [self._adapter.to_numpy(view)[valid] for view in listed]
-            pictures = views[0] if len(views) == 1 else _side_by_side(views)
+            pictures = views[0] if len(views) == 1 else _rows(views)
         ledger.add(plan.epochs[valid], plan.places[valid], plan.record_keys[valid], pictures)
 
     def _hand_over(self, plan: BatchPlan, views: Sequence[Any]) -> Batch:
@@ -486,7 +486,7 @@ class Loader:
         return self._targets.collated(batch, len(batch["record_key"]), views)
 
 
-def _side_by_side(views: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.uint8]:
+def _rows(views: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.uint8]:
     """The bytes of each record's views, as one row."""
     rows = [np.ascontiguousarray(view).reshape(len(view), -1).view(np.uint8) for view in views]
     return np.concatenate(rows, axis=1)

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from nvidia import nvimgcodec
 
-__all__ = ["WindowDecoder"]
+__all__ = ["WindowDecoder", "cpu_decoder"]
 
 _NO_DEVICE = -99999
 """nvImageCodec's NVIMGCODEC_DEVICE_CPU_ONLY, which its Python package does not name."""
@@ -15,15 +15,20 @@ _KEPT_BYTES = 64 << 20
 """The largest picture whose memory is kept for the next one."""
 
 
+def cpu_decoder() -> nvimgcodec.Decoder:
+    """Return a decoder that works in its caller's thread; make one for each."""
+    return nvimgcodec.Decoder(
+        device_id=_NO_DEVICE,
+        backends=[nvimgcodec.Backend(nvimgcodec.BackendKind.CPU_ONLY)],
+        max_num_cpu_threads=1,
+    )
+
+
 class WindowDecoder:
     """Decodes one picture at a time, in its caller's thread and for that thread only."""
 
     def __init__(self) -> None:
-        self._decoder = nvimgcodec.Decoder(
-            device_id=_NO_DEVICE,
-            backends=[nvimgcodec.Backend(nvimgcodec.BackendKind.CPU_ONLY)],
-            max_num_cpu_threads=1,
-        )
+        self._decoder = cpu_decoder()
         self._image: nvimgcodec.Image | None = None
 
     def decode(

@@ -13,9 +13,6 @@ from gpufeed.engine.device import Device, available_threads
 
 __all__ = ["PlainDecode"]
 
-_NO_DEVICE = -99999
-"""nvImageCodec's NVIMGCODEC_DEVICE_CPU_ONLY, which its Python package does not name."""
-
 _READERS = 8
 """Threads that read files for the GPU's decoder: they wait for storage, not for a core."""
 
@@ -61,14 +58,10 @@ class PlainDecode:
     def _decode_one(self, path: Path) -> None:
         decode: Callable[[bytes], Any] | None = getattr(self._decoders, "decode", None)
         if decode is None:
-            from nvidia import nvimgcodec
+            from gpufeed.engine.decode import cpu_decoder
 
             # One for each thread: its own pool takes a thread less than it is told to.
-            decode = self._decoders.decode = nvimgcodec.Decoder(
-                device_id=_NO_DEVICE,
-                backends=[nvimgcodec.Backend(nvimgcodec.BackendKind.CPU_ONLY)],
-                max_num_cpu_threads=1,
-            ).decode
+            decode = self._decoders.decode = cpu_decoder().decode
         decode(path.read_bytes())
 
     def _run_on_gpu(self, batches: Sequence[Sequence[Path]]) -> None:

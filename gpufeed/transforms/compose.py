@@ -184,7 +184,7 @@ def check_transforms(transforms: Sequence[Transform]) -> tuple[Transform, ...]:
     for place, transform in enumerate(listed):
         if not isinstance(transform, _KINDS):
             hint = " (pass an instance, not the class)" if isinstance(transform, type) else ""
-            if type(transform).__name__ in ("FiveCrop", "TenCrop", "Views"):
+            if getattr(transform, "makes_views", False):
                 hint = "; it makes several views, and is not for one of several or inside a list"
             raise ConfigError(f"transforms[{place}] is {transform!r}, no gpufeed transform{hint}")
     if len(listed) > MAX_TRANSFORMS:

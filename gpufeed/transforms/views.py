@@ -32,6 +32,8 @@ class Views:
         ConfigError: fewer than two, or one that is no list of transforms.
     """
 
+    makes_views = True
+
     def __init__(self, views: Sequence[Sequence[Transform]]) -> None:
         given: object = views
         if not isinstance(given, list | tuple) or len(given) < 2:
@@ -64,6 +66,8 @@ class FiveCrop(Transform):
     Args:
         size: pixels of each, one number for a square or (height, width); no more than the picture.
     """
+
+    makes_views = True
 
     def __init__(self, size: int | Sequence[int]) -> None:
         self.size = checks.check_sizes("size", size)
