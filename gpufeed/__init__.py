@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         SizeMismatchError,
         StateError,
         StateMismatchError,
+        TooManyFailuresError,
     )
     from gpufeed.ledger import Ledger
     from gpufeed.loader import Batch, Loader
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         SubsetSampler,
     )
     from gpufeed.order.weighted import WeightedSampler, balanced_weights
+    from gpufeed.quarantine import Failure, Quarantine
     from gpufeed.records import Manifest, concat, read_folder, read_nabirds, read_table
     from gpufeed.stats import Stats
     from gpufeed.transforms import (
@@ -111,6 +113,7 @@ _HOMES = {
         "SizeMismatchError",
         "StateError",
         "StateMismatchError",
+        "TooManyFailuresError",
     ),
     "gpufeed.ledger": ("Ledger",),
     "gpufeed.loader": ("Batch", "Loader"),
@@ -127,6 +130,7 @@ _HOMES = {
         "SubsetSampler",
     ),
     "gpufeed.order.weighted": ("WeightedSampler", "balanced_weights"),
+    "gpufeed.quarantine": ("Failure", "Quarantine"),
     "gpufeed.records": ("Manifest", "concat", "read_folder", "read_nabirds", "read_table"),
     "gpufeed.stats": ("Stats",),
     "gpufeed.transforms": (
@@ -198,6 +202,7 @@ __all__ = [
     "DecodeError",
     "DeviceError",
     "EpochsExhausted",
+    "Failure",
     "FiveCrop",
     "Gamma",
     "GaussianBlur",
@@ -217,6 +222,7 @@ __all__ = [
     "Pad",
     "PadToSquare",
     "PipelineError",
+    "Quarantine",
     "RandAugment",
     "RandomAdjustSharpness",
     "RandomAffine",
@@ -256,6 +262,7 @@ __all__ = [
     "TenCrop",
     "TimmRandAugment",
     "ToDtype",
+    "TooManyFailuresError",
     "TrivialAugmentWide",
     "Views",
     "Visits",

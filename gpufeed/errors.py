@@ -9,12 +9,15 @@ GpufeedError
 |- EpochsExhausted     the sampler has no epoch left
 |- DecodeError         one picture could not be read or decoded; names the record and its file
 |  `- SizeMismatchError    it decodes, but is not of the size the manifest gives
+|- TooManyFailuresError  more pictures are bad than the loader was told to put up with
 |- PipelineError       DALI failed in a way that is no single picture's fault
 |- DeviceError         the device asked for is not there
 `- MissingExtraError   an optional package is not installed
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 __all__ = [
     "ConfigError",
@@ -29,6 +32,7 @@ __all__ = [
     "SizeMismatchError",
     "StateError",
     "StateMismatchError",
+    "TooManyFailuresError",
 ]
 
 
@@ -90,6 +94,18 @@ class DecodeError(GpufeedError):
 
 class SizeMismatchError(DecodeError):
     """A picture's own size is not the one its manifest gives."""
+
+
+class TooManyFailuresError(GpufeedError):
+    """More pictures could not be read or decoded than `max_failures` allows.
+
+    Attributes:
+        failures: the error of each, in the order in which they were found.
+    """
+
+    def __init__(self, message: str, failures: Sequence[DecodeError] = ()) -> None:
+        super().__init__(message)
+        self.failures = tuple(failures)
 
 
 class PipelineError(GpufeedError, RuntimeError):

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import itertools
 import operator
-import os
 import threading
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -20,19 +18,22 @@ from gpufeed.adapters import Framework, make_adapter
 from gpufeed.engine.device import available_threads, resolve_device
 from gpufeed.errors import ConfigError, EpochsExhausted, GpufeedError, StateError
 from gpufeed.ledger import Ledger, Run
+from gpufeed.maker import READERS, Maker
 from gpufeed.order.foreign import adopt
 from gpufeed.order.schedule import MAX_EPOCHS, LastBatch, Schedule
 from gpufeed.order.shard import ShardOptions
 from gpufeed.order.uniform import IndexSampler
 from gpufeed.plan import BatchPlan, Planner
 from gpufeed.presets import train as train_preset
-from gpufeed.readahead import Begun, ReadAhead, await_result
+from gpufeed.quarantine import Quarantine
+from gpufeed.readahead import Begun, ReadAhead
 from gpufeed.records import Manifest
 from gpufeed.records.targets import BoxFormat
+from gpufeed.standins import OnError
 from gpufeed.stats import Clock, Stats
 from gpufeed.storage.files import FileStore
 from gpufeed.targets import CollateFn, Targets
-from gpufeed.transforms.compose import check_functions
+from gpufeed.transforms.listed import check_functions
 
 if TYPE_CHECKING:
     import polars as pl
@@ -46,8 +47,11 @@ __all__ = ["Batch", "Loader"]
 
 Batch = dict[str, Any]
 
-_READERS = 8
-"""Threads that read files: they wait for storage, so their number does not follow the cores."""
+MAX_PIXELS = 1 << 27
+"""Pixels of the largest picture that is decoded: 400 MB on each thread at worst.
+
+A number and no share of the machine's memory, so that a batch is the same on every machine.
+"""
 
 
 class Loader:
@@ -65,7 +69,8 @@ class Loader:
     - `label_b`, `lam`: with `MixUp` or `CutMix`, the partner's label, (n,), and the share of
       `label` in the mixture, float32 (n,), 0 to 1
     - `soft_label`: with `SoftLabels`, float32 (n, classes)
-    - `valid`: (n,) bool, False where a record only fills the batch up; with last_batch="pad" only
+    - `valid`: (n,) bool, False where a record only fills the batch up or its picture is blank; with
+      last_batch="pad", and where on_error is "blank" or a function
     - `boxes`, `box_labels`: with targets=("boxes",), lists of n arrays, float32 (k, 4) in pixels of
       the picture handed out, and (k,) as `label`; with collate_fn="pad" one array each, (n,
       max_boxes, 4) and (n, max_boxes), and `box_valid`, (n, max_boxes) bool
@@ -102,6 +107,19 @@ class Loader:
         num_threads: CPU threads for decoding and transforms; where none is given, one more than the
             cores this process may use, so that none is idle while a batch's last picture is made.
         prefetch: batches worked on ahead of the one handed out, at least 1.
+        on_error: what becomes of a record whose picture can not be read or decoded. "raise" raises
+            `DecodeError`. "substitute" puts another record of its class in its place, drawn from
+            the sampler's order by the same seed. "blank" puts a black picture there, which goes
+            through the transforms, has no boxes or points, and is not `valid`. A function is given
+            the `DecodeError` and returns the key of the record to take, or None for a blank
+            picture, or raises; it should go by its argument alone, for batches to be the same each
+            time. A stand-in is drawn for as the record would have been, `record_key` and `label`
+            are its own, and the others of the batch are what they would have been. Each record is
+            tried anew whenever it comes; those that failed are listed in `loader.quarantine`.
+        max_failures: how many records may be bad before `TooManyFailuresError` ends it: an integer,
+            or a float for a share of the manifest's records, of which at least one may be.
+        max_pixels: pictures with more pixels count as bad, by the manifest before their file is
+            opened, and by their header before memory is set aside for them.
         ledger: True writes down every record that iterating hands out, in `loader.ledger`; "pixels"
             also digests its pixels, which brings them to host memory.
 
@@ -128,6 +146,9 @@ class Loader:
         max_boxes: int | None = None,
         num_threads: int | None = None,
         prefetch: int = 2,
+        on_error: OnError = "raise",
+        max_failures: float = 0.01,
+        max_pixels: int = MAX_PIXELS,
         ledger: bool | Literal["pixels"] = False,
     ) -> None:
         if not isinstance(manifest, Manifest):
@@ -161,7 +182,6 @@ class Loader:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ConfigError(f"{name} is {value!r}; it must be an integer of 1 or more")
-        self._num_threads = num_threads or available_threads() + 1
         self._prefetch = prefetch
         self._schedule = Schedule(
             self.sampler.epoch_size,
@@ -191,20 +211,29 @@ class Loader:
         }
         self.device = resolve_device(device)
         # On a GPU, DALI's graph decodes and resizes; on the CPU there is a faster way.
-        self._opens_on_host = not self.device.is_cuda
-        check_functions(self._planner.program, on_host=self._opens_on_host)
+        opens_on_host = not self.device.is_cuda
+        check_functions(self._planner.program, on_host=opens_on_host)
         self._adapter = make_adapter(framework, self.device)
         self.ledger = self._make_ledger(ledger)
-        self._store = FileStore(manifest)
+        self._maker = Maker(
+            manifest,
+            self.sampler,
+            self._planner,
+            FileStore(manifest),
+            batch_size=batch_size,
+            device=self.device,
+            num_threads=num_threads or available_threads() + 1,
+            opens_on_host=opens_on_host,
+            on_error=on_error,
+            max_failures=max_failures,
+            max_pixels=max_pixels,
+        )
         self._step = 0
-        self._process = os.getpid()
         self._clock = Clock()
         # Weak, so that a loop that is left early ends its iteration's threads.
         self._pass: weakref.ref[_Pass] | None = None
-        # One pipeline for iterating, one for single batches, each made when first used.
+        # The pipeline for iterating, made when first used; single batches have another.
         self._engine: Engine | None = None
-        self._single: Engine | None = None
-        self._single_lock = threading.Lock()
         # What an iteration that has ended had begun beyond what its engine was given.
         self._begun: Begun[Job | Failed] = ()
 
@@ -223,6 +252,11 @@ class Loader:
         return self._step // len(self)
 
     @property
+    def quarantine(self) -> Quarantine:
+        """The records that were found bad; part of the state."""
+        return self._maker.quarantine
+
+    @property
     def stats(self) -> Stats:
         """Figures of the pass under way, or else the last one."""
         return self._clock.read()
@@ -231,8 +265,8 @@ class Loader:
         """Go on from `step` to the end of its epoch.
 
         The iterator raises `DecodeError` when a picture of the next batch can not be read or
-        decoded; the loader then still stands before that batch, and `skip()` passes it. The
-        iterator can be used on.
+        decoded, unless `on_error` has another answer; the loader then still stands before that
+        batch, and `skip()` passes it. The iterator can be used on.
 
         Raises:
             EpochsExhausted: the sampler has no epoch left.
@@ -254,27 +288,12 @@ class Loader:
         Raises:
             IndexError: there is no such batch, or this shard gets no record of it.
             TypeError: step is no integer.
-            DecodeError: one of its pictures can not be read or decoded.
+            DecodeError: one of its pictures can not be read or decoded, and on_error is "raise".
+            TooManyFailuresError: more were than max_failures allows.
         """
-        self._check_process()
-        plan = self._planner.plan(operator.index(step))
-        if plan is None:
-            raise IndexError(f"this shard gets no record of batch {step}")
-        with self._single_lock:
-            if self._single is None:
-                self._single = self._make_engine(depth=1)
-            with ThreadPoolExecutor(_READERS) as readers:
-                begun = self._read(self._single, plan, readers)
-            try:
-                self._single.submit(await_result(begun))
-                plan, views = self._single.collect()
-                batch: Batch = self._collated(self._hand_over(plan, views))
-                return batch
-            except GpufeedError:
-                raise
-            except BaseException:
-                self._single = None  # as in _Pass.__next__
-                raise
+        plan, views = self._maker.make(operator.index(step))
+        batch: Batch = self._collated(self._hand_over(plan, views))
+        return batch
 
     def rows(self, batch: Batch) -> pl.DataFrame:
         """Return the manifest's rows of a batch's records, in its order."""
@@ -321,9 +340,14 @@ class Loader:
         """Return what it takes to go on from here: small, JSON-able, O(1).
 
         `records` counts the records that all shards together were handed, as positions of the
-        sampler's order; batches made ahead do not count.
+        sampler's order; batches made ahead do not count. Where records were found bad, the
+        `quarantine` lists them.
         """
-        return states.make_state(self._schedule.records_before(self._step), self._fingerprints())
+        return states.make_state(
+            self._schedule.records_before(self._step),
+            self._fingerprints(),
+            self.quarantine.state(),
+        )
 
     def load_state_dict(self, state: Mapping[str, Any], ignore: Collection[str] = ()) -> None:
         """Go to where a loader stood that saved `state`.
@@ -341,6 +365,7 @@ class Loader:
             StateError: it is no state of such a loader, or no batch begins where it stands.
         """
         records = states.check_state(state, self._fingerprints(), ignore)
+        failures = self.quarantine.parse(state.get("quarantine", ()), same="manifest" not in ignore)
         try:
             epoch, within = divmod(records, self.sampler.epoch_size)
             if within:
@@ -348,6 +373,7 @@ class Loader:
             self.seek(self._schedule.step_at(records))
         except (IndexError, ConfigError) as error:
             raise StateError(f"the state's 'records' is {records}: {error}") from None
+        self.quarantine.restore(failures)
 
     def get_state(self) -> bytes:
         """Return `state_dict()` as JSON, as Grain's iterators do."""
@@ -370,10 +396,10 @@ class Loader:
     def close(self) -> None:
         """End all work and free the pipelines; using the loader again makes new ones."""
         self._stop()
-        for engine in (self._engine, self._single):
-            if engine is not None:
-                engine.close()
-        self._engine = self._single = None
+        if self._engine is not None:
+            self._engine.close()
+        self._engine = None
+        self._maker.close()
         self._begun = ()
 
     def __enter__(self) -> Self:
@@ -420,49 +446,16 @@ class Loader:
             )
         )
 
-    def _check_process(self) -> None:
-        if self._process != os.getpid():
-            raise ConfigError(
-                "this loader was made in another process and came here by a fork, which DALI's "
-                "threads do not survive; make a loader in each process"
-            )
-
-    def _make_engine(self, depth: int) -> Engine:
-        # Imported here: DALI takes a second, and nothing needs it before the first batch.
-        from gpufeed.engine.engine import Engine
-
-        return Engine(
-            self._planner.program,
-            self._store.path,
-            batch_size=self._schedule.batch_size,
-            device=self.device,
-            num_threads=self._num_threads,
-            depth=depth,
-            opens_on_host=self._opens_on_host,
-        )
-
-    def _read(self, engine: Engine, plan: BatchPlan, readers: Executor) -> Future[Job | Failed]:
-        return engine.prepare(plan, self._store.read(plan.record_keys, readers))
-
-    def _prepare(self, engine: Engine, step: int, readers: Executor) -> Future[Job | Failed]:
-        from gpufeed.engine.job import Failed, finished
-
-        try:
-            plan = self._planner.plan(step)
-        except Exception as error:  # a user's own sampler or transform may raise anything
-            return finished(Failed(step, error))
-        if plan is None:
-            raise AssertionError("steps without records are not prepared")
-        return self._read(engine, plan, readers)
-
     def _write_down(self, ledger: Ledger, plan: BatchPlan, images: Any) -> None:
-        valid = plan.valid
+        # Places of the order are counted, whoever stood in.
+        delivered = plan.delivered
         pictures = None
         if images is not None:
             listed = images if isinstance(images, list) else [images]
-            views = [self._adapter.to_numpy(view)[valid] for view in listed]
+            views = [self._adapter.to_numpy(view)[delivered] for view in listed]
             pictures = views[0] if len(views) == 1 else _rows(views)
-        ledger.add(plan.epochs[valid], plan.places[valid], plan.record_keys[valid], pictures)
+        keys = plan.ordered_keys[delivered]
+        ledger.add(plan.epochs[delivered], plan.places[delivered], keys, pictures)
 
     def _hand_over(self, plan: BatchPlan, views: Sequence[Any]) -> Batch:
         images = [self._adapter.pictures(pictures) for pictures in views]
@@ -472,7 +465,7 @@ class Loader:
             "record_key": self._adapter.numbers(plan.record_keys),
             "epoch": self._adapter.numbers(plan.epochs),
         }
-        if self._schedule.last_batch == "pad":
+        if self._schedule.last_batch == "pad" or self._maker.stand_ins.blanks:
             batch["valid"] = self._adapter.arrays(plan.valid)
         if plan.mix is not None:
             batch["label_b"] = self._adapter.labels(plan.labels[plan.mix.partner])
@@ -543,18 +536,20 @@ class _Pass:
             self.interrupt()
             raise
         loader._step = step + 1
-        loader._clock.handed_out(int(plan.valid.sum()))
+        loader._clock.handed_out(int(plan.delivered.sum()))
         if loader.ledger is not None:
             images = batch["image"] if loader.ledger.run.pixels else None
             loader._write_down(loader.ledger, plan, images)
         return handed_out
 
     def _collect(self, step: int) -> tuple[BatchPlan, list[Any]]:
+        from gpufeed.engine.job import BadPictures
+
         loader = self._loader
         engine = loader._engine
         if engine is None:
-            engine = loader._engine = loader._make_engine(loader._prefetch)
-        loader._check_process()
+            engine = loader._engine = loader._maker.engine(loader._prefetch)
+        loader._maker.check_process()
         under_way = engine.steps
         if under_way and under_way[0] != step:
             engine.drain()
@@ -565,11 +560,11 @@ class _Pass:
             if begun and begun[0][0] != next(loader._schedule.steps_from(first), None):
                 begun = ()
             self._reader = ReadAhead(
-                partial(loader._prepare, engine),
+                partial(loader._maker.prepare, engine),
                 loader._schedule.steps_from(begun[-1][0] + 1 if begun else first),
                 begun=begun,
                 ahead=loader._prefetch + 1,
-                threads=_READERS,
+                threads=READERS,
             )
         # One more than `prefetch`, of which one is taken out at once. What is under way already
         # does not wait for files that are slow to come; only the start does.
@@ -580,7 +575,10 @@ class _Pass:
             if job is None:
                 break
             engine.submit(job)
-        return engine.collect()
+        try:
+            return engine.collect()
+        except BadPictures as bad:
+            return loader._maker.make(step, bad)
 
     def close(self) -> None:
         """End the threads; the next iteration goes on with what they have begun."""

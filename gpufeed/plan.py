@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +12,11 @@ import numpy.typing as npt
 
 from gpufeed.errors import ConfigError
 from gpufeed.rng import BatchRng
+from gpufeed.blank import blank_sizes
 from gpufeed.transforms.base import MixTransform
-from gpufeed.transforms.compose import Composed, Mix, Partners, Program, compose
+from gpufeed.transforms.compose import Composed, Mix, Partners, compose
 from gpufeed.transforms.labels import SoftLabels
+from gpufeed.transforms.program import Program
 from gpufeed.transforms.targets import Objects
 from gpufeed.transforms.views import Views, check_views
 
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchPlan", "Planner"]
 
+Replaced = tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]
+"""Record keys (n,), and which of them come as blank pictures (n,)."""
+
 
 @dataclass(frozen=True)
 class BatchPlan:
@@ -33,11 +38,13 @@ class BatchPlan:
 
     Attributes:
         step: the batch's number.
-        record_keys: int64 (n,), rows of the manifest.
+        record_keys: int64 (n,), rows of the manifest whose pictures come.
+        ordered_keys: int64 (n,), those that the order has; others where someone stands in.
+        blank: bool (n,), True where a blank picture comes.
         epochs: int64 (n,).
         places: int64 (n,), positions counted from their epoch's beginning.
         labels: int32 (n,).
-        valid: bool (n,), False where a record only fills the batch up.
+        delivered: bool (n,), False where a record only fills the batch up.
         sizes: int64 (n, 2), height and width that the encoded pictures must have.
         program: what the graph does.
         params: the numbers it does it with, one contiguous array each, row i for record i.
@@ -49,10 +56,12 @@ class BatchPlan:
 
     step: int
     record_keys: npt.NDArray[np.int64]
+    ordered_keys: npt.NDArray[np.int64]
+    blank: npt.NDArray[np.bool_]
     epochs: npt.NDArray[np.int64]
     places: npt.NDArray[np.int64]
     labels: npt.NDArray[np.int32]
-    valid: npt.NDArray[np.bool_]
+    delivered: npt.NDArray[np.bool_]
     sizes: npt.NDArray[np.int64]
     program: Program
     params: dict[str, npt.NDArray[Any]]
@@ -63,6 +72,11 @@ class BatchPlan:
 
     def __len__(self) -> int:
         return len(self.record_keys)
+
+    @property
+    def valid(self) -> npt.NDArray[np.bool_]:
+        """False where a record only fills the batch up or comes as a blank picture, bool (n,)."""
+        return self.delivered & ~self.blank
 
 
 class Planner:
@@ -124,30 +138,60 @@ class Planner:
         keys = np.array(sorted(extremes), dtype=np.int64)
         epochs = np.zeros_like(keys)
         rng = BatchRng(self._sampler.seed, epochs, keys, 0)
-        return self._compose(keys, rng, lambda _: np.arange(len(keys))).program
+        sizes, none_blank = self._sizes[keys], np.zeros(len(keys), dtype=np.bool_)
+        alone: Partners = lambda _: np.arange(len(keys))  # noqa: E731 - a name for a short thing
+        return self._compose(keys, sizes, none_blank, rng, alone).program
 
-    def _compose(self, keys: npt.NDArray[np.int64], rng: BatchRng, partners: Partners) -> Composed:
+    def _compose(
+        self,
+        keys: npt.NDArray[np.int64],
+        sizes: npt.NDArray[np.int64],
+        blank: npt.NDArray[np.bool_],
+        rng: BatchRng,
+        partners: Partners,
+    ) -> Composed:
         boxes = None if self._boxes is None else self._boxes[keys]
         objects = None if self._objects is None else self._objects.take(keys)
-        return compose(
-            self.views, keys, self._sizes[keys], boxes, rng, partners, objects, self._shared
-        )
+        if blank.any():
+            # A blank picture has nothing on it but itself.
+            if boxes is not None:
+                boxes[blank] = np.pad(sizes[blank, ::-1], ((0, 0), (2, 0)))
+            if objects is not None:
+                objects = objects.chosen(~blank[objects.rows])
+        return compose(self.views, keys, sizes, boxes, rng, partners, objects, self._shared)
 
-    def plan(self, step: int) -> BatchPlan | None:
+    def plan(
+        self, step: int, replaced: Callable[[Visits], Replaced] | None = None
+    ) -> BatchPlan | None:
         """Plan batch `step`; None where this shard gets no record of it.
+
+        Args:
+            step: its number.
+            replaced: gives what comes at some visits, where that is not what the order has.
 
         Raises:
             IndexError: no such step.
             ConfigError: a transform can not be applied to one of the pictures.
         """
-        positions, valid = self._schedule.positions(step)
+        positions, delivered = self._schedule.positions(step)
         if not len(positions):
             return None
         visits: Visits = self._sampler.visits(positions)
-        keys = visits.record_key
+        keys, blank = visits.record_key, np.zeros(len(positions), dtype=np.bool_)
+        if replaced is not None:
+            keys, blank = replaced(visits)
+        sizes = self._sizes[keys]
+        if blank.any():
+            sizes[blank] = blank_sizes(sizes[blank])
+        # A stand-in draws what the record would have drawn, so that it looks as it does nowhere
+        # else in the epoch.
         rng = BatchRng(self._sampler.seed, visits.epoch, visits.draw_key, 0)
         places = positions % self._sampler.epoch_size
-        composed = self._compose(keys, rng, lambda group: _partners(places, valid, group))
+
+        def partners(group: int) -> npt.NDArray[np.int64]:
+            return _partners(places, delivered, blank, group)
+
+        composed = self._compose(keys, sizes, blank, rng, partners)
         if composed.program != self.program:
             for view, usual in zip(composed.program.views, self.program.views, strict=True):
                 if view != usual:
@@ -162,11 +206,13 @@ class Planner:
         return BatchPlan(
             step=step,
             record_keys=keys,
+            ordered_keys=visits.record_key,
+            blank=blank,
             epochs=visits.epoch,
             places=places,
             labels=labels,
-            valid=valid,
-            sizes=self._sizes[keys],
+            delivered=delivered,
+            sizes=sizes,
             program=composed.program,
             params=composed.params,
             mix=mix,
@@ -177,19 +223,24 @@ class Planner:
 
 
 def _partners(
-    places: npt.NDArray[np.int64], valid: npt.NDArray[np.bool_], group: int
+    places: npt.NDArray[np.int64],
+    valid: npt.NDArray[np.bool_],
+    blank: npt.NDArray[np.bool_],
+    group: int,
 ) -> npt.NDArray[np.int64]:
     """Each record's partner, a row of the batch: the next of its group, the first for the last.
 
     Groups begin at multiples of `group` in the epoch, so none lies in two batches; that of an
-    epoch's tail may be smaller. What only fills a batch up is its own partner.
+    epoch's tail may be smaller. What only fills a batch up is its own partner, and so is a blank
+    picture, and who would have one.
     """
     rows = np.arange(len(places))
     first = rows - places % group
     following = rows + 1
     within = (following < len(places)) & (following - first < group)
     within[:-1] &= valid[1:]
-    return np.where(valid, np.where(within, following, first), rows)
+    partner = np.where(valid, np.where(within, following, first), rows)
+    return np.where(blank | blank[partner], rows, partner)
 
 
 def _corners(manifest: Manifest) -> npt.NDArray[np.float64] | None:

@@ -243,11 +243,13 @@ def dino(
     # The window of Pillow's blur, which DINO uses, is as wide as sigma asks for.
     blur = GaussianBlur(17, (0.1, 2.0))
     whole, part = (0.4, 1.0), (0.05, 0.4)
+    local = view(local_size, part, RandomApply([blur], p=0.5))
     return Views(
         [
             view(size, whole, blur),
             view(size, whole, RandomApply([blur], p=0.1), RandomSolarize(128, p=0.2)),
-            *[view(local_size, part, RandomApply([blur], p=0.5)) for _ in range(local_crops)],
+            # One list, again and again: what views share is planned at once.
+            *[local] * local_crops,
         ]
     )
 

@@ -23,6 +23,7 @@ __all__ = [
     "CHOICE_STREAM",
     "MAX_TRANSFORMS",
     "ORDER_STREAM",
+    "STAND_IN_STREAM",
     "BatchRng",
     "check_seed",
     "minus_log",
@@ -35,6 +36,8 @@ ORDER_STREAM = 0xFFFF
 """The transform number of the samplers' permutations; no transform ever has it."""
 CHOICE_STREAM = 0xFFFE
 """The transform number of the samplers' other draws; no transform ever has it."""
+STAND_IN_STREAM = 0xFFFD
+"""The transform number of who stands in for a bad record; no transform ever has it."""
 MAX_TRANSFORMS = 0xFF00
 """A list of transforms is no longer than this, so that none has a sampler's number."""
 
@@ -87,7 +90,7 @@ def philox4x32(counter: UInt64, key: tuple[int, int]) -> UInt32:
 
 
 def words(
-    seed: int, epoch: Int64, draw_key: Int64, transform: int, block: int, blocks: int
+    seed: int, epoch: Int64, draw_key: Int64, transform: int | Int64, block: int, blocks: int
 ) -> UInt32:
     """Return `blocks` consecutive Philox outputs for each record.
 
@@ -95,7 +98,7 @@ def words(
         seed: 0 to 2**64 - 1.
         epoch: int64 (n,), each 0 to 2**32 - 1.
         draw_key: int64 (n,), not negative.
-        transform: the stream's number, 0 to 65,535.
+        transform: the stream's number, 0 to 65,535; or one for each record, int64 (n,).
         block: number of the first output, 0 to 65,535.
         blocks: how many outputs.
 
@@ -114,7 +117,8 @@ def words(
     counter[0] = keys & _LOW
     counter[1] = keys >> _HALF
     counter[2] = epoch[:, None]
-    counter[3] = transform << 16 | np.arange(block, block + blocks, dtype=np.uint64)
+    stream = np.asarray(transform, dtype=np.uint64)[..., None] << np.uint64(16)
+    counter[3] = stream | np.arange(block, block + blocks, dtype=np.uint64)
     drawn = philox4x32(counter, (seed & 0xFFFFFFFF, seed >> 32))
     return drawn.reshape(len(draw_key), 4 * blocks)
 
@@ -129,7 +133,7 @@ class BatchRng:
 
     __slots__ = ("_block", "_draw_key", "_end", "_epoch", "_seed", "_transform")
 
-    def __init__(self, seed: int, epoch: Int64, draw_key: Int64, transform: int) -> None:
+    def __init__(self, seed: int, epoch: Int64, draw_key: Int64, transform: int | Int64) -> None:
         self._seed = seed
         self._epoch = epoch
         self._draw_key = draw_key
@@ -140,8 +144,17 @@ class BatchRng:
     def __len__(self) -> int:
         return len(self._draw_key)
 
-    def spawn(self, transform: int) -> BatchRng:
-        """The same records' numbers for another transform."""
+    def tiled(self, copies: int) -> BatchRng:
+        """The same records several times over."""
+        return BatchRng(
+            self._seed,
+            np.tile(self._epoch, copies),
+            np.tile(self._draw_key, copies),
+            self._transform,
+        )
+
+    def spawn(self, transform: int | Int64) -> BatchRng:
+        """The same records' numbers for another transform, or one for each record."""
         other = copy.copy(self)
         other._transform = transform
         other._block, other._end = 0, _BLOCKS
@@ -168,6 +181,8 @@ class BatchRng:
         other = copy.copy(self)
         other._epoch = self._epoch[chosen]
         other._draw_key = self._draw_key[chosen]
+        if isinstance(self._transform, np.ndarray):
+            other._transform = self._transform[chosen]
         return other
 
     def _words(self, count: int) -> UInt32:

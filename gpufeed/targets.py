@@ -99,7 +99,10 @@ class Targets:
     ) -> dict[str, Any]:
         made: dict[str, Any] = {}
         if self._objects is not None:
-            objects = self._objects.take(plan.record_keys).followed(frame)
+            objects = self._objects.take(plan.record_keys)
+            if plan.blank.any():
+                objects = objects.chosen(~plan.blank[objects.rows])
+            objects = objects.followed(frame)
             sides = objects.boxes[:, 2:] - objects.boxes[:, :2]
             objects = objects.chosen(kept & (sides >= _LEAST).all(axis=1))
             if self._format == "xywh":
@@ -107,7 +110,7 @@ class Targets:
             made |= self._boxes(objects, adapter)
         if self._points is not None:
             points = self._points[plan.record_keys]
-            seen = (points[..., 2] > 0) & frame.shows(points[..., :2])
+            seen = (points[..., 2] > 0) & frame.shows(points[..., :2]) & ~plan.blank[:, None]
             moved = frame.map_points(points[..., :2]).astype(np.float32)
             made |= {"points": adapter.arrays(moved), "point_visible": adapter.arrays(seen)}
         return made

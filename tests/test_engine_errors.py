@@ -17,6 +17,7 @@ from gpufeed import (
     SizeMismatchError,
 )
 from gpufeed import transforms as tf
+from gpufeed.maker import Maker
 from media import jpeg, make_manifest, picture
 from test_loader import digest
 
@@ -26,7 +27,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Who decodes: gpufeed's threads, as on the CPU, or DALI's graph, as on a GPU."""
     if request.param == "in graph":
         monkeypatch.setattr(
-            Loader, "_opens_on_host", property(lambda _: False, lambda *_: None), raising=False
+            Maker, "opens_on_host", property(lambda _: False, lambda *_: None), raising=False
         )
     return str(request.param)
 

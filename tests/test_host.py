@@ -51,7 +51,7 @@ def test_batches_that_nobody_wants_are_not_made(
 
     monkeypatch.setattr(WindowDecoder, "decode", slow)
     with make(twelve, num_threads=1) as loader:
-        engine = loader._make_engine(1)
+        engine = loader._maker.engine(1)
         contents = [(twelve.root / name).read_bytes() for name in twelve.frame["path"]]
         plans = [loader._planner.plan(step) for step in range(3)]
         futures = [

@@ -97,14 +97,14 @@ def test_all_errors_have_one_root() -> None:
 
 LAYERS = [
     {"errors"},
-    {"cache", "ledger", "progress", "rng", "state", "stats"},
+    {"blank", "cache", "ledger", "progress", "quarantine", "rng", "state", "stats"},
     {"records"},
     {"order"},
     {"transforms"},
-    {"presets", "plan"},
+    {"presets", "plan", "standins"},
     {"storage"},
     {"engine"},
-    {"adapters", "readahead", "targets"},
+    {"adapters", "maker", "readahead", "targets"},
     {"loader"},
     {"tools"},
     {"cli", "__main__"},

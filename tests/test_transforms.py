@@ -39,7 +39,7 @@ def feed(
         num_threads=2,
     )
     if in_graph:
-        loader._opens_on_host = False
+        loader._maker.opens_on_host = False
     with loader:
         return loader.batch(0)
 

@@ -24,7 +24,7 @@ def make(manifest: Manifest, views: Any, *, in_graph: bool = False, **options: A
     options = {"sampler": SequentialSampler(len(manifest), seed=3), "batch_size": 8, **options}
     loader = Loader(manifest, transforms=views, device="cpu", last_batch="partial", **options)
     if in_graph:
-        loader._opens_on_host = False
+        loader._maker.opens_on_host = False
     return loader
 
 

@@ -14,7 +14,7 @@ from gpufeed.engine.decode import WindowDecoder
 from gpufeed.errors import DecodeError, SizeMismatchError
 from gpufeed.records.headers import picture_size
 
-__all__ = ["blame", "check_header", "mismatches", "undecodable"]
+__all__ = ["blame", "check_header", "undecodable"]
 
 Size = tuple[int, int]
 Path = Callable[[int], str]
@@ -40,7 +40,13 @@ def check_header(content: bytes, expected: Size, record_key: int, path: Path) ->
             record_key, path(record_key), f"not a picture that can be read: {error}"
         ) from None
     if (height, width) != expected:
-        raise _mismatch((height, width), expected, record_key, path)
+        raise SizeMismatchError(
+            record_key,
+            path(record_key),
+            f"the picture is {width} x {height} (width x height), the manifest says "
+            f"{expected[1]} x {expected[0]}; read the sizes anew, with "
+            'sizes="headers" for NABirds',
+        )
 
 
 def undecodable(content: bytes, record_key: int, path: Path) -> DecodeError:
@@ -56,38 +62,13 @@ def undecodable(content: bytes, record_key: int, path: Path) -> DecodeError:
     return DecodeError(record_key, path(record_key), reason)
 
 
-def mismatches(
-    found: npt.NDArray[np.int64],
-    expected: npt.NDArray[np.int64],
-    record_keys: npt.NDArray[np.int64],
-    path: Path,
-) -> list[DecodeError]:
-    """Return an error for each picture that is not of the size its manifest gives.
-
-    Args:
-        found: int64 (n, 2), height and width of the pictures.
-        expected: int64 (n, 2), those of the manifest.
-        record_keys: int64 (n,).
-        path: from a record key to the name of its file.
-    """
-    return [
-        _mismatch(
-            tuple(found[place].tolist()),
-            tuple(expected[place].tolist()),
-            int(record_keys[place]),
-            path,
-        )
-        for place in np.flatnonzero((found != expected).any(axis=1)).tolist()
-    ]
-
-
 def blame(
     encoded: Sequence[bytes],
     expected: npt.NDArray[np.int64],
     record_keys: npt.NDArray[np.int64],
     path: Path,
-) -> list[DecodeError]:
-    """Return an error for each picture that can not be decoded, or is not of its size.
+) -> dict[int, DecodeError]:
+    """Return the errors of the pictures that can not be decoded, by their places.
 
     Args:
         encoded: n encoded pictures.
@@ -96,25 +77,10 @@ def blame(
         path: from a record key to the name of its file.
     """
     decoder = WindowDecoder()
-    errors: list[DecodeError] = []
+    errors: dict[int, DecodeError] = {}
     for place, content in enumerate(encoded):
         key = int(record_keys[place])
         size: Size = tuple(expected[place].tolist())
-        try:
-            check_header(content, size, key, path)
-        except DecodeError as error:
-            errors.append(error)
-            continue
         if decoder.decode(content, (0, 0), size) is None:
-            errors.append(undecodable(content, key, path))
+            errors[place] = undecodable(content, key, path)
     return errors
-
-
-def _mismatch(found: Size, expected: Size, record_key: int, path: Path) -> SizeMismatchError:
-    return SizeMismatchError(
-        record_key,
-        path(record_key),
-        f"the picture is {found[1]} x {found[0]} (width x height), the manifest says "
-        f"{expected[1]} x {expected[0]}; read the sizes anew, with "
-        'sizes="headers" for NABirds',
-    )

@@ -7,18 +7,16 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from gpufeed.engine import diagnose
 from gpufeed.engine.graph import build_pipeline, input_name
-from gpufeed.engine.host import HostStages
-from gpufeed.engine.job import Failed, Job, finished, first_of, out_of_memory, unread, wrap
-from gpufeed.errors import PipelineError
+from gpufeed.engine.host import HostStages, Opened
+from gpufeed.engine.job import BadPictures, Failed, Job, finished, out_of_memory, wrap
+from gpufeed.errors import DecodeError, PipelineError
 
 if TYPE_CHECKING:
     from gpufeed.engine.device import Device
     from gpufeed.plan import BatchPlan
-    from gpufeed.transforms.compose import Program
+    from gpufeed.transforms.program import Program
 
 __all__ = ["Engine"]
 
@@ -62,7 +60,6 @@ class Engine:
             raise PipelineError(
                 f"no DALI graph could be made of the transforms: {_brief(error)}"
             ) from error
-        self._views = len(program.views)
         self._depth = depth
         self._started = False
         self._jobs: deque[Job | Failed] = deque()
@@ -83,17 +80,43 @@ class Engine:
         """Whether DALI is at work; it begins with the `depth`-th job."""
         return self._started
 
-    def prepare(self, plan: BatchPlan, contents: Sequence[bytes | OSError]) -> Future[Job | Failed]:
+    def prepare(
+        self, plan: BatchPlan, contents: Sequence[bytes | DecodeError | None], kept: Any = None
+    ) -> Future[Job | Failed]:
         """Begin what is done to a batch before it can be submitted; for any thread.
 
         Args:
             plan: the batch.
-            contents: per record its encoded picture, or the error that reading it met.
+            contents: per record its encoded picture, or why there is none; None where all is as it
+                was when the batch failed.
+            kept: of that, `BadPictures.kept`.
         """
-        if self._host is not None:
-            return self._host.begin(plan, contents)
+        if kept is not None:
+            encoded = kept.encoded if isinstance(kept, Opened) else kept
+            contents = [
+                encoded[place] if content is None else content
+                for place, content in enumerate(contents)
+            ]
+        errors = {
+            place: content
+            for place, content in enumerate(contents)
+            if isinstance(content, DecodeError)
+        }
+        if errors:
+            return finished(Failed(plan.step, BadPictures(errors, contents)))
         read = [content for content in contents if isinstance(content, bytes)]
-        return finished(unread(plan, contents, self._path) or Job(plan, [wrap(read, "")], read))
+        if self._host is not None:
+            return self._host.begin(plan, read, kept if isinstance(kept, Opened) else None)
+        for place, content in enumerate(read):
+            key, size = int(plan.record_keys[place]), tuple(plan.sizes[place].tolist())
+            try:
+                # Before a byte is set aside for what a header promises.
+                diagnose.check_header(content, size, key, self._path)
+            except DecodeError as error:
+                errors[place] = error
+        if errors:
+            return finished(Failed(plan.step, BadPictures(errors, read)))
+        return finished(Job(plan, [wrap(read, "")], read))
 
     def submit(self, job: Job | Failed) -> None:
         """Begin work on a job."""
@@ -127,7 +150,7 @@ class Engine:
             Its plan, and for each view DALI's dense tensor of its pictures, valid while it is held.
 
         Raises:
-            DecodeError: a picture could not be read or decoded; the next job is not affected.
+            BadPictures: some could not be read or decoded; the next job is not affected.
             Exception: what else kept the batch from being a job.
             PipelineError: DALI failed otherwise.
         """
@@ -141,17 +164,12 @@ class Engine:
         self._runs.popleft()
         try:
             outputs = self._pipeline.share_outputs()
-            views = [pictures.as_tensor() for pictures in outputs[: self._views]]
-            found = [np.asarray(sizes.as_tensor())[:, :2] for sizes in outputs[self._views :]]
+            views = [pictures.as_tensor() for pictures in outputs]
         except Exception as error:
             self._pipeline.release_outputs()
             raise self._explain(job, error) from None
         self._pipeline.release_outputs()
-        plan = job.plan
-        if found and not np.array_equal(found[0], plan.sizes):
-            keys = plan.record_keys
-            raise first_of(diagnose.mismatches(found[0], plan.sizes, keys, self._path))
-        return plan, views
+        return job.plan, views
 
     def drain(self) -> None:
         """Drop all jobs under way."""
@@ -181,7 +199,7 @@ class Engine:
         plan = job.plan
         errors = diagnose.blame(job.contents, plan.sizes, plan.record_keys, self._path)
         if errors:
-            return first_of(errors)
+            return BadPictures(errors, job.contents)
         said = _brief(error)
         if "bad_alloc" in str(error) or "out of memory" in str(error).lower():
             return out_of_memory(said)

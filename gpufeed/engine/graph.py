@@ -8,7 +8,7 @@ from nvidia.dali import Pipeline, fn, types
 
 from gpufeed.engine.device import Device
 from gpufeed.transforms.base import Made, MixTransform, OutputFormat
-from gpufeed.transforms.compose import WINDOW, Pixels, Program, Resample, View, Warping
+from gpufeed.transforms.program import WINDOW, Pixels, Program, Resample, View, Warping
 from gpufeed.transforms.select import where
 from gpufeed.transforms.warp import warp
 
@@ -36,8 +36,7 @@ def build_pipeline(
 
     Returns:
         The pipeline, and the names of the parameters that it takes. Its outputs are the pictures of
-        each view, on `device`, and of encoded ones their sizes, int64 (n, 3) of oriented height,
-        width and channels, on the CPU.
+        each view, on `device`.
     """
     pipeline = Pipeline(
         batch_size=batch_size,
@@ -88,8 +87,7 @@ class _Graph:
             # since which of two takes a picture depends on its batch.
             **(_ONE_DECODER if self._device.is_cuda else {}),
         )
-        made = [self._view(view, window, 0) for view in program.views]
-        return [*made, fn.peek_image_shape(encoded)]
+        return [self._view(view, window, 0) for view in program.views]
 
     def views_opened(self, program: Program) -> list[Any]:
         """Go on with what became of each view's opening, its last flip aside."""

@@ -9,6 +9,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,16 +17,16 @@ import numpy.typing as npt
 
 from gpufeed.engine.decode import WindowDecoder
 from gpufeed.engine.diagnose import check_header, undecodable
-from gpufeed.engine.job import Failed, Job, finished, first_of, out_of_memory, unread, wrap
+from gpufeed.engine.job import BadPictures, Failed, Job, finished, out_of_memory, wrap
 from gpufeed.engine.resize import Resizer
 from gpufeed.errors import ConfigError, DecodeError, PipelineError
-from gpufeed.transforms.compose import WINDOW, Resample
 from gpufeed.transforms.function import Lambda
+from gpufeed.transforms.program import WINDOW, Resample
 
 if TYPE_CHECKING:
     from gpufeed.plan import BatchPlan
     from gpufeed.transforms.base import Params
-    from gpufeed.transforms.compose import Program, View
+    from gpufeed.transforms.program import Program, View
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -48,20 +49,23 @@ class HostStages:
         self._workers = ThreadPoolExecutor(num_threads, "gpufeed-decode")
         self._tools = threading.local()
 
-    def begin(self, plan: BatchPlan, contents: Sequence[bytes | OSError]) -> Future[Job | Failed]:
+    def begin(
+        self, plan: BatchPlan, encoded: Sequence[bytes], kept: Opened | None = None
+    ) -> Future[Job | Failed]:
         """Begin work on a batch, after those begun before; for any thread.
 
         Letting go of what is returned ends the work.
+
+        Args:
+            plan: the batch.
+            encoded: its pictures.
+            kept: what was opened of it when it failed; those of the same bytes are taken over.
         """
-        failed = unread(plan, contents, self._path)
-        if failed is not None:
-            return finished(failed)
-        encoded = [content for content in contents if isinstance(content, bytes)]
         try:
-            batch = _Batch(plan, encoded, self._program, self._path)
+            batch = _Batch(plan, encoded, self._program, self._path, kept)
         except MemoryError as error:
             return finished(Failed(plan.step, out_of_memory(str(error))))
-        for _ in range(min(self._num_threads, len(encoded))):
+        for _ in range(min(self._num_threads, batch.pending)):
             self._workers.submit(_work, weakref.ref(batch), self._tools)
         return batch
 
@@ -87,6 +91,21 @@ def _work(reference: weakref.ref[_Batch], local: threading.local) -> None:
         del batch
 
 
+@dataclass(frozen=True)
+class Opened:
+    """What there is of a batch of which some pictures are bad.
+
+    Attributes:
+        encoded: the encoded pictures.
+        views: of each view, its pictures.
+        good: which of them were made.
+    """
+
+    encoded: Sequence[bytes]
+    views: Sequence[Sequence[Pixels]]
+    good: Sequence[bool]
+
+
 class _Batch(Future["Job | Failed"]):
     """A batch whose pictures are being made."""
 
@@ -96,6 +115,7 @@ class _Batch(Future["Job | Failed"]):
         encoded: Sequence[bytes],
         program: Program,
         path: Callable[[int], str],
+        kept: Opened | None,
     ) -> None:
         super().__init__()
         self._plan = plan
@@ -108,7 +128,26 @@ class _Batch(Future["Job | Failed"]):
         self._views = [_View(view, plan.params) for view in program.views]
         self._errors: dict[int, BaseException] = {}
         self._lock = threading.Lock()
+        self._places = list(range(len(encoded)))
+        if kept is not None:
+            self._take_over(kept)
         self._begun = self._made = 0
+
+    def _take_over(self, kept: Opened) -> None:
+        same = [
+            good and content is before
+            for good, content, before in zip(kept.good, self._encoded, kept.encoded, strict=True)
+        ]
+        self._places = [place for place in self._places if not same[place]]
+        for view, pictures in zip(self._views, kept.views, strict=True):
+            for place, alike in enumerate(same):
+                if alike:
+                    view.pictures[place] = pictures[place]
+
+    @property
+    def pending(self) -> int:
+        """How many pictures are to be made."""
+        return len(self._places)
 
     def make_next(self, local: threading.local) -> bool:
         """Make one picture that nobody has begun; False where none is left.
@@ -117,10 +156,10 @@ class _Batch(Future["Job | Failed"]):
             local: keeps the calling thread's tools.
         """
         with self._lock:
-            place = self._begun
+            if self._begun == len(self._places):
+                return False
+            place = self._places[self._begun]
             self._begun += 1
-        if place >= len(self._encoded):
-            return False
         try:
             if not hasattr(local, "tools"):
                 local.tools = _Tools()
@@ -129,7 +168,7 @@ class _Batch(Future["Job | Failed"]):
             self._errors[place] = error
         with self._lock:
             self._made += 1
-            last = self._made == len(self._encoded)
+            last = self._made == len(self._places)
         if last:
             try:
                 outcome = self._finished()
@@ -151,13 +190,14 @@ class _Batch(Future["Job | Failed"]):
     def _finished(self) -> Job | Failed:
         if not self._errors:
             return Job(self._plan, [wrap(view.pictures, "HWC") for view in self._views])
-        errors = sorted(self._errors.items())
-        for place, error in errors:
+        bad = {}
+        for place, error in sorted(self._errors.items()):
             if not isinstance(error, DecodeError):
                 return Failed(self._plan.step, self._unexpected(place, error))
-        return Failed(
-            self._plan.step, first_of([e for _, e in errors if isinstance(e, DecodeError)])
-        )
+            bad[place] = error
+        good = [place not in bad for place in range(len(self._encoded))]
+        opened = Opened(self._encoded, [view.pictures for view in self._views], good)
+        return Failed(self._plan.step, BadPictures(bad, opened))
 
     def _unexpected(self, place: int, error: BaseException) -> Exception:
         if isinstance(error, ConfigError):

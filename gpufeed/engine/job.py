@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,21 @@ from gpufeed.errors import DecodeError, PipelineError
 if TYPE_CHECKING:
     from gpufeed.plan import BatchPlan
 
-__all__ = ["Failed", "Job", "finished", "first_of", "out_of_memory", "unread", "wrap"]
+__all__ = ["BadPictures", "Failed", "Job", "finished", "out_of_memory", "wrap"]
+
+
+class BadPictures(Exception):  # noqa: N818 - what it carries are the errors
+    """Some pictures of a batch could not be read or decoded.
+
+    Attributes:
+        errors: of each, by its place in the batch.
+        kept: what `Engine.prepare` can take over of the others when the batch is made again.
+    """
+
+    def __init__(self, errors: Mapping[int, DecodeError], kept: Any) -> None:
+        super().__init__(errors)
+        self.errors = dict(errors)
+        self.kept = kept
 
 
 @dataclass(frozen=True)
@@ -48,32 +62,6 @@ def wrap(buffers: Sequence[Any], layout: str) -> Any:
     # As a TensorList, since feed_input() takes three times as long for a list of arrays.
     wrapped = [tensors.TensorCPU(buffer, layout) for buffer in buffers]
     return tensors.TensorListCPU(wrapped, layout, contiguous=False)
-
-
-def unread(
-    plan: BatchPlan, contents: Sequence[bytes | OSError], path: Callable[[int], str]
-) -> Failed | None:
-    """Return what stands for a batch of which some files could not be read, else None.
-
-    Args:
-        plan: the batch.
-        contents: per record its encoded picture, or the error that reading it met.
-        path: from a record key to the name of its file.
-    """
-    errors = [
-        DecodeError(int(key), path(int(key)), f"can not be read: {content.strerror or content}")
-        for key, content in zip(plan.record_keys, contents, strict=True)
-        if isinstance(content, OSError)
-    ]
-    return Failed(plan.step, first_of(errors)) if errors else None
-
-
-def first_of(errors: Sequence[DecodeError]) -> DecodeError:
-    """Return the first of a batch's errors, with a note of how many there are beside it."""
-    first = errors[0]
-    if len(errors) > 1:
-        first.add_note(f"{len(errors) - 1} more pictures of this batch are bad")
-    return first
 
 
 def finished(outcome: Job | Failed) -> Future[Job | Failed]:

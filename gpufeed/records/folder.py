@@ -11,9 +11,9 @@ import polars as pl
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.manifest import Manifest
 from gpufeed.records.paths import check_names, inside
-from gpufeed.records.sizes import read_sizes
+from gpufeed.records.sizes import OnError, with_sizes
 
-__all__ = ["EXTENSIONS", "read_folder"]
+__all__ = ["EXTENSIONS", "list_folder", "read_folder"]
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp")
 
@@ -22,6 +22,7 @@ def read_folder(
     path: str | Path,
     *,
     extensions: Sequence[str] = EXTENSIONS,
+    on_error: OnError = "raise",
     progress: bool | None = None,
 ) -> Manifest:
     """Read `path/class name/.../picture`, in the order torchvision's `ImageFolder` gives.
@@ -32,12 +33,33 @@ def read_folder(
     Args:
         path: the folder of the class folders.
         extensions: how a picture's file name ends, in small letters or capitals.
+        on_error: "drop" leaves out pictures whose header can not be read, and counts them in
+            `repairs`, `pictures_dropped`.
         progress: whether to show a progress bar; None on a terminal only.
 
     Raises:
         ManifestError: there is no class folder, or none of the pictures of a class; a picture
             can not be read; a symbolic link leaves the folder.
         ConfigError: an extension does not begin with a dot.
+    """
+    frame, classes = list_folder(path, extensions=extensions)
+    root = Path(path)
+    frame, repairs = with_sizes(frame, root, show=progress, on_error=on_error)
+    frame = frame.select("path", "label", "width", "height", "class_name")
+    return Manifest(frame, root, classes, repairs=repairs)
+
+
+def list_folder(
+    path: str | Path, *, extensions: Sequence[str] = EXTENSIONS
+) -> tuple[pl.DataFrame, list[str]]:
+    """List the pictures of such a folder without opening any.
+
+    Returns:
+        The columns `path`, `label` (Int32) and `class_name`, and the classes.
+
+    Raises:
+        ManifestError: as `read_folder`.
+        ConfigError: as `read_folder`.
     """
     if isinstance(extensions, str) or not all(end.startswith(".") for end in extensions):
         raise ConfigError(f"extensions must be a sequence of endings as '.jpg', not {extensions!r}")
@@ -75,11 +97,9 @@ def read_folder(
         },
         schema_overrides={"label": pl.Int32},
     )
-    # Before the sizes are read, so that no odd name is looked up.
+    # Before anything is opened, so that no odd name is looked up.
     check_names(frame["path"], lambda row: f"{root}, file {row}")
-    sizes = read_sizes(root, frame["path"], show=progress)
-    frame = frame.with_columns(sizes).select("path", "label", "width", "height", "class_name")
-    return Manifest(frame, root, classes)
+    return frame, classes
 
 
 def _below(

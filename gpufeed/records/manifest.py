@@ -13,6 +13,7 @@ import polars as pl
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.boxes import BOX
 from gpufeed.records.checks import first_true
+from gpufeed.records.files import read_parquet
 from gpufeed.records.fingerprint import check_dtypes, fingerprint
 from gpufeed.records.paths import check_names
 from gpufeed.records.targets import BOX_LABELS, BOXES, POINTS, check_targets, flatten
@@ -203,6 +204,26 @@ class Manifest:
         if len(mask) != len(self):
             raise ConfigError(f"the predicate gives {len(mask)} values for {len(self)} images")
         return self._part(mask, "the filter leaves no image")
+
+    def without(self, bad: pl.DataFrame | str | Path) -> Manifest:
+        """The images that a list of bad ones does not name, in the same order.
+
+        Args:
+            bad: the list, as `loader.quarantine.save` and `gpufeed check` write it: a frame, or a
+                Parquet file, with a column `path`. Where it has a boolean column `fails`, only
+                rows where that is true count.
+
+        Raises:
+            ManifestError: the file can not be read, has no such column, or names all images.
+        """
+        frame = bad if isinstance(bad, pl.DataFrame) else read_parquet(Path(bad))
+        source = "the list" if isinstance(bad, pl.DataFrame) else str(bad)
+        if frame.schema.get("path") != pl.String:
+            raise ManifestError(f"{source} has no column 'path' of text; there are {frame.columns}")
+        if frame.schema.get("fails") == pl.Boolean:
+            frame = frame.filter("fails")
+        names = frame["path"].unique().to_list()
+        return self._part(~self._frame["path"].is_in(names), f"{source} names every image")
 
     def split(self, name: str) -> Manifest:
         """The images of one split by the column `is_training_img`, with the classes of the whole.

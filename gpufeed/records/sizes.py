@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar, get_args
 
 import polars as pl
 
@@ -19,7 +19,7 @@ from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.progress import progress
 from gpufeed.records.headers import picture_size
 
-__all__ = ["read_sizes", "replace_sizes"]
+__all__ = ["OnError", "read_sizes", "replace_sizes", "with_sizes"]
 
 _KEY = {"path": pl.String, "bytes": pl.Int64, "mtime_ns": pl.Int64}
 _CACHE = {**_KEY, "width": pl.Int32, "height": pl.Int32}
@@ -27,11 +27,15 @@ _CHUNK = 64
 _THREADS = 32  # more than cores: on network storage the time goes in waiting
 _NAMED = 3
 
+OnError = Literal["raise", "drop"]
+
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 
-def read_sizes(root: Path, paths: pl.Series, *, show: bool | None = None) -> pl.DataFrame:
+def read_sizes(
+    root: Path, paths: pl.Series, *, show: bool | None = None, on_error: OnError = "raise"
+) -> pl.DataFrame:
     """Width and height of each picture, its EXIF orientation applied.
 
     What was read is kept in the user's cache folder and used again for files of the same length
@@ -42,13 +46,17 @@ def read_sizes(root: Path, paths: pl.Series, *, show: bool | None = None) -> pl.
         root: the folder that the paths are relative to.
         paths: String, (n,); may repeat.
         show: whether to show a progress bar; None on a terminal only.
+        on_error: "drop" for null where a picture is missing or its header can not be read.
 
     Returns:
         The columns `width` and `height`, Int32, in pixels, n rows in the order of the paths.
 
     Raises:
         ManifestError: a picture is missing or its header can not be read; names the first few.
+        ConfigError: on_error is neither "raise" nor "drop".
     """
+    if on_error not in get_args(OnError):
+        raise ConfigError(f'on_error is {on_error!r}; it must be "raise" or "drop"')
     names = paths.unique(maintain_order=True).to_list()
     failures: dict[str, str] = {}
 
@@ -76,16 +84,35 @@ def read_sizes(root: Path, paths: pl.Series, *, show: bool | None = None) -> pl.
     if not read.is_empty():
         others = cached.join(read, on="path", how="anti")
         _store(root, pl.concat([others, read]))
-    if failures:
+    if failures and on_error == "raise":
         first = [f"{root / name}: {failures[name]}" for name in names if name in failures][:_NAMED]
         rest = f"; and {len(failures) - _NAMED} more" if len(failures) > _NAMED else ""
         raise ManifestError(
-            f"{len(failures)} of {len(names)} pictures can not be read: {'; '.join(first)}{rest}"
+            f"{len(failures)} of {len(names)} pictures can not be read: {'; '.join(first)}{rest}; "
+            'see what `gpufeed check` says of them, or leave them out with on_error="drop"'
         )
     # A dict and not a join, since polars promises no order of a join in all its versions.
     sizes = {row[0]: row[3:] for row in pl.concat([known, read]).iter_rows()}
     columns = {"width": pl.Int32, "height": pl.Int32}
-    return pl.DataFrame([sizes[name] for name in paths.to_list()], schema=columns, orient="row")
+    none = (None, None)
+    rows = [sizes.get(name, none) for name in paths.to_list()]
+    return pl.DataFrame(rows, schema=columns, orient="row")
+
+
+def with_sizes(
+    frame: pl.DataFrame, root: Path, *, show: bool | None, on_error: OnError
+) -> tuple[pl.DataFrame, dict[str, int]]:
+    """The frame with `width` and `height`, and how many pictures were left out as unreadable.
+
+    Raises:
+        ManifestError: a picture can not be read, or none can.
+    """
+    frame = frame.with_columns(read_sizes(root, frame["path"], show=show, on_error=on_error))
+    readable = frame.filter(pl.col("width").is_not_null())
+    if readable.is_empty():
+        raise ManifestError(f"none of {frame.height} pictures can be read")
+    dropped = frame.height - readable.height
+    return readable, {"pictures_dropped": dropped} if dropped else {}
 
 
 def replace_sizes(

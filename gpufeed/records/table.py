@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -11,7 +12,7 @@ from gpufeed.records.checks import Where, first_true
 from gpufeed.records.files import read_csv, read_parquet
 from gpufeed.records.manifest import Manifest
 from gpufeed.records.paths import check_links, check_names
-from gpufeed.records.sizes import read_sizes
+from gpufeed.records.sizes import OnError, with_sizes
 from gpufeed.records.targets import (
     BOX_LABELS,
     BOXES,
@@ -24,6 +25,8 @@ from gpufeed.records.targets import (
 
 __all__ = ["read_table"]
 
+_NUMBER = "row number in gpufeed"
+
 
 def read_table(
     table: pl.DataFrame | str | Path,
@@ -35,6 +38,7 @@ def read_table(
     box_labels: str | None = None,
     points: str | None = None,
     root: str | Path | None = None,
+    on_error: OnError = "raise",
     progress: bool | None = None,
 ) -> Manifest:
     """Make a manifest of a polars frame, a CSV file with a header, or a Parquet file.
@@ -63,6 +67,8 @@ def read_table(
             their picture's label where none is given.
         points: a column of lists of (x, y) or (x, y, visible), equally long; it becomes `points`.
         root: the folder of the pictures; by default that of the file, or the current one.
+        on_error: "drop" leaves out pictures whose header is to be read for its size and can not be,
+            and counts them in `repairs`, `pictures_dropped`.
         progress: whether to show a progress bar; None on a terminal only.
 
     Raises:
@@ -101,8 +107,10 @@ def read_table(
     if frame.is_empty():
         raise ManifestError(f"{source}: the table has no row")
 
+    numbers: Sequence[int] = range(frame.height)
+
     def at(row: int) -> str:
-        return f"{source}, row {row}"
+        return f"{source}, row {numbers[row]}"
 
     paths = frame[path].alias("path")
     if paths.dtype != pl.String:
@@ -119,9 +127,12 @@ def read_table(
     if len(sized) == 1:
         raise ManifestError(f"{source}: there is a column {sized[0]!r} but not its counterpart")
     if not sized:
-        frame = frame.with_columns(read_sizes(root, paths, show=progress))
+        numbered = frame.with_row_index(_NUMBER)
+        numbered, repairs = with_sizes(numbered, root, show=progress, on_error=on_error)
+        numbers, frame = numbered[_NUMBER].to_list(), numbered.drop(_NUMBER)
     if boxes is not None:
-        frame, repairs = read_boxes(frame, boxes, box_labels, box_format, at)
+        frame, mended = read_boxes(frame, boxes, box_labels, box_format, at)
+        repairs |= mended
     if points is not None:
         frame = read_points(frame, points, at)
     first = ["path", "label", "width", "height"]

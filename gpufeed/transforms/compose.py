@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufeed.errors import ConfigError
-from gpufeed.rng import MAX_TRANSFORMS, BatchRng
+from gpufeed.rng import BatchRng
 from gpufeed.transforms.base import (
     GeometricTransform,
     LateTransform,
@@ -21,121 +21,20 @@ from gpufeed.transforms.base import (
     Records,
     Transform,
 )
-from gpufeed.transforms.frame import SUPPORT, Fill, Frame, Interpolation, Sampling
-from gpufeed.transforms.function import Lambda
-from gpufeed.transforms.nested import flat
-from gpufeed.transforms.output import ToDtype
+from gpufeed.transforms.frame import SUPPORT, Frame
+from gpufeed.transforms.program import (
+    WINDOW,
+    Late,
+    Pixels,
+    Program,
+    Resample,
+    Stage,
+    View,
+    Warping,
+)
 from gpufeed.transforms.targets import Objects
 
-__all__ = [
-    "WINDOW",
-    "Composed",
-    "Late",
-    "Mix",
-    "Partners",
-    "Pixels",
-    "Program",
-    "Resample",
-    "Stage",
-    "View",
-    "Warping",
-    "check_functions",
-    "check_transforms",
-    "compose",
-]
-
-WINDOW = "window"
-"""The parameters "window.start" and "window.shape" say what is decoded of each picture."""
-
-
-@dataclass(frozen=True)
-class Resample:
-    """One frame's static half: each only if set, cut a window, resize, pad, flip.
-
-    Parameters, row i for record i, sizes and places as (y, x): the window's `shape`, and its
-    `start` if `cut`; with `interpolation` the new `size`; if `trimmed` the part of the window that
-    it shows, `roi_start` and `roi_end`; with `fill` the canvas, `pad_start` and `pad_shape`; if
-    `mirrored`, `mirror`, left to right; if `upturned`, `upturn`, top to bottom.
-    """
-
-    cut: bool
-    interpolation: Interpolation | None
-    trimmed: bool
-    fill: Fill | None
-    mirrored: bool
-    upturned: bool
-
-
-@dataclass(frozen=True)
-class Warping:
-    """A frame's warp; its parameters are `matrix`, float32 (n, 3, 3), and `mask`, bool (n,)."""
-
-    sampling: Sampling
-    fill: Fill
-
-
-@dataclass(frozen=True)
-class Pixels:
-    """A pixel transform in the graph, and the names of its parameters."""
-
-    transform: PixelTransform
-    names: tuple[str, ...]
-
-
-Stage = Resample | Warping | Pixels
-
-
-@dataclass(frozen=True)
-class Late:
-    """A transform of what the output format gives, and the names of its parameters.
-
-    A mix's partners are the parameter `partner`, int32 (n,), rows of the batch.
-    """
-
-    transform: LateTransform | MixTransform
-    names: tuple[str, ...]
-
-
-_LATE = (LateTransform, MixTransform)
-_KINDS = (GeometricTransform, PixelTransform, OutputFormat, *_LATE)
-
-
-@dataclass(frozen=True)
-class View:
-    """What becomes of a decoded window.
-
-    Attributes:
-        prefix: the parameter p of stage i is fed as prefix + "i.p".
-        stages: in order.
-        output: what becomes of levels.
-        late: what is done after that; its parameters are fed as prefix + "late i.p".
-        size: (height, width) of every picture at the end.
-    """
-
-    prefix: str
-    stages: tuple[Stage, ...]
-    output: OutputFormat
-    late: tuple[Late, ...]
-    size: tuple[int, int]
-
-    @property
-    def opening(self) -> tuple[Resample | Pixels, ...]:
-        """The first stages, at least one, which the host can carry out as well as the graph."""
-        found: list[Resample | Pixels] = []
-        for stage in self.stages:
-            if isinstance(stage, Warping):
-                break
-            if isinstance(stage, Pixels) and not isinstance(stage.transform, Lambda):
-                break
-            found.append(stage)
-        return tuple(found)
-
-
-@dataclass(frozen=True)
-class Program:
-    """Everything about a graph that is the same for all batches: one decode, and its views."""
-
-    views: tuple[View, ...]
+__all__ = ["Composed", "Mix", "Partners", "compose"]
 
 
 @dataclass(frozen=True)
@@ -174,61 +73,6 @@ Partners = Callable[[int], npt.NDArray[np.int64]]
 """From the size of groups to each record's partner, int64 (n,), rows of the batch."""
 
 
-def check_transforms(transforms: Sequence[Transform]) -> tuple[Transform, ...]:
-    """Return the list with an `OutputFormat` in it: untouched levels where it has none.
-
-    Raises:
-        ConfigError: something is no transform, or stands on the wrong side of the output format.
-    """
-    listed = tuple(flat(transforms))
-    for place, transform in enumerate(listed):
-        if not isinstance(transform, _KINDS):
-            hint = " (pass an instance, not the class)" if isinstance(transform, type) else ""
-            if getattr(transform, "makes_views", False):
-                hint = "; it makes several views, and is not for one of several or inside a list"
-            raise ConfigError(f"transforms[{place}] is {transform!r}, no gpufeed transform{hint}")
-    if len(listed) > MAX_TRANSFORMS:
-        raise ConfigError(f"{len(listed)} transforms; {MAX_TRANSFORMS} are the most")
-    late = [place for place, each in enumerate(listed) if isinstance(each, _LATE)]
-    if not any(isinstance(each, OutputFormat) for each in listed):
-        end = late[0] if late else len(listed)
-        listed = (*listed[:end], ToDtype("uint8"), *listed[end:])
-    _check_order(listed)
-    return listed
-
-
-def check_functions(program: Program, *, on_host: bool) -> None:
-    """Check that each `Lambda` stands where it can be called.
-
-    Args:
-        program: of a loader.
-        on_host: whether the host opens its pictures.
-
-    Raises:
-        ConfigError: one does not.
-    """
-    for view in program.views:
-        opened = len(view.opening) if on_host else 0
-        for stage in view.stages[opened:]:
-            if isinstance(stage, Pixels) and isinstance(stage.transform, Lambda):
-                raise ConfigError(stage.transform.misplaced())
-
-
-def _check_order(listed: tuple[Transform, ...]) -> None:
-    output = next(place for place, each in enumerate(listed) if isinstance(each, OutputFormat))
-    for place, transform in enumerate(listed):
-        name, last = type(transform).__name__, type(listed[output]).__name__
-        if place < output and isinstance(transform, _LATE):
-            raise ConfigError(f"transforms[{place}] is {name}, which must come after {last}")
-        if place > output and not isinstance(transform, _LATE):
-            raise ConfigError(
-                f"transforms[{place}] is {name}, which must come before {last}, transforms"
-                f"[{output}]; of output formats there is one"
-            )
-    if sum(isinstance(each, MixTransform) for each in listed) > 1:
-        raise ConfigError("there are several mixes; give one, or RandomChoice of them")
-
-
 def compose(
     views: Sequence[Sequence[Transform]],
     record_key: npt.NDArray[np.int64],
@@ -256,38 +100,80 @@ def compose(
         ConfigError: the pictures do not all come out in one size, or a transform can not be applied
             to one of them.
     """
-    made = []
+    several = len(views) > 1
+    if several and any(isinstance(each, MixTransform) for view in views for each in view):
+        raise ConfigError("a view mixes pictures, but views have one label; mix in single views")
+    numbers: list[list[int]] = []
     number = 0
-    for place, transforms in enumerate(views):
-        prefix = f"{place}." if len(views) > 1 else ""
-        view = _Composition(prefix, sizes, cut=len(views) > 1)
-        numbers = [*range(shared), *range(number + shared, number + len(transforms))]
-        view.add_all(transforms, numbers, record_key, boxes, rng, partners, objects)
-        made.append(view)
+    for transforms in views:
+        numbers.append([*range(shared), *range(number + shared, number + len(transforms))])
         # So that no two views draw the same numbers of their own.
         number += len(transforms) - shared
-    params = {name: values for view in made for name, values in view.params.items()}
-    start = np.min([view.start for view in made], axis=0)
-    end = np.max([view.start + view.shape for view in made], axis=0)
-    params[f"{WINDOW}.start"] = start.astype(np.int32)
-    params[f"{WINDOW}.shape"] = (end - start).astype(np.int32)
-    if len(made) > 1:
-        for view in made:
-            view.params[f"{view.prefix}0.start"] -= params[f"{WINDOW}.start"]
-    program = Program(tuple(view.done(record_key) for view in made))
-    mixes = [view.mix for view in made if view.mix is not None]
-    if mixes and len(made) > 1:
-        raise ConfigError("a view mixes pictures, but views have one label; mix in single views")
-    mix = mixes[0] if mixes else None
-    frames, kept = (view.frame for view in made), (view.kept for view in made)
-    return Composed(program, params, tuple(frames), mix, tuple(kept))
+    # Views of the very same transforms are composed as one batch, which costs little more than one.
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for place, transforms in enumerate(views):
+        alike.setdefault(tuple(id(each) for each in transforms), []).append(place)
+    made: dict[int, _Part] = {}
+    for places in alike.values():
+        copies = len(places)
+        own = np.repeat(np.transpose([numbers[place] for place in places]), len(sizes), axis=1)
+        composition = _Composition(np.tile(sizes, (copies, 1)), cut=several)
+        composition.add_all(
+            views[places[0]],
+            own,
+            np.tile(record_key, copies),
+            None if boxes is None else np.tile(boxes, (copies, 1)),
+            rng.tiled(copies),
+            partners,
+            None if objects is None else objects.tiled(copies),
+        )
+        made |= zip(places, composition.parts(copies), strict=True)
+    start = np.min([part.start for part in made.values()], axis=0)
+    end = np.max([part.start + part.shape for part in made.values()], axis=0)
+    params = {
+        f"{WINDOW}.start": start.astype(np.int32),
+        f"{WINDOW}.shape": (end - start).astype(np.int32),
+    }
+    programs = []
+    for place in range(len(views)):
+        part = made[place]
+        prefix = f"{place}." if several else ""
+        params |= {f"{prefix}{name}": values for name, values in part.params.items()}
+        if several:
+            params[f"{prefix}0.start"] = part.start - params[f"{WINDOW}.start"]
+        programs.append(View(prefix, *part.program))
+    parts = [made[place] for place in range(len(views))]
+    frames, kept = (part.frame for part in parts), (part.kept for part in parts)
+    return Composed(Program(tuple(programs)), params, tuple(frames), parts[0].mix, tuple(kept))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One view's share of a composition.
+
+    Attributes:
+        program: a View's stages, output, late and size.
+        params: by their names without the view's prefix.
+        start: int32 (n, 2), of its window.
+        shape: int32 (n, 2).
+        frame: its last.
+        mix: who was mixed with whom.
+        kept: bool (m,).
+    """
+
+    program: tuple[tuple[Stage, ...], OutputFormat, tuple[Late, ...], tuple[int, int]]
+    params: Params
+    start: npt.NDArray[np.int32]
+    shape: npt.NDArray[np.int32]
+    frame: Frame
+    mix: Mix | None
+    kept: npt.NDArray[np.bool_]
 
 
 class _Composition:
-    """One view of a batch, while its transforms are gone through."""
+    """One view of a batch, or several of the same transforms, while these are gone through."""
 
-    def __init__(self, prefix: str, sizes: npt.NDArray[np.int64], *, cut: bool) -> None:
-        self.prefix = prefix
+    def __init__(self, sizes: npt.NDArray[np.int64], *, cut: bool) -> None:
         self.frame = Frame.whole(sizes)
         self.params: dict[str, npt.NDArray[Any]] = {}
         self.mix: Mix | None = None
@@ -300,13 +186,14 @@ class _Composition:
     def add_all(
         self,
         transforms: Sequence[Transform],
-        numbers: Sequence[int],
+        numbers: npt.NDArray[np.int64],
         record_key: npt.NDArray[np.int64],
         boxes: npt.NDArray[np.float64] | None,
         rng: BatchRng,
         partners: Partners,
         objects: Objects | None,
     ) -> None:
+        self._record_key = record_key
         self.kept = np.ones(0 if objects is None else len(objects.boxes), dtype=np.bool_)
         mapped = None
         for number, transform in zip(numbers, transforms, strict=True):
@@ -346,9 +233,22 @@ class _Composition:
                 self.mix = Mix(partner, share)
                 self._add_late(transform, {**drawn, "partner": partner})
 
-    def done(self, record_key: npt.NDArray[np.int64]) -> View:
-        size = _one_size(self.frame, record_key)
-        return View(self.prefix, tuple(self._stages), self._output, tuple(self._late), size)
+    def parts(self, count: int) -> Iterator[_Part]:
+        """Return what came of each of `count` views, which have their rows one after the other."""
+        size = _one_size(self.frame, self._record_key)
+        program = tuple(self._stages), self._output, tuple(self._late), size
+        height, boxes = len(self.frame) // count, len(self.kept) // count
+        for number in range(count):
+            rows = slice(number * height, (number + 1) * height)
+            yield _Part(
+                program=program,
+                params={name: values[rows] for name, values in self.params.items()},
+                start=self.start[rows],
+                shape=self.shape[rows],
+                frame=self.frame if count == 1 else self.frame.take(rows),
+                mix=self.mix,
+                kept=self.kept[number * boxes : (number + 1) * boxes],
+            )
 
     def _carry_out(self) -> None:
         """Add the stages of the frames that came since the last pixel transform."""
@@ -368,13 +268,13 @@ class _Composition:
 
     def _add(self, stage: Stage, params: Params) -> None:
         for name, values in params.items():
-            own = f"{self.prefix}{len(self._stages)}.{name}"
+            own = f"{len(self._stages)}.{name}"
             self.params[own] = np.ascontiguousarray(values)
         self._stages.append(stage)
 
     def _add_late(self, transform: LateTransform | MixTransform, drawn: Params) -> None:
         for name, values in _narrowed(drawn).items():
-            own = f"{self.prefix}late {len(self._late)}.{name}"
+            own = f"late {len(self._late)}.{name}"
             self.params[own] = np.ascontiguousarray(values)
         self._late.append(Late(transform, tuple(drawn)))
 

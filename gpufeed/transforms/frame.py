@@ -48,7 +48,7 @@ def _pairs(first: npt.ArrayLike, second: npt.ArrayLike, count: int) -> Int64:
 class _ForEach:
     """A dataclass whose arrays have a row for each picture."""
 
-    def take(self, rows: Int64) -> Self:
+    def take(self, rows: Int64 | slice) -> Self:
         """Return what it says of some of the pictures, int64 (m,), in their order, also again."""
         chosen: dict[str, Any] = {}
         for field in fields(self):  # type: ignore[arg-type]

@@ -68,6 +68,12 @@ class Objects:
         chosen = np.arange(offsets[-1]) + np.repeat(self.offsets[keys] - offsets[:-1], counts)
         return Objects(self.boxes[chosen], offsets, self.labels[chosen])
 
+    def tiled(self, copies: int) -> Objects:
+        """Return all of them several times over."""
+        starts = np.arange(copies) * self.offsets[-1]
+        offsets = np.append(np.add.outer(starts, self.offsets[:-1]), copies * self.offsets[-1])
+        return Objects(np.tile(self.boxes, (copies, 1)), offsets, np.tile(self.labels, copies))
+
     def chosen(self, mask: Bool) -> Objects:
         """Return those for which `mask`, bool (m,), says so; records may be left without any."""
         before = np.concatenate([[0], np.cumsum(mask)])

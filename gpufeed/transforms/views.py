@@ -10,9 +10,9 @@ import numpy as np
 from gpufeed.errors import ConfigError
 from gpufeed.transforms import checks
 from gpufeed.transforms.base import GeometricTransform, Params, Transform
-from gpufeed.transforms.compose import check_transforms
 from gpufeed.transforms.frame import Frame
 from gpufeed.transforms.geometric import RandomHorizontalFlip, RandomVerticalFlip
+from gpufeed.transforms.listed import check_transforms
 from gpufeed.transforms.nested import flat
 
 __all__ = ["Checked", "FiveCrop", "TenCrop", "Views", "check_views"]

@@ -1,0 +1,214 @@
+"""Makes batches by their number: plans, reads, has them worked on, and mends what is bad."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Collection
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpufeed.errors import ConfigError, DecodeError, GpufeedError
+from gpufeed.quarantine import Failure, Quarantine, check_limit
+from gpufeed.readahead import await_result
+from gpufeed.standins import OnError, Replacements, StandIns
+from gpufeed.blank import blank_picture
+
+if TYPE_CHECKING:
+    from gpufeed.engine.device import Device
+    from gpufeed.engine.engine import Engine
+    from gpufeed.engine.job import BadPictures, Failed, Job
+    from gpufeed.order.sampler import Sampler
+    from gpufeed.plan import BatchPlan, Planner
+    from gpufeed.records import Manifest
+    from gpufeed.storage.files import FileStore
+
+__all__ = ["READERS", "Maker"]
+
+READERS = 8
+"""Threads that read files: they wait for storage, so their number does not follow the cores."""
+
+
+class Maker:
+    """Makes the batches of a loader; see there for the arguments.
+
+    Attributes:
+        quarantine: the records that were found bad.
+        stand_ins: who comes in their place.
+
+    Raises:
+        ConfigError: an argument is out of range.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        sampler: Sampler,
+        planner: Planner,
+        store: FileStore,
+        *,
+        batch_size: int,
+        device: Device,
+        num_threads: int,
+        opens_on_host: bool,
+        on_error: OnError,
+        max_failures: float,
+        max_pixels: int,
+    ) -> None:
+        self._planner = planner
+        self._store = store
+        self._batch_size = batch_size
+        self._device = device
+        self._num_threads = num_threads
+        self.opens_on_host = opens_on_host
+        self.quarantine = Quarantine(store.name)
+        self.stand_ins = StandIns(on_error, sampler, manifest.frame["label"].to_numpy())
+        self._limit = check_limit(max_failures, len(manifest))
+        self._max_failures = max_failures
+        self._max_pixels = _check_pixels(max_pixels)
+        self._process = os.getpid()
+        self._single: Engine | None = None
+        self._lock = threading.Lock()
+
+    def engine(self, depth: int) -> Engine:
+        """Return a new engine, which works on `depth` batches at a time."""
+        # Imported here: DALI takes a second, and nothing needs it before the first batch.
+        from gpufeed.engine.engine import Engine
+
+        self.check_process()
+        return Engine(
+            self._planner.program,
+            self._store.path,
+            batch_size=self._batch_size,
+            device=self._device,
+            num_threads=self._num_threads,
+            depth=depth,
+            opens_on_host=self.opens_on_host,
+        )
+
+    def check_process(self) -> None:
+        """Raise `ConfigError` in another process than the one this was made in."""
+        if self._process != os.getpid():
+            raise ConfigError(
+                "this loader was made in another process and came here by a fork, which DALI's "
+                "threads do not survive; make a loader in each process"
+            )
+
+    def prepare(self, engine: Engine, step: int, readers: Executor) -> Future[Job | Failed]:
+        """Plan and read batch `step`, which has records; what goes wrong is in the outcome."""
+        from gpufeed.engine.job import Failed, finished
+
+        try:
+            plan = self._planner.plan(step)
+            if plan is None:
+                raise AssertionError("steps without records are not prepared")
+            return engine.prepare(plan, self._read(plan, readers))
+        except Exception as error:  # a user's own sampler or transform may raise anything
+            return finished(Failed(step, error))
+
+    def _read(
+        self, plan: BatchPlan, readers: Executor, places: Collection[int] | None = None
+    ) -> list[bytes | DecodeError | None]:
+        """Read a batch's files, or only those of some places: None for the others."""
+        wanted = ~plan.blank & (plan.sizes.prod(axis=1) <= self._max_pixels)
+        if places is not None:
+            wanted &= np.isin(np.arange(len(plan)), list(places))
+        elif wanted.all():
+            return [*self._store.read(plan.record_keys, plan.sizes, readers)]
+        read = iter(self._store.read(plan.record_keys[wanted], plan.sizes[wanted], readers))
+        contents: list[bytes | DecodeError | None] = []
+        for place, size in enumerate(plan.sizes.tolist()):
+            if wanted[place]:
+                contents.append(next(read))
+            elif places is not None and place not in places:
+                contents.append(None)
+            elif plan.blank[place]:
+                contents.append(blank_picture(*size))
+            else:
+                contents.append(self._too_large(int(plan.record_keys[place]), *size))
+        return contents
+
+    def _too_large(self, record_key: int, height: int, width: int) -> DecodeError:
+        return DecodeError(
+            record_key,
+            self._store.path(record_key),
+            f"the picture has {width} x {height} = {width * height:,} pixels, max_pixels is "
+            f"{self._max_pixels:,}; pass more where there is memory for it",
+        )
+
+    def make(self, step: int, bad: BadPictures | None = None) -> tuple[BatchPlan, list[Any]]:
+        """Make batch `step` by itself.
+
+        Args:
+            step: its number.
+            bad: what was wrong with it when it was made otherwise.
+
+        Returns:
+            Its plan, and for each view DALI's dense tensor of its pictures, valid while it is held.
+
+        Raises:
+            IndexError: there is no such batch, or this shard gets no record of it.
+            DecodeError: one of its pictures is bad, and nobody stands in.
+            TooManyFailuresError: too many are.
+        """
+        from gpufeed.engine.job import BadPictures
+
+        self.check_process()
+        replacements = Replacements(self.stand_ins)
+        with self._lock, ThreadPoolExecutor(READERS, "gpufeed-read") as readers:
+            while True:
+                plan = self._plan_around(step, bad, replacements)
+                if plan is None:
+                    raise IndexError(f"this shard gets no record of batch {step}")
+                if self._single is None:
+                    self._single = self.engine(depth=1)
+                contents = self._read(plan, readers, None if bad is None else bad.errors)
+                kept = None if bad is None else bad.kept
+                begun = self._single.prepare(plan, contents, kept)
+                try:
+                    self._single.submit(await_result(begun))
+                    return self._single.collect()
+                except BadPictures as found:
+                    bad = found
+                except GpufeedError:
+                    raise
+                except BaseException:
+                    # Stopped halfway: what is under way and what is noted may differ.
+                    self._single = None
+                    raise
+
+    def _plan_around(
+        self, step: int, bad: BadPictures | None, replacements: Replacements
+    ) -> BatchPlan | None:
+        """Plan a batch; where some of it was bad, note that and plan who stands in."""
+        if bad is None:
+            return self._planner.plan(step)
+        errors = list(bad.errors.values())
+        for error in errors:
+            self.quarantine.add(error, step)
+        if self.stand_ins.raises:
+            if len(errors) > 1:
+                errors[0].add_note(f"{len(errors) - 1} more pictures of this batch are bad")
+            raise errors[0]
+        self.quarantine.check(self._limit, self._max_failures, self._as_error)
+        replacements.add(bad.errors)
+        return self._planner.plan(step, replacements)
+
+    def _as_error(self, failure: Failure) -> DecodeError:
+        path = self._store.path(failure.record_key)
+        return DecodeError(failure.record_key, path, failure.reason)
+
+    def close(self) -> None:
+        """Free what single batches are made with."""
+        if self._single is not None:
+            self._single.close()
+        self._single = None
+
+
+def _check_pixels(max_pixels: int) -> int:
+    whole = isinstance(max_pixels, int | np.integer) and not isinstance(max_pixels, bool)
+    if not whole or max_pixels < 1:
+        raise ConfigError(f"max_pixels is {max_pixels!r}; it must be an integer of 1 or more")
+    return int(max_pixels)

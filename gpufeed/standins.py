@@ -1,0 +1,161 @@
+"""What comes in the place of a record whose picture is bad."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from gpufeed.errors import ConfigError, DecodeError
+from gpufeed.rng import STAND_IN_STREAM, BatchRng
+
+if TYPE_CHECKING:
+    from gpufeed.order.sampler import Sampler, Visits
+
+__all__ = ["OnError", "Replacements", "StandIns"]
+
+OnError = Literal["raise", "substitute", "blank"] | Callable[[DecodeError], int | None]
+
+Int64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+
+_DRAWS = (64, 1024, 16384)
+"""How many positions of the epoch are looked at in turn for a record of the same class."""
+_SCANNED = 1 << 20
+"""Positions that are gone through where all draws were in vain, for classes of hardly anyone."""
+
+
+class StandIns:
+    """Decides who stands in for whom.
+
+    It goes by the seed, the record's visit and what failed at its place of the batch, and by
+    nothing that happened elsewhere or before. So it is the same in any process and after any
+    resume.
+
+    Args:
+        on_error: see `Loader`.
+        sampler: gives the records from which stand-ins are taken, and the seed.
+        labels: int32 (num_records,).
+
+    Raises:
+        ConfigError: on_error is none of these.
+    """
+
+    def __init__(self, on_error: OnError, sampler: Sampler, labels: npt.NDArray[np.int32]) -> None:
+        known = on_error in ("raise", "substitute", "blank") if isinstance(on_error, str) else False
+        if not known and not callable(on_error):
+            raise ConfigError(
+                f'on_error is {on_error!r}; it must be "raise", "substitute", "blank", or a '
+                "function from a DecodeError to a record key or None"
+            )
+        self._on_error = on_error
+        self._sampler = sampler
+        self._labels = labels
+
+    @property
+    def raises(self) -> bool:
+        """Whether nobody stands in."""
+        return self._on_error == "raise"
+
+    @property
+    def blanks(self) -> bool:
+        """Whether there may be blank pictures."""
+        return self._on_error == "blank" or not isinstance(self._on_error, str)
+
+    def choose(self, epoch: int, draw_key: int, errors: Sequence[DecodeError]) -> int | None:
+        """Return the record key of who comes at a visit; None for a blank picture.
+
+        Args:
+            epoch: of the visit.
+            draw_key: of the visit.
+            errors: of the record that was to come there, and of those that stood in, in turn.
+
+        Raises:
+            ConfigError: a function names no record, or nobody is left.
+        """
+        if not isinstance(self._on_error, str):
+            return self._checked(self._on_error(errors[-1]), errors)
+        if self._on_error == "blank":
+            return None
+        return self._substitute(epoch, draw_key, [error.record_key for error in errors])
+
+    def _substitute(self, epoch: int, draw_key: int, bad: Sequence[int]) -> int:
+        """The first record of the same class, but for `bad`, at places of the epoch drawn for this.
+
+        From the sampler's own order, so that it is one that may come, as often as it comes there.
+        Of any class where there is no other of this one.
+        """
+        sampler, label = self._sampler, self._labels[bad[0]]
+        rng = BatchRng(sampler.seed, np.array([epoch]), np.array([draw_key]), STAND_IN_STREAM)
+        size, other = sampler.epoch_size, None
+        drawn = (np.floor(rng.uniform(size=count)[0] * size) for count in _DRAWS)
+        chunk = _DRAWS[-1]
+        rest = (np.arange(at, min(at + chunk, size)) for at in range(0, min(size, _SCANNED), chunk))
+        for places in itertools.chain(drawn, rest):
+            found = sampler.visits(epoch * size + places.astype(np.int64)).record_key
+            good = found[~np.isin(found, bad)]
+            alike = good[self._labels[good] == label]
+            if len(alike):
+                return int(alike[0])
+            if other is None and len(good):
+                other = int(good[0])
+        if other is None:
+            raise ConfigError(f"no record of epoch {epoch} is left that can be read and decoded")
+        return other
+
+    def _checked(self, answer: int | None, errors: Sequence[DecodeError]) -> int | None:
+        if answer is None:
+            return None
+        asked = errors[-1].record_key
+        whole = isinstance(answer, int | np.integer) and not isinstance(answer, bool)
+        if not whole or not 0 <= answer < len(self._labels):
+            raise ConfigError(
+                f"on_error returned {answer!r} for record {asked}; it must return a record key "
+                f"from 0 to {len(self._labels) - 1}, or None for a blank picture"
+            )
+        if any(answer == error.record_key for error in errors):
+            raise ConfigError(
+                f"on_error returned record {answer} for record {asked}, in a place where that one "
+                "was found bad as well; return another, or None for a blank picture"
+            )
+        return int(answer)
+
+
+class Replacements:
+    """Who stands in at which places of one batch, while it is made again and again.
+
+    Args:
+        stand_ins: who decides.
+    """
+
+    def __init__(self, stand_ins: StandIns) -> None:
+        self._stand_ins = stand_ins
+        self._errors: dict[int, list[DecodeError]] = {}
+        self._answers: dict[int, int | None] = {}
+
+    def add(self, errors: Mapping[int, DecodeError]) -> None:
+        """Have others come at these places of the batch."""
+        for place, error in errors.items():
+            self._errors.setdefault(place, []).append(error)
+            self._answers.pop(place, None)
+
+    def __call__(self, visits: Visits) -> tuple[Int64, Bool]:
+        """Return what comes at the batch's visits.
+
+        Returns:
+            Record keys, int64 (n,), and which of them come as blank pictures, bool (n,).
+        """
+        keys, blank = visits.record_key.copy(), np.zeros(len(visits.record_key), dtype=np.bool_)
+        for place, errors in self._errors.items():
+            if place not in self._answers:
+                visit = int(visits.epoch[place]), int(visits.draw_key[place])
+                self._answers[place] = self._stand_ins.choose(*visit, errors)
+            answer = self._answers[place]
+            if answer is None:
+                blank[place] = True
+            else:
+                keys[place] = answer
+        return keys, blank
