@@ -15,6 +15,7 @@ from typing import cast
 import typer
 
 from gpufeed.cli import bench as _bench  # noqa: F401
+from gpufeed.cli import check as _check  # noqa: F401
 
 # Imported for the commands they add, listed in this order.
 from gpufeed.cli import feed as _feed  # noqa: F401

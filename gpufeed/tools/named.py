@@ -10,6 +10,8 @@ from gpufeed import presets
 from gpufeed.errors import ConfigError, ManifestError
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from gpufeed.records import Manifest
     from gpufeed.transforms import DType, Layout, Transform, Views
 
@@ -18,6 +20,7 @@ __all__ = [
     "Preset",
     "Split",
     "is_training",
+    "list_pictures",
     "make_transforms",
     "open_manifest",
     "take_split",
@@ -90,6 +93,37 @@ def open_manifest(path: str | Path, labels: Labels | None = None) -> Manifest:
     """
     from gpufeed.records import read_folder, read_nabirds
 
+    source, is_nabirds = _found(path)
+    if is_nabirds:
+        return read_nabirds(source, labels or "species")
+    if labels == "species":
+        raise ConfigError(
+            f"{source} is a folder of class folders, which name no species; use class labels"
+        )
+    return read_folder(source)
+
+
+def list_pictures(path: str | Path) -> tuple[pl.DataFrame, Path]:
+    """List the pictures of such data without opening any.
+
+    Returns:
+        A manifest's frame, without sizes where the list of images does not give any, and its root.
+
+    Raises:
+        ManifestError: there is nothing there, or the list can not be read.
+    """
+    from gpufeed.records import read_nabirds
+    from gpufeed.records.folder import list_folder
+
+    source, is_nabirds = _found(path)
+    if is_nabirds:
+        manifest = read_nabirds(source, "species")
+        return manifest.frame, manifest.root
+    return list_folder(source)[0], source.absolute()
+
+
+def _found(path: str | Path) -> tuple[Path, bool]:
+    """The data's place, and whether they are NABirds."""
     source = Path(path).expanduser()
     if source.is_file():
         if source.suffix.lower() != ".parquet":
@@ -97,17 +131,11 @@ def open_manifest(path: str | Path, labels: Labels | None = None) -> Manifest:
                 f"{source} is no data set; give a NABirds folder, a metadata.parquet, or a folder "
                 "of class folders"
             )
-        return read_nabirds(source, labels or "species")
+        return source, True
     if not source.is_dir():
         raise ManifestError(f"there is no file or folder {source}")
     # Any of them, so that an incomplete distribution is reported as one.
-    if any((source / name).is_file() for name in _NABIRDS_FILES):
-        return read_nabirds(source, labels or "species")
-    if labels == "species":
-        raise ConfigError(
-            f"{source} is a folder of class folders, which name no species; use class labels"
-        )
-    return read_folder(source)
+    return source, any((source / name).is_file() for name in _NABIRDS_FILES)
 
 
 def take_split(manifest: Manifest, split: Split | None, preset: Preset) -> tuple[Manifest, str]:

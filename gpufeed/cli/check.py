@@ -1,0 +1,105 @@
+"""`gpufeed check`: what is wrong with a dataset's pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpufeed.cli.app import FAILED, app
+from gpufeed.cli.console import counted, keep_interruptible, say, stdout
+
+if TYPE_CHECKING:
+    from gpufeed.tools.check.dataset import Report
+
+__all__: list[str] = []
+
+
+@app.command()
+def check(
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="A NABirds folder, a metadata.parquet, or a folder of class folders.",
+            metavar="DATA",
+        ),
+    ],
+    parquet: Annotated[
+        Path | None,
+        typer.Option(help="Write all findings there; `Manifest.without` leaves out what fails."),
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write a page with thumbnails of the worst there.")
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="How many work at a time; by default one a core.")
+    ] = None,
+    max_pixels: Annotated[
+        int | None, typer.Option(min=1, help="The most a picture may have; by default as `Loader`.")
+    ] = None,
+) -> None:
+    """Look into every picture: what would end a run, what it would not notice, what is odd.
+
+    The exit code is 1 where a run would fail over a picture.
+    """
+    from gpufeed.loader import MAX_PIXELS
+    from gpufeed.tools.check.dataset import check as look
+    from gpufeed.tools.check.page import save_page
+    from gpufeed.tools.named import list_pictures
+
+    keep_interruptible()
+    for target in (parquet, html):
+        if target is not None and not target.expanduser().parent.is_dir():
+            raise typer.BadParameter(f"there is no folder {target.expanduser().parent}")
+    frame, root = list_pictures(data)
+    report = look(frame, root, max_pixels=max_pixels or MAX_PIXELS, threads=threads)
+    _print_report(report, data)
+    console = stdout()
+    if parquet is not None:
+        report.findings.write_parquet(parquet.expanduser())
+        say(console, f"Findings: {parquet}")
+    if html is not None:
+        save_page(report, str(data), html.expanduser())
+        say(console, f"Page: {html}")
+    if report.failing:
+        raise typer.Exit(FAILED)
+
+
+def _print_report(report: Report, data: Path) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from gpufeed.tools.check.kinds import KINDS
+
+    console = stdout()
+    rate = report.images / max(report.seconds, 1e-9)
+    say(console, f"{data}: {counted(report.images, 'picture')}, {rate:,.0f} a second")
+    if report.findings.is_empty():
+        say(console, "Nothing was found.")
+        return
+    table = Table(box=box.SIMPLE)
+    for name, how in (("found", "left"), ("pictures", "right"), ("", "left"), ("first", "left")):
+        table.add_column(name, justify=how, overflow="fold")  # type: ignore[arg-type]
+    for kind, (weight, meaning) in KINDS.items():
+        rows = report.findings.filter(report.findings["kind"] == kind.value)
+        if rows.is_empty():
+            continue
+        first = rows.row(0, named=True)
+        style = {"fails": "red", "doubtful": "yellow", "note": ""}[weight]
+        table.add_row(
+            Text(kind.value, style=style),
+            f"{rows.height:,}",
+            Text(meaning),
+            Text(f"{first['path']}: {first['detail']}"),
+        )
+    console.print(table)
+    if report.failing:
+        say(
+            console,
+            f"A run would fail over {counted(report.failing, 'picture')}, unless on_error tells it "
+            "what to do.",
+        )
+    else:
+        say(console, "A run would not fail over any.")

@@ -1,0 +1,168 @@
+"""Checks all pictures of a list, on all cores."""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from gpufeed.engine.device import available_threads
+from gpufeed.progress import progress as progress_bar
+from gpufeed.records.boxes import BOX
+from gpufeed.tools.check.kinds import KINDS, Finding, Kind
+from gpufeed.tools.check.picture import Examiner, Looked
+
+__all__ = ["Report", "check"]
+
+_CHUNK = 32
+_COLUMNS = {
+    "record_key": pl.Int64,
+    "path": pl.String,
+    "kind": pl.String,
+    "fails": pl.Boolean,
+    "detail": pl.String,
+}
+_TRAINING = "is_training_img"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was found.
+
+    Attributes:
+        findings: one row each, the worst kinds first: `record_key` (Int64), `path`, `kind`
+            (String), `fails` (Boolean, whether a run would fail over it), `detail` (String).
+        images: how many were looked at.
+        root: the folder that the paths are relative to.
+        seconds: how long it took.
+    """
+
+    findings: pl.DataFrame
+    images: int
+    root: Path
+    seconds: float
+
+    @property
+    def failing(self) -> int:
+        """How many images a run would fail over."""
+        return self.findings.filter("fails")["record_key"].n_unique()
+
+
+def check(
+    frame: pl.DataFrame,
+    root: Path,
+    *,
+    max_pixels: int,
+    threads: int | None = None,
+    progress: bool | None = None,
+) -> Report:
+    """Look into the file of each row.
+
+    Args:
+        frame: `path` below the root; and, where there are any, `label`, `width` and `height`, the
+            box, and `is_training_img`, as a manifest has them.
+        root: the folder of the pictures.
+        max_pixels: as the `Loader` has it.
+        threads: how many work at a time; one for each core where none is given.
+        progress: whether to show a progress bar; None on a terminal only.
+    """
+    began = time.perf_counter()
+    expected: Sequence[tuple[int, int] | None] = [None] * frame.height
+    if "width" in frame.columns:
+        expected = frame.select("height", "width").rows()
+    paths = [f"{root}/{name}" for name in frame["path"].to_list()]
+    looked = _look_at_all(paths, expected, max_pixels, threads or available_threads(), progress)
+    found: list[tuple[int, Finding]] = []
+    for key, each in enumerate(looked):
+        found += [(key, finding) for finding in each.findings]
+    found += _outside(frame, looked)
+    found += _repeated(frame, looked)
+    rank = {kind: number for number, kind in enumerate(KINDS)}
+    found.sort(key=lambda each: (rank[each[1].kind], each[0]))
+    names = frame["path"]
+    rows = [
+        (key, names[key], finding.kind.value, KINDS[finding.kind][0] == "fails", finding.detail)
+        for key, finding in found
+    ]
+    findings = pl.DataFrame(rows, schema=_COLUMNS, orient="row")
+    return Report(findings, frame.height, root, time.perf_counter() - began)
+
+
+def _look_at_all(
+    paths: Sequence[str],
+    expected: Sequence[tuple[int, int] | None],
+    max_pixels: int,
+    threads: int,
+    progress: bool | None,
+) -> list[Looked]:
+    examiners = threading.local()
+
+    def look(start: int) -> list[Looked]:
+        if not hasattr(examiners, "own"):
+            examiners.own = Examiner(max_pixels)
+        part = slice(start, start + _CHUNK)
+        looked = [
+            examiners.own.look(path, size)
+            for path, size in zip(paths[part], expected[part], strict=True)
+        ]
+        done(len(looked))
+        return looked
+
+    # Around all threads, since the filters are the process's.
+    with (
+        warnings.catch_warnings(action="ignore"),
+        progress_bar("Checking pictures", len(paths), show=progress, unit="images") as done,
+    ):
+        pool = ThreadPoolExecutor(threads, thread_name_prefix="gpufeed-check")
+        try:
+            parts = list(pool.map(look, range(0, len(paths), _CHUNK)))
+        finally:
+            pool.shutdown(cancel_futures=True)  # an interrupt must not wait for the rest
+    return [each for part in parts for each in part]
+
+
+def _outside(frame: pl.DataFrame, looked: Sequence[Looked]) -> list[tuple[int, Finding]]:
+    """Boxes that reach out of pictures, by the pictures' own sizes."""
+    if not set(BOX) <= set(frame.columns):
+        return []
+    x, y, width, height = (frame[name].to_numpy().astype(np.int64) for name in BOX)
+    sizes = np.array([each.size or (2**31, 2**31) for each in looked], dtype=np.int64)
+    outside = (x < 0) | (y < 0) | (x + width > sizes[:, 1]) | (y + height > sizes[:, 0])
+    found = []
+    for key in np.flatnonzero(outside).tolist():
+        tall, broad = sizes[key]
+        box = f"{x[key]} {y[key]} {width[key]} {height[key]}"
+        said = f"the box {box} (x y width height) in {broad} x {tall} (width x height)"
+        found.append((key, Finding(Kind.box_outside, said)))
+    return found
+
+
+def _repeated(frame: pl.DataFrame, looked: Sequence[Looked]) -> list[tuple[int, Finding]]:
+    """Files of the same bytes, each but the first; and what is wrong with that."""
+    names, labels, training = (
+        frame[column].to_list() if column in frame.columns else [None] * frame.height
+        for column in ("path", "label", _TRAINING)
+    )
+    first: dict[bytes, int] = {}
+    found = []
+    for key, each in enumerate(looked):
+        if each.digest is None:
+            continue
+        other = first.setdefault(each.digest, key)
+        if other == key:
+            continue
+        as_well = f"as record {other}, {names[other]}"
+        found.append((key, Finding(Kind.duplicate, as_well)))
+        if training[key] != training[other]:
+            found.append((key, Finding(Kind.twice, as_well)))
+        if labels[key] != labels[other]:
+            said = f"{as_well}: label {labels[key]} here, {labels[other]} there"
+            found.append((key, Finding(Kind.two_labels, said)))
+    return found

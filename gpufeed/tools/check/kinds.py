@@ -1,0 +1,67 @@
+"""What can be found in a picture's file, and what it means for a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+__all__ = ["KINDS", "Finding", "Kind", "Weight"]
+
+Weight = Literal["fails", "doubtful", "note"]
+"""A run fails over it, or feeds what may be wrong without a word, or feeds it as it is meant."""
+
+
+class Kind(StrEnum):
+    """What is found."""
+
+    missing = "missing"
+    unreadable = "unreadable"
+    empty = "empty"
+    not_a_picture = "not a picture"
+    too_large = "too large"
+    damaged = "damaged"
+    unsupported = "unsupported"
+    other_size = "other size"
+    box_outside = "box outside"
+    corrupt = "corrupt data"
+    twice = "in train and test"
+    two_labels = "two labels"
+    duplicate = "duplicate"
+    disguised = "other format"
+    turned = "turned by EXIF"
+    colours = "not plain RGB"
+
+
+KINDS: dict[Kind, tuple[Weight, str]] = {
+    Kind.missing: ("fails", "there is no such file"),
+    Kind.unreadable: ("fails", "the file can not be read"),
+    Kind.empty: ("fails", "the file has no bytes"),
+    Kind.not_a_picture: ("fails", "its header is of no picture that is supported, or is damaged"),
+    Kind.too_large: ("fails", "more pixels than max_pixels, or a file of absurd length"),
+    Kind.damaged: ("fails", "cut off or broken, and can not be decoded"),
+    Kind.unsupported: ("fails", "a kind of picture that Pillow decodes and a run can not"),
+    Kind.other_size: ("fails", "not of the size that the list of images gives"),
+    Kind.box_outside: ("doubtful", "a box reaches out of the picture as it is"),
+    Kind.corrupt: ("doubtful", "decoded without a word in a run, while Pillow finds it broken"),
+    Kind.twice: ("doubtful", "the very same file is in the training and the test set"),
+    Kind.two_labels: ("doubtful", "the very same file comes under two labels"),
+    Kind.duplicate: ("note", "the very same file comes again"),
+    Kind.disguised: ("note", "another format than its name says; fed as what it is"),
+    Kind.turned: ("note", "stored turned or mirrored; fed upright"),
+    Kind.colours: ("note", "gray, CMYK, with alpha or deeper than 8 bits; fed as RGB"),
+}
+"""How much each kind weighs, and what it is; the worst first."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something found in one record's file.
+
+    Attributes:
+        kind: what.
+        detail: in words, with the values met.
+    """
+
+    kind: Kind
+    detail: str

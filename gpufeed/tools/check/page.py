@@ -1,0 +1,98 @@
+"""The page of what was found, with thumbnails of the worst."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from pathlib import Path
+
+import polars as pl
+from PIL import Image
+
+from gpufeed.engine.decode import WindowDecoder
+from gpufeed.tools.check.dataset import Report
+from gpufeed.tools.check.kinds import KINDS
+
+__all__ = ["save_page"]
+
+_MOST_OF_A_KIND = 24
+_SIDE = 160
+_MOST_BYTES = 64 << 20
+_STYLE = """
+body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem;
+  padding: 0 1rem; color: #222; }
+table { border-collapse: collapse; } td, th { text-align: left; padding: .2rem 1rem .2rem 0; }
+.grid { display: flex; flex-wrap: wrap; gap: 1rem; } figure { margin: 0; width: 160px; }
+figure img, figure .none { width: 160px; height: 120px; object-fit: contain; background: #eee; }
+.none { display: flex; align-items: center; justify-content: center; color: #888; }
+figcaption { font-size: 12px; overflow-wrap: anywhere; }
+.fails { color: #b00020; } .doubtful { color: #a35a00; } .note { color: #555; }
+"""
+
+
+def save_page(report: Report, title: str, target: Path) -> None:
+    """Write a page that needs nothing but itself.
+
+    Raises:
+        OSError: it can not be written.
+    """
+    shown = html.escape(title)
+    parts = [
+        "<!doctype html><html lang='en'><meta charset='utf-8'>",
+        f"<title>gpufeed check: {shown}</title><style>{_STYLE}</style>",
+        f"<h1>{shown}</h1><p>{report.images:,} pictures, of which a run would fail over "
+        f"{report.failing:,}.</p>",
+    ]
+    kinds = report.findings.group_by("kind").len()
+    counts = dict(kinds.iter_rows())
+    parts.append("<table><tr><th>found</th><th>pictures</th><th>which means</th></tr>")
+    for kind, (weight, meaning) in KINDS.items():
+        if kind.value in counts:
+            parts.append(
+                f"<tr class='{weight}'><td>{kind.value}</td><td>{counts[kind.value]:,}</td>"
+                f"<td>{html.escape(meaning)}</td></tr>"
+            )
+    parts.append("</table>")
+    decoder = WindowDecoder()
+    for kind in KINDS:
+        of_kind = report.findings.filter(pl.col("kind") == kind.value)
+        if of_kind.is_empty():
+            continue
+        parts.append(f"<h2>{kind.value}: {of_kind.height:,}</h2><div class='grid'>")
+        for row in of_kind.head(_MOST_OF_A_KIND).iter_rows(named=True):
+            picture = _thumbnail(report.root / row["path"], decoder)
+            seen = (
+                f"<img alt='' src='data:image/jpeg;base64,{picture}'>"
+                if picture
+                else "<div class='none'>no picture</div>"
+            )
+            said = html.escape(f"{row['record_key']}: {row['path']}")
+            detail = html.escape(row["detail"])
+            parts.append(f"<figure>{seen}<figcaption>{said}<br>{detail}</figcaption></figure>")
+        parts.append("</div>")
+        if of_kind.height > _MOST_OF_A_KIND:
+            parts.append(f"<p>and {of_kind.height - _MOST_OF_A_KIND:,} more</p>")
+    target.write_text("\n".join(parts) + "\n</html>\n", encoding="utf-8")
+
+
+def _thumbnail(path: Path, decoder: WindowDecoder) -> str | None:
+    """What a run makes of a file, small, as base64; None where it makes nothing."""
+    from gpufeed.records.headers import picture_size
+    from gpufeed.storage.files import read_file
+
+    try:
+        content = read_file(str(path), _MOST_BYTES)
+        width, height = picture_size(content)
+    except (OSError, ValueError):
+        return None
+    if width * height > _MOST_BYTES:
+        return None
+    pixels = decoder.decode(content, (0, 0), (height, width))
+    if pixels is None:
+        return None
+    image = Image.fromarray(pixels)
+    image.thumbnail((_SIDE, _SIDE))
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=80)
+    return base64.b64encode(buffer.getvalue()).decode()

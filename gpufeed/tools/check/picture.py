@@ -1,0 +1,143 @@
+"""Looks into one picture's file."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from dataclasses import dataclass, field
+
+from PIL import Image
+
+from gpufeed.engine.decode import WindowDecoder
+from gpufeed.records.headers import picture_size
+from gpufeed.storage.files import most_bytes, read_file
+from gpufeed.tools.check.kinds import Finding, Kind
+
+__all__ = ["Examiner", "Looked"]
+
+_ENDINGS = {
+    "JPEG": (".jpg", ".jpeg"),
+    "MPO": (".jpg", ".jpeg"),
+    "PNG": (".png",),
+    "WEBP": (".webp",),
+    "TIFF": (".tif", ".tiff"),
+    "BMP": (".bmp",),
+    "PPM": (".ppm", ".pgm", ".pbm", ".pnm"),
+}
+_KNOWN = {ending for endings in _ENDINGS.values() for ending in endings}
+_ORIENTATION = 0x0112
+_EIGHTHS = ("JPEG", "MPO")
+_EIGHTH = 8
+"""JPEGs are decoded at an eighth of their size: all data are gone through, with half the work."""
+
+Size = tuple[int, int]
+
+
+@dataclass
+class Looked:
+    """What was found in one file.
+
+    Attributes:
+        findings: in no order.
+        size: (height, width) by its header, oriented; None where that can not be read.
+        digest: of its bytes; None where they can not be read.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    size: Size | None = None
+    digest: bytes | None = None
+
+    def add(self, kind: Kind, detail: str) -> None:
+        """Note something."""
+        self.findings.append(Finding(kind, detail))
+
+
+class Examiner:
+    """Looks into pictures; one for each thread.
+
+    Args:
+        max_pixels: as the `Loader` has it.
+    """
+
+    def __init__(self, max_pixels: int) -> None:
+        self._max_pixels = max_pixels
+        self._decoder = WindowDecoder()
+
+    def look(self, path: str, expected: Size | None) -> Looked:
+        """Look into one file.
+
+        Args:
+            path: where it is.
+            expected: (height, width) that the list of images gives, if it gives any.
+        """
+        looked = Looked()
+        try:
+            content = read_file(path, most_bytes(self._max_pixels))
+        except FileNotFoundError:
+            looked.add(Kind.missing, "no such file")
+            return looked
+        except OSError as error:
+            said = error.strerror or str(error)
+            kind = Kind.unreadable
+            if error.errno is None and "empty" in said:
+                kind = Kind.empty
+            elif error.errno is None and "bytes" in said:
+                kind = Kind.too_large
+            looked.add(kind, said)
+            return looked
+        looked.digest = hashlib.blake2b(content, digest_size=16).digest()
+        try:
+            width, height = picture_size(content)
+        except (OSError, ValueError) as error:
+            looked.add(Kind.not_a_picture, str(error))
+            return looked
+        looked.size = height, width
+        if width * height > self._max_pixels:
+            looked.add(
+                Kind.too_large,
+                f"{width} x {height} = {width * height:,} pixels, max_pixels is "
+                f"{self._max_pixels:,}",
+            )
+            return looked
+        if expected is not None and expected != (height, width):
+            looked.add(
+                Kind.other_size,
+                f"{width} x {height} (width x height), listed as {expected[1]} x {expected[0]}",
+            )
+        self._decode(content, path, looked.size, looked)
+        return looked
+
+    def _decode(self, content: bytes, path: str, size: Size, looked: Looked) -> None:
+        """Decode it with Pillow, which is stricter, and as a run would."""
+        height, width = size
+        form, mode, refused = "", "", ""
+        try:
+            with Image.open(io.BytesIO(content)) as image:
+                form, mode = image.format or "", image.mode
+                self._describe(image, path, looked)
+                if form in _EIGHTHS:
+                    image.draft(mode, (max(width // _EIGHTH, 1), max(height // _EIGHTH, 1)))
+                image.load()
+        except Exception as error:  # Pillow raises whatever its readers meet
+            refused = str(error) or type(error).__name__
+        # Both go through a JPEG's data with libjpeg-turbo, so where Pillow found no fault in them
+        # it is left to see whether a run takes its kind.
+        shape = (1, 1) if form in _EIGHTHS and not refused else size
+        decodes = self._decoder.decode(content, (0, 0), shape) is not None
+        if decodes and refused:
+            looked.add(Kind.corrupt, refused)
+        elif not decodes:
+            kind = Kind.damaged if refused else Kind.unsupported
+            looked.add(kind, refused or f"{form} {mode}")
+
+    @staticmethod
+    def _describe(image: Image.Image, path: str, looked: Looked) -> None:
+        form = image.format or ""
+        ending = path[path.rfind(".") :].lower()
+        if ending in _KNOWN and ending not in _ENDINGS.get(form, (ending,)):
+            looked.add(Kind.disguised, f"{form} named {ending}")
+        if image.mode != "RGB":
+            looked.add(Kind.colours, image.mode)
+        orientation = image.getexif().get(_ORIENTATION, 1) if form != "PNG" else 1
+        if orientation in range(2, 9):
+            looked.add(Kind.turned, f"orientation {orientation}")

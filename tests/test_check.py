@@ -1,0 +1,284 @@
+"""`gpufeed check` finds what is wrong, and foretells what a run would do."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from PIL import Image
+
+from gpufeed import DecodeError, Loader, Manifest, SequentialSampler, read_folder
+from gpufeed import transforms as tf
+from gpufeed.cli import main
+from gpufeed.tools.check.dataset import Report, check
+from gpufeed.tools.check.kinds import KINDS, Kind
+from media import jpeg, make_manifest, picture
+
+MAX_PIXELS = 1 << 22
+
+
+def look(frame: pl.DataFrame, root: Path, **options: int) -> Report:
+    return check(frame, root, max_pixels=MAX_PIXELS, progress=False, **options)
+
+
+def look_at(manifest: Manifest) -> dict[str, list[str]]:
+    """The kinds found of each file."""
+    found: dict[str, list[str]] = {}
+    for row in look(manifest.frame, manifest.root).findings.iter_rows(named=True):
+        found.setdefault(row["path"], []).append(row["kind"])
+    return found
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:1500])
+
+
+def flip_bits(path: Path) -> None:
+    """In the middle of the scan, where libjpeg only warns."""
+    content = bytearray(path.read_bytes())
+    start = content.index(b"\xff\xda") + 40
+    for place in range(start, len(content) - 40, 7):
+        content[place] ^= 0x5A
+    path.write_bytes(content)
+
+
+def pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def exif(path: Path) -> None:
+    told = Image.Exif()
+    told[0x0112] = 3
+    path.write_bytes(jpeg(picture(50, 60, seed=1), exif=told))
+
+
+def save(form: str, mode: str = "RGB", size: tuple[int, int] = (50, 60)) -> Callable[[Path], None]:
+    def saved(path: Path) -> None:
+        picture(*size, seed=1).convert(mode).save(path, form)
+
+    return saved
+
+
+def lying(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    place = content.index(b"\xff\xc0") + 5
+    content[place : place + 4] = b"\xff\xff\xff\xff"
+    path.write_bytes(content)
+
+
+DAMAGE: dict[str, tuple[Callable[[Path], object], list[Kind]]] = {
+    "missing": (Path.unlink, [Kind.missing]),
+    "empty": (lambda path: path.write_bytes(b""), [Kind.empty]),
+    "pipe": (pipe, [Kind.unreadable]),
+    "html": (lambda path: path.write_text("<html>"), [Kind.not_a_picture]),
+    "cut": (cut, [Kind.damaged]),
+    "bits flipped": (flip_bits, [Kind.corrupt]),
+    "gif": (save("GIF"), [Kind.not_a_picture]),
+    "other size": (save("JPEG", size=(40, 60)), [Kind.other_size, Kind.box_outside]),
+    "lying": (lying, [Kind.too_large]),
+    "sparse": (lambda path: os.truncate(path, 4 << 30), [Kind.too_large]),
+    "png": (save("PNG"), [Kind.disguised]),
+    "gray": (save("JPEG", "L"), [Kind.colours]),
+    "cmyk": (save("JPEG", "CMYK"), [Kind.colours]),
+    "turned": (exif, [Kind.turned]),
+}
+
+
+@pytest.fixture
+def twelve(tmp_path: Path) -> Manifest:
+    birds = make_manifest(tmp_path / "birds", [(50, 60)] * 12, boxes=True)
+    boxes = birds.frame.with_columns(box_y=pl.lit(0, pl.Int32), box_height=pl.lit(50, pl.Int32))
+    return Manifest(boxes, birds.root, birds.classes)
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_each_kind_of_damage_is_found(twelve: Manifest, kind: str) -> None:
+    assert look_at(twelve) == {}
+    damage, kinds = DAMAGE[kind]
+    damage(twelve.root / "00005.jpg")
+    assert sorted(look_at(twelve)["00005.jpg"]) == sorted(kinds)
+    assert set(look_at(twelve)) == {"00005.jpg"}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_what_is_said_to_fail_is_what_a_run_fails_over(twelve: Manifest, kind: str) -> None:
+    DAMAGE[kind][0](twelve.root / "00005.jpg")
+    report = look(twelve.frame, twelve.root)
+    assert report.failing == len(fails_of(twelve))
+
+
+def fails_of(manifest: Manifest) -> set[int]:
+    """The records that a run fails over."""
+    loader = Loader(
+        manifest,
+        sampler=SequentialSampler(len(manifest), num_epochs=1),
+        transforms=[tf.Resize((8, 8)), tf.ToDtype("uint8")],
+        batch_size=1,
+        device="cpu",
+        num_threads=1,
+        max_pixels=MAX_PIXELS,
+    )
+    with loader:
+        while loader.step < len(loader):
+            try:
+                next(iter(loader))
+            except DecodeError:
+                loader.skip()
+        return set(loader.quarantine.record_keys.tolist())
+
+
+def test_it_foretells_a_run_over_hundreds_of_odd_files(testdata: Path, tmp_path: Path) -> None:
+    """Each file listed with the size that Pillow gives it, or any where it gives none."""
+    odd = sorted(path for path in (testdata / "odd_jpegs").rglob("*") if path.is_file())
+    assert len(odd) > 400
+    rows = []
+    for number, path in enumerate(odd):
+        name = f"{number:05}{path.suffix}"
+        shutil.copyfile(path, tmp_path / name)
+        try:
+            with Image.open(path) as image:
+                width, height = image.size
+        except Exception:
+            width, height = 16, 16
+        rows.append({"path": name, "label": 0, "width": width, "height": height})
+    kinds = {"path": pl.String, "label": pl.Int32, "width": pl.Int32, "height": pl.Int32}
+    manifest = Manifest(pl.DataFrame(rows, schema=kinds), tmp_path, ["odd"])
+    findings = look(manifest.frame, tmp_path).findings
+    said = set(findings.filter("fails")["record_key"].to_list())
+    assert said == fails_of(manifest)
+    assert 20 < len(said) < len(odd)
+
+
+def test_what_a_run_feeds_and_pillow_refuses_is_doubtful(testdata: Path, tmp_path: Path) -> None:
+    """Mutated photos: bytes flipped, cut, spliced. Looked at in full, where check looks at less."""
+    drawn = np.random.default_rng(7)
+    photos = sorted((testdata / "photos").rglob("*.jpg"))[:6]
+    small = []
+    for path in photos:
+        with Image.open(path) as image:
+            image.thumbnail((200, 200))
+            small.append(jpeg(image.convert("RGB")))
+    (tmp_path / "all").mkdir()
+    for number in range(300):
+        content = bytearray(small[number % len(small)])
+        start = content.index(b"\xff\xda") + 14
+        if number % 3 == 0:
+            for place in drawn.integers(start, len(content), size=int(drawn.integers(1, 9))):
+                content[place] ^= 1 << int(drawn.integers(8))
+        elif number % 3 == 1:
+            content = content[: int(drawn.integers(start, len(content)))]
+        else:
+            one, other = sorted(drawn.integers(start, len(content), size=2).tolist())
+            content[one:other] = content[one:other][::-1]
+        (tmp_path / "all" / f"{number:05}.jpg").write_bytes(content)
+    manifest = read_folder(tmp_path)
+    findings = look(manifest.frame, manifest.root).findings
+    run = fails_of(manifest)
+    assert set(findings.filter("fails")["record_key"].to_list()) == run
+    refused = set()
+    for key, name in enumerate(manifest.frame["path"]):
+        try:
+            with Image.open(tmp_path / name) as image:
+                image.load()
+        except OSError:
+            refused.add(key)
+    doubtful = findings.filter(pl.col("kind") == Kind.corrupt.value)["record_key"].to_list()
+    assert set(doubtful) == refused - run
+    assert len(doubtful) > 20
+    assert run <= refused
+
+
+def test_files_that_come_again_are_told(tmp_path: Path) -> None:
+    birds = make_manifest(tmp_path, [(30, 40)] * 4, classes=2)
+    for other in (2, 3):
+        shutil.copyfile(tmp_path / "00000.jpg", tmp_path / f"{other:05}.jpg")
+    frame = birds.frame.with_columns(is_training_img=pl.Series([1, 1, 0, 1]))
+    findings = look(frame, tmp_path).findings
+    found = findings.select("record_key", "kind").rows()
+    # Label 0, 1, 0, 1; record 2 is in the test set.
+    assert sorted(found) == [
+        (2, "duplicate"),
+        (2, "in train and test"),
+        (3, "duplicate"),
+        (3, "two labels"),
+    ]
+    assert not findings["fails"].any()
+    assert "as record 0, 00000.jpg: label 1 here, 0 there" in findings["detail"].to_list()
+
+
+@pytest.mark.parametrize("threads", [1, 5])
+def test_threads_change_nothing(twelve: Manifest, threads: int) -> None:
+    for number, (damage, _) in enumerate(list(DAMAGE.values())[:11]):
+        damage(twelve.root / f"{number:05}.jpg")
+    wanted = look(twelve.frame, twelve.root, threads=2).findings
+    assert look(twelve.frame, twelve.root, threads=threads).findings.equals(wanted)
+    ranks = {kind.value: number for number, kind in enumerate(KINDS)}
+    order = [ranks[kind] for kind in wanted["kind"]]
+    assert order == sorted(order), "the worst first"
+
+
+def test_real_photos_are_healthy(testdata: Path) -> None:
+    photos = sorted((testdata / "photos").rglob("*.jpg"))
+    frame = pl.DataFrame({"path": [str(path.relative_to(testdata)) for path in photos]})
+    report = check(frame, testdata, max_pixels=1 << 27, progress=False)
+    assert report.images == len(photos)
+    assert report.failing == 0
+
+
+def test_the_command_prints_writes_and_exits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_manifest(tmp_path / "data" / "a", [(50, 60)] * 3)
+    make_manifest(tmp_path / "data" / "b", [(40, 60)] * 3)
+    page, findings = tmp_path / "page.html", tmp_path / "found.parquet"
+    command = ["check", str(tmp_path / "data"), "--parquet", str(findings), "--html", str(page)]
+    assert main(command) == 0
+    said = capsys.readouterr().out
+    assert "6 pictures" in said
+    cut(tmp_path / "data" / "a" / "00001.jpg")
+    flip_bits(tmp_path / "data" / "b" / "00001.jpg")
+    (tmp_path / "data" / "b" / "00002.jpg").write_text("<script>")
+    assert main(command) == 1
+    said = capsys.readouterr().out
+    for words in ("damaged", "corrupt data", "not a picture", "would fail over 2 pictures"):
+        assert words in said
+    written = page.read_text()
+    assert "a/00001.jpg" in written
+    assert "<script>" not in written
+    picture_of = written.split("base64,")[1].split("'")[0]
+    import base64
+
+    with Image.open(io.BytesIO(base64.b64decode(picture_of))) as image:
+        assert image.size == (60, 40)
+    manifest = read_folder(tmp_path / "data", on_error="drop").without(findings)
+    assert manifest.frame["path"].to_list() == [
+        "a/00000.jpg", "a/00002.jpg", "b/00000.jpg", "b/00001.jpg"
+    ]  # fmt: skip
+    assert fails_of(manifest) == set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nowhere"], "there is no file or folder nowhere"),
+        ([".", "--parquet", "nowhere/x.parquet"], "there is no folder nowhere"),
+        ([".", "--threads", "0"], "--threads"),
+    ],
+)
+def test_wrong_use_is_one_line(
+    arguments: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["check", *arguments]) == 2
+    assert said in capsys.readouterr().err
