@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpufeed.blank import blank_picture
 from gpufeed.errors import ConfigError, DecodeError, GpufeedError
 from gpufeed.quarantine import Failure, Quarantine, check_limit
 from gpufeed.readahead import await_result
 from gpufeed.standins import OnError, Replacements, StandIns
-from gpufeed.blank import blank_picture
 
 if TYPE_CHECKING:
     from gpufeed.engine.device import Device

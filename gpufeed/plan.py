@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed.blank import blank_sizes
 from gpufeed.errors import ConfigError
 from gpufeed.rng import BatchRng
-from gpufeed.blank import blank_sizes
 from gpufeed.transforms.base import MixTransform
 from gpufeed.transforms.compose import Composed, Mix, Partners, compose
 from gpufeed.transforms.labels import SoftLabels

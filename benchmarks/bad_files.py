@@ -1,0 +1,148 @@
+"""What bad files cost: a check of all, a run that is ready for them, and a run that meets them.
+
+    python -m benchmarks.bad_files --photos DIR
+
+Photos are brought to NABirds' distribution. In turns, in one process: `gpufeed check` and plain
+decode of the same files; an epoch with on_error="raise", one with "substitute", and one with
+"substitute" over a copy of the files of which every hundredth is cut off. Figures are medians over
+the rounds, with their interval; CPU time is the process's. Work that is begun ahead of an epoch's
+end is on the account of the next turn, which is one of many alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import polars as pl
+
+import gpufeed
+from benchmarks.compare.data import VARIANTS, prepare
+from benchmarks.machine import Machine
+from gpufeed.engine.device import resolve_device
+from gpufeed.tools.check.dataset import check
+from gpufeed.tools.median import Median, median_of
+from gpufeed.tools.plain_decode import PlainDecode
+
+_BATCH = 64
+_EVERY = 100
+_MAX_PIXELS = 1 << 27
+
+Turn = Callable[[], int]
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process so far."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def epoch_of(manifest: gpufeed.Manifest, on_error: str) -> Turn:
+    """An epoch of a loader that is kept."""
+    sampler = gpufeed.IndexSampler(len(manifest), shuffle=True, seed=0)
+    loader = gpufeed.Loader(
+        manifest,
+        sampler=sampler,
+        batch_size=_BATCH,
+        device="cpu",
+        on_error=on_error,  # type: ignore[arg-type]
+        max_failures=1.0,
+    )
+    return lambda: sum(len(batch["label"]) for batch in loader)
+
+
+def measure(photos: Path, variant: str, pictures: int, rounds: int) -> dict[str, dict[str, Median]]:
+    """Measure all contenders on one kind of pictures."""
+    with tempfile.TemporaryDirectory() as name:
+        whole, damaged = Path(name, "whole"), Path(name, "damaged")
+        names = prepare(photos, whole, variant, pictures)
+        shutil.copytree(whole, damaged)
+        for bad in names[::_EVERY]:
+            path = damaged / bad
+            path.write_bytes(path.read_bytes()[: path.stat().st_size // 10])
+        table = pl.DataFrame({"path": names, "label": [0] * len(names)})
+        good = gpufeed.read_table(table, root=whole)
+        bad_too = gpufeed.read_table(table, root=damaged)
+        files = [[whole / each for each in names]]
+        with PlainDecode(resolve_device("cpu")) as decode:
+
+            def plain() -> int:
+                decode.run(files)
+                return len(names)
+
+            def checked() -> int:
+                return check(good.frame, whole, max_pixels=_MAX_PIXELS, progress=False).images
+
+            turns: dict[str, Turn] = {
+                "plain decode": plain,
+                "gpufeed check": checked,
+                "on_error raise": epoch_of(good, "raise"),
+                "on_error substitute": epoch_of(good, "substitute"),
+                "substitute, 1 % bad": epoch_of(bad_too, "substitute"),
+            }
+            return in_turns(turns, rounds)
+
+
+def in_turns(turns: dict[str, Turn], rounds: int) -> dict[str, dict[str, Median]]:
+    """Take turns, after a round of warm-up; rates also as parts of the first's of each round."""
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in turns}
+    for number in range(rounds + 1):
+        for name, turn in turns.items():
+            cpu, began = cpu_seconds(), time.perf_counter()
+            images = turn()
+            seconds = time.perf_counter() - began
+            if number:
+                spent = 1e3 * (cpu_seconds() - cpu) / images
+                found[name].append((images / seconds, spent))
+    first = found[next(iter(turns))]
+    return {
+        name: {
+            "images_per_second": median_of([rate for rate, _ in rows]),
+            "cpu_ms": median_of([spent for _, spent in rows]),
+            "of_plain_decode": median_of(
+                [rate / other for (rate, _), (other, _) in zip(rows, first, strict=True)]
+            ),
+        }
+        for name, rows in found.items()
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(prog="benchmarks.bad_files", description=__doc__)
+    parser.add_argument("--photos", type=Path, required=True, help="folder of photos")
+    parser.add_argument("--pictures", type=int, default=512, help="made of them")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--json", type=Path, help="write the figures there")
+    given = parser.parse_args(arguments)
+    results = {}
+    for variant in VARIANTS:
+        results[variant] = measure(given.photos, variant, given.pictures, given.rounds)
+        print(variant)
+        for name, figures in results[variant].items():
+            told = ", ".join(
+                f"{figure} {each.median:,.2f} ({each.low:,.2f} to {each.high:,.2f})"
+                for figure, each in figures.items()
+            )
+            print(f"  {name:22} {told}")
+    if given.json is not None:
+        machine = asdict(Machine.here())
+        kept = {
+            variant: {
+                name: {figure: asdict(each) for figure, each in row.items()}
+                for name, row in found.items()
+            }
+            for variant, found in results.items()
+        }
+        given.json.write_text(json.dumps({"machine": machine, "results": kept}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
