@@ -8,7 +8,6 @@ import io
 import os
 import secrets
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal, TypeVar, get_args
 
@@ -18,12 +17,12 @@ from gpufeed.cache import cache_folder
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.progress import progress
 from gpufeed.records.headers import picture_size
+from gpufeed.spread import spread
 
 __all__ = ["OnError", "read_sizes", "replace_sizes", "with_sizes"]
 
 _KEY = {"path": pl.String, "bytes": pl.Int64, "mtime_ns": pl.Int64}
 _CACHE = {**_KEY, "width": pl.Int32, "height": pl.Int32}
-_CHUNK = 64
 _THREADS = 32  # more than cores: on network storage the time goes in waiting
 _NAMED = 3
 
@@ -75,12 +74,18 @@ def read_sizes(
             failures[key[0]] = _reason(error)
             return None
 
-    keys = pl.DataFrame(_map(key_of, names), schema=_KEY, orient="row")
+    def of_all(
+        work: Callable[[_T], _R | None], items: Sequence[_T], done: Callable[[int], None]
+    ) -> list[_R]:
+        found = spread(work, items, threads=_THREADS, done=done, name="gpufeed-sizes", chunk=64)
+        return [each for each in found if each is not None]
+
+    keys = pl.DataFrame(of_all(key_of, names, lambda _: None), schema=_KEY, orient="row")
     cached = _load(root)
     known = cached.join(keys, on=list(_KEY), how="semi")
     unread = keys.join(known, on=list(_KEY), how="anti").rows()
     with progress("Reading picture sizes", len(unread), show=show, unit="images") as done:
-        read = pl.DataFrame(_map(size_of, unread, done), schema=_CACHE, orient="row")
+        read = pl.DataFrame(of_all(size_of, unread, done), schema=_CACHE, orient="row")
     if not read.is_empty():
         others = cached.join(read, on="path", how="anti")
         _store(root, pl.concat([others, read]))
@@ -122,25 +127,6 @@ def replace_sizes(
     sizes = read_sizes(root, frame["path"], show=show)
     differ = (frame["width"] != sizes["width"]) | (frame["height"] != sizes["height"])
     return frame.with_columns(sizes), int(differ.sum())
-
-
-def _map(
-    work: Callable[[_T], _R | None], items: Sequence[_T], done: Callable[[int], None] | None = None
-) -> list[_R]:
-    """What `work` gives for each item, without the Nones, by threads, in order."""
-
-    def chunk(start: int) -> list[_R]:
-        results = [work(item) for item in items[start : start + _CHUNK]]
-        if done is not None:
-            done(len(results))
-        return [result for result in results if result is not None]
-
-    pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="gpufeed-sizes")
-    try:
-        parts = list(pool.map(chunk, range(0, len(items), _CHUNK)))
-    finally:
-        pool.shutdown(cancel_futures=True)  # an interrupt must not wait for the rest
-    return [result for part in parts for result in part]
 
 
 def _reason(error: OSError | ValueError) -> str:

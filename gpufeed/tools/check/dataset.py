@@ -6,7 +6,6 @@ import threading
 import time
 import warnings
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,12 +15,12 @@ import polars as pl
 from gpufeed.engine.device import available_threads
 from gpufeed.progress import progress as progress_bar
 from gpufeed.records.boxes import BOX
+from gpufeed.spread import spread
 from gpufeed.tools.check.kinds import KINDS, Finding, Kind
 from gpufeed.tools.check.picture import Examiner, Looked
 
 __all__ = ["Report", "check"]
 
-_CHUNK = 32
 _COLUMNS = {
     "record_key": pl.Int64,
     "path": pl.String,
@@ -104,15 +103,10 @@ def _look_at_all(
 ) -> list[Looked]:
     examiners = threading.local()
 
-    def look(start: int) -> list[Looked]:
+    def look(item: tuple[str, tuple[int, int] | None]) -> Looked:
         if not hasattr(examiners, "own"):
             examiners.own = Examiner(max_pixels)
-        part = slice(start, start + _CHUNK)
-        looked = [
-            examiners.own.look(path, size)
-            for path, size in zip(paths[part], expected[part], strict=True)
-        ]
-        done(len(looked))
+        looked: Looked = examiners.own.look(*item)
         return looked
 
     # Around all threads, since the filters are the process's.
@@ -120,12 +114,8 @@ def _look_at_all(
         warnings.catch_warnings(action="ignore"),
         progress_bar("Checking pictures", len(paths), show=progress, unit="images") as done,
     ):
-        pool = ThreadPoolExecutor(threads, thread_name_prefix="gpufeed-check")
-        try:
-            parts = list(pool.map(look, range(0, len(paths), _CHUNK)))
-        finally:
-            pool.shutdown(cancel_futures=True)  # an interrupt must not wait for the rest
-    return [each for part in parts for each in part]
+        items = list(zip(paths, expected, strict=True))
+        return spread(look, items, threads=threads, done=done, name="gpufeed-check")
 
 
 def _outside(frame: pl.DataFrame, looked: Sequence[Looked]) -> list[tuple[int, Finding]]:
