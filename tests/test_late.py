@@ -150,11 +150,18 @@ def test_an_epochs_tail_is_paired_within_itself(pictures: Manifest) -> None:
 def test_partners_are_a_round_of_each_group(n: int, group: int, padded: int, batch: int) -> None:
     places = batch * group + np.minimum(np.arange(n + padded), n - 1)
     valid = np.arange(n + padded) < n
-    partner = _partners(places, valid, group)
+    none = np.zeros(n + padded, dtype=np.bool_)
+    partner = _partners(places, valid, none, group)
     for first in range(0, n, group):
         members = list(range(first, min(first + group, n)))
         assert partner[members].tolist() == members[1:] + members[:1]
     assert partner[n:].tolist() == list(range(n, n + padded))
+    # A blank picture is its own, and so is who would have been mixed with it; nobody else changes.
+    blank = none.copy()
+    blank[:: group + 1] = True
+    rows = np.arange(n + padded)
+    changed = _partners(places, valid, blank, group)
+    assert changed.tolist() == np.where(blank | blank[partner], rows, partner).tolist()
 
 
 @pytest.mark.parametrize("alpha", [0.2, 1.0, 3.0])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -170,6 +171,30 @@ class _Part:
     kept: npt.NDArray[np.bool_]
 
 
+class _Seen(Records):
+    """Records whose boxes are looked for when a transform asks for them, which few do."""
+
+    def __init__(
+        self,
+        record_key: npt.NDArray[np.int64],
+        frame: Frame,
+        boxes: npt.NDArray[np.float64] | None,
+        objects: Objects | None = None,
+    ) -> None:
+        self.__dict__.update(
+            record_key=record_key, height=frame.height, width=frame.width, objects=objects
+        )
+        self.__dict__.update(frame=frame, unmoved=boxes)
+
+    frame: Frame
+    unmoved: npt.NDArray[np.float64] | None
+
+    @cached_property
+    def boxes(self) -> npt.NDArray[np.float64] | None:
+        """As `Records` has them."""
+        return None if self.unmoved is None else self.frame.map_boxes(self.unmoved)
+
+
 class _Composition:
     """One view of a batch, or several of the same transforms, while these are gone through."""
 
@@ -195,7 +220,7 @@ class _Composition:
     ) -> None:
         self._record_key = record_key
         self.kept = np.ones(0 if objects is None else len(objects.boxes), dtype=np.bool_)
-        mapped = None
+        seen: _Seen | None = None
         for number, transform in zip(numbers, transforms, strict=True):
             own = rng.spawn(number)
             if isinstance(transform, OutputFormat):
@@ -203,22 +228,18 @@ class _Composition:
                 self._output = transform
                 continue
             frame = self.frame
-            if mapped is None and boxes is not None:
-                mapped = frame.map_boxes(boxes)
-            seen = Records(
-                record_key=record_key, height=frame.height, width=frame.width, boxes=mapped
-            )
+            if seen is None or seen.frame is not frame:
+                seen = _Seen(record_key, frame, boxes)
             if isinstance(transform, GeometricTransform):
                 moved = None
                 if transform.uses_objects and objects is not None:
                     moved = objects.followed(frame)
-                    seen = replace(seen, objects=moved.chosen(self.kept & moved.has_area))
+                    seen = _Seen(record_key, frame, boxes, moved.chosen(self.kept & moved.has_area))
                 drawn = transform.draw(own, seen)
                 if moved is not None:
                     of_each = {name: values[moved.rows] for name, values in drawn.items()}
                     self.kept &= transform.keep(moved.boxes, of_each)
                 self.frame = transform.place(frame, drawn)
-                mapped = None
             elif isinstance(transform, PixelTransform):
                 drawn = transform.draw(own, seen)
                 self._carry_out()

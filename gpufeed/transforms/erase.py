@@ -16,6 +16,9 @@ from gpufeed.transforms.base import LateTransform, Made, Params, Records
 
 __all__ = ["RandomErasing"]
 
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
 _ATTEMPTS = 10
 _FIELD = 20170816
 
@@ -60,22 +63,24 @@ class RandomErasing(LateTransform):
 
         With random values also `field`, int32 (n, 2), where the window of the field begins.
         """
-        mask = rng.bernoulli(self.p)
-        unit = rng.uniform(size=2 * _ATTEMPTS).reshape(len(rng), _ATTEMPTS, 2)
-        tall, broad = records.height[:, None], records.width[:, None]
-        area = (self.scale[0] + unit[..., 0] * (self.scale[1] - self.scale[0])) * tall * broad
-        low, high = math.log(self.ratio[0]), math.log(self.ratio[1])
-        ratio = np.exp(low + unit[..., 1] * (high - low))
-        height = np.rint(np.sqrt(area * ratio)).astype(np.int64)
-        width = np.rint(np.sqrt(area / ratio)).astype(np.int64)
-        fits = (height < tall) & (width < broad)
-        rows, chosen = np.arange(len(rng)), fits.argmax(axis=1)
-        mask &= fits.any(axis=1)
-        height = np.where(mask, height[rows, chosen], 0)
-        width = np.where(mask, width[rows, chosen], 0)
-        places = rng.uniform(size=2)
-        top = np.floor(places[:, 0] * (records.height - height + 1))
-        left = np.floor(places[:, 1] * (records.width - width + 1))
+        # All that most records need at once, which costs what one number does.
+        first = rng.uniform(size=7)
+        mask = first[:, 0] < self.p
+        height, width, fits = self._attempt(first[:, 1:3], records.height, records.width)
+        missing = np.flatnonzero(mask & ~fits)
+        if len(missing):
+            more = rng.rows(missing).uniform(size=2 * (_ATTEMPTS - 1))
+            tall, broad, fit = self._attempt(
+                more.reshape(len(missing), -1, 2),
+                records.height[missing, None],
+                records.width[missing, None],
+            )
+            rows, chosen = np.arange(len(missing)), fit.argmax(axis=1)
+            height[missing], width[missing] = tall[rows, chosen], broad[rows, chosen]
+            mask[missing] = fit.any(axis=1)
+        height, width = np.where(mask, height, 0), np.where(mask, width, 0)
+        top = np.floor(first[:, 3] * (records.height - height + 1))
+        left = np.floor(first[:, 4] * (records.width - width + 1))
         params = {
             "mask": mask,
             "anchor": np.stack([top, left], axis=1).astype(np.float32),
@@ -83,8 +88,20 @@ class RandomErasing(LateTransform):
         }
         if self.value == "random":
             sides = np.stack([records.height, records.width], axis=1)
-            params["field"] = np.floor(rng.uniform(size=2) * (sides + 1)).astype(np.int32)
+            params["field"] = np.floor(first[:, 5:] * (sides + 1)).astype(np.int32)
         return params
+
+    def _attempt(
+        self, unit: Float64, full_height: Int64, full_width: Int64
+    ) -> tuple[Int64, Int64, npt.NDArray[np.bool_]]:
+        """Return heights, widths and whether they fit, from uniform numbers (..., 2)."""
+        share = self.scale[0] + unit[..., 0] * (self.scale[1] - self.scale[0])
+        area = share * full_height * full_width
+        low, high = math.log(self.ratio[0]), math.log(self.ratio[1])
+        ratio = np.exp(low + unit[..., 1] * (high - low))
+        height = np.rint(np.sqrt(area * ratio)).astype(np.int64)
+        width = np.rint(np.sqrt(area / ratio)).astype(np.int64)
+        return height, width, (height < full_height) & (width < full_width)
 
     def build(self, image: Any, params: dict[str, Any], made: Made) -> Any:
         """Erase, of the chosen records."""
