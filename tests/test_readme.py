@@ -21,9 +21,9 @@ def nabirds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("place", range(5))
+@pytest.mark.parametrize("place", range(6))
 def test_examples_run(nabirds: Path, place: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert len(EXAMPLES) == 5
+    assert len(EXAMPLES) == 6
     monkeypatch.chdir(nabirds)
     names: dict[str, object] = {}
     exec(EXAMPLES[place], names)  # noqa: S102 - the README's own code
