@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -706,3 +707,39 @@ def test_a_setting_without_fingerprint_is_an_error() -> None:
 
     with pytest.raises(ConfigError, match="Odd has a setting that no fingerprint can be made of"):
         _ = Odd().identity
+
+
+def as_kinds(value: Any, whole: Any, real: Any) -> Any:
+    """A structure of numbers with each number as another type."""
+    if isinstance(value, list | tuple):
+        return type(value)(as_kinds(each, whole, real) for each in value)
+    if isinstance(value, dict):
+        return {name: as_kinds(each, whole, real) for name, each in value.items()}
+    kinds = {int: whole, float: real}
+    return kinds[type(value)](value) if type(value) in kinds else value
+
+
+@pytest.mark.parametrize(
+    ("kind", "given_"),
+    [
+        (tf.Resize, {"size": 8}),
+        (tf.Resize, {"size": [8], "max_size": 9}),
+        (tf.RandomResizedCrop, {"size": (8, 9), "scale": (0.5, 1.0)}),
+        (tf.Pad, {"padding": 3, "fill": 7}),
+        (tf.BoxCrop, {"margin": 0.25}),
+        (tf.RandomRotation, {"degrees": 10.0}),
+        (tf.ColorJitter, {"brightness": 0.5, "contrast": (0.5, 1.5), "saturation": 1}),
+        (tf.GaussianBlur, {"kernel_size": 5, "sigma": 1.0}),
+        (tf.JPEG, {"quality": 50}),
+        (tf.RandomErasing, {"p": 0.5, "value": 1.0}),
+        (tf.MixUp, {"alpha": 0.25, "group": 4}),
+        (tf.SoftLabels, {"num_classes": 5, "smoothing": 0.125}),
+        (tf.AugMix, {"severity": 3, "alpha": 1.0}),
+    ],
+)
+def test_numpys_numbers_are_numbers(kind: type, given_: dict[str, Any]) -> None:
+    own = describe(kind(**given_).identity)
+    for whole, real in ((np.int64, np.float64), (np.uint8, np.float32)):
+        assert describe(kind(**as_kinds(given_, whole, real)).identity) == own
+    with pytest.raises(ConfigError):
+        kind(**as_kinds(given_, bool, bool))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any, TypeGuard, get_args
 
 import numpy as np
 
@@ -32,20 +32,31 @@ __all__ = [
     "check_sizes",
     "check_span",
     "check_triple",
+    "is_integer",
+    "is_number",
 ]
+
+
+def is_integer(value: Any) -> TypeGuard[int]:
+    """Whether it is an integer, Python's or NumPy's."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether it is a real number, Python's or NumPy's."""
+    return isinstance(value, float | np.floating) or is_integer(value)
 
 
 def check_size(name: str, value: Any) -> int:
     """Return a number of pixels, 1 or more."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+    if not is_integer(value) or value < 1:
         raise ConfigError(f"{name} is {value!r}; it must be an integer of 1 or more, in pixels")
     return int(value)
 
 
 def check_count(name: str, value: Any, low: int | None, high: int | None = None) -> int:
     """Return an integer from `low` to `high`, where there are such bounds."""
-    integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if integer and (low is None or value >= low) and (high is None or value <= high):
+    if is_integer(value) and (low is None or value >= low) and (high is None or value <= high):
         return int(value)
     bounds = (
         "" if low is None else f" of {low} or more" if high is None else f" from {low} to {high}"
@@ -75,7 +86,7 @@ def check_odd_sizes(name: str, value: Any) -> tuple[int, int]:
 
 def check_integer(name: str, value: Any, low: int, high: int) -> int:
     """Return an integer from `low` to `high`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+    if not is_integer(value):
         raise ConfigError(f"{name} is {value!r}; it must be an integer from {low} to {high}")
     if not low <= value <= high:
         raise ConfigError(f"{name} is {value!r}; it must be from {low} to {high}")
@@ -92,7 +103,7 @@ def check_integers(name: str, value: Any, low: int, high: int) -> tuple[int, int
 
 def check_number(name: str, value: Any, low: float, high: float = math.inf) -> float:
     """Return a finite number from `low` to `high`."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+    if not is_number(value):
         raise ConfigError(f"{name} is {value!r}; it must be a number")
     if not (low <= value <= high and math.isfinite(value)):
         raise ConfigError(f"{name} is {value!r}; it must be {_span(low, high)}")
@@ -129,7 +140,7 @@ def check_jitter(
     """
     if value is None:
         return None
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if is_number(value):
         most = check_number(name, value, 0, high - centre)
         bounds = max(centre - most, low), centre + most
     else:
@@ -151,7 +162,7 @@ def check_range(name: str, value: Any, *, above: float = 0.0) -> tuple[float, fl
 def check_padding(value: Any) -> tuple[int, int, int, int]:
     """Return (left, top, right, bottom) from one number of pixels, two or four, as torchvision."""
     numbers = list(value) if isinstance(value, list | tuple) else [value]
-    whole = all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in numbers)
+    whole = all(is_integer(n) for n in numbers)
     if len(numbers) not in (1, 2, 4) or not whole or any(n < 0 for n in numbers):
         raise ConfigError(
             f"padding is {value!r}; it must be an integer of 0 or more, (left and right, top and "
@@ -163,26 +174,25 @@ def check_padding(value: Any) -> tuple[int, int, int, int]:
 
 def check_margin(value: Any) -> float | tuple[float, float]:
     """Return a share of 0 or more, or (low, high) of them."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
+    if is_number(value) and 0 <= value < math.inf:
         return float(value)
     if isinstance(value, list | tuple) and len(value) == 2:
         low, high = value
-        if all(isinstance(bound, int | float) for bound in value) and 0 <= low <= high < math.inf:
+        if all(is_number(bound) for bound in value) and 0 <= low <= high < math.inf:
             return float(low), float(high)
     raise ConfigError(f"margin is {value!r}; it must be a number of 0 or more, or (low, high)")
 
 
 def check_probability(name: str, value: Any) -> float:
     """Return a number from 0 to 1."""
-    number = isinstance(value, int | float | np.integer | np.floating)
-    if isinstance(value, bool) or not number or not 0 <= value <= 1:
+    if not is_number(value) or not 0 <= value <= 1:
         raise ConfigError(f"{name} is {value!r}; it must be a number from 0 to 1")
     return float(value)
 
 
 def check_triple(name: str, value: Any) -> tuple[float, float, float]:
     """Return three finite numbers, one per channel, from one or three."""
-    numbers = (value,) * 3 if isinstance(value, int | float) else value
+    numbers = (value,) * 3 if is_number(value) else value
     try:
         red, green, blue = (float(number) for number in numbers)
     except (TypeError, ValueError):

@@ -181,7 +181,7 @@ class GaussianBlur(PixelTransform):
         self, kernel_size: int | Sequence[int], sigma: float | Sequence[float] = (0.1, 2.0)
     ) -> None:
         self.kernel_size = checks.check_odd_sizes("kernel_size", kernel_size)
-        both = (sigma, sigma) if isinstance(sigma, int | float) else sigma
+        both = (sigma, sigma) if checks.is_number(sigma) else sigma
         self.sigma = checks.check_range("sigma", both)
 
     def draw(self, rng: BatchRng, records: Records) -> Params:  # noqa: ARG002
@@ -210,7 +210,7 @@ class JPEG(PixelTransform):
     """
 
     def __init__(self, quality: int | Sequence[int]) -> None:
-        both = (quality, quality) if isinstance(quality, int) else quality
+        both = (quality, quality) if checks.is_integer(quality) else quality
         self.quality = checks.check_integers("quality", both, 1, 100)
 
     def draw(self, rng: BatchRng, records: Records) -> Params:  # noqa: ARG002

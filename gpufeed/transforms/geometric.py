@@ -130,12 +130,12 @@ class Resize(GeometricTransform):
         max_size: int | None = None,
     ) -> None:
         self.size: int | tuple[int, int] | None
-        if size is None or isinstance(size, int):
-            self.size = None if size is None else checks.check_size("size", size)
-        elif len(size) == 1:
-            self.size = checks.check_size("size", size[0])
-        else:
+        if size is None:
+            self.size = None
+        elif isinstance(size, Sequence) and len(size) != 1:
             self.size = checks.check_sizes("size", size)
+        else:
+            self.size = checks.check_size("size", size[0] if isinstance(size, Sequence) else size)
         self.interpolation = checks.check_interpolation(interpolation)
         self.max_size = None if max_size is None else checks.check_size("max_size", max_size)
         if self.size is None and self.max_size is None:

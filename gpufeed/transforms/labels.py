@@ -28,9 +28,7 @@ class SoftLabels(LateTransform):
     """
 
     def __init__(self, num_classes: int, smoothing: float = 0.0) -> None:
-        if isinstance(num_classes, bool) or not isinstance(num_classes, int) or num_classes < 1:
-            raise ConfigError(f"num_classes is {num_classes!r}; it must be an integer of 1 or more")
-        self.num_classes = num_classes
+        self.num_classes = checks.check_count("num_classes", num_classes, 1)
         self.smoothing = checks.check_probability("smoothing", smoothing)
 
     def build(self, image: Any, params: dict[str, Any], made: Made) -> Any:  # noqa: ARG002

@@ -22,13 +22,11 @@ class _Beta(MixTransform):
     """What both have in common: a share drawn from Beta(alpha, alpha), sometimes."""
 
     def __init__(self, alpha: float = 1.0, p: float = 1.0, group: int = 2) -> None:
-        if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not 0 < alpha < 1e6:
+        if not checks.is_number(alpha) or not 0 < alpha < 1e6:
             raise ConfigError(f"alpha is {alpha!r}; it must be a number above 0")
         self.alpha = float(alpha)
         self.p = checks.check_probability("p", p)
-        if isinstance(group, bool) or not isinstance(group, int) or group < 2:
-            raise ConfigError(f"group is {group!r}; it must be an integer of 2 or more")
-        self.group = group
+        self.group = checks.check_count("group", group, 2)
 
     def _shares(self, rng: BatchRng) -> tuple[npt.NDArray[np.bool_], Float32]:
         """Who is mixed, and the drawn shares, 1 for who is not."""

@@ -231,11 +231,7 @@ class AugMix(_Policy):
         self.severity = checks.check_count("severity", severity, 1, _BINS)
         self.mixture_width = checks.check_count("mixture_width", mixture_width, 1)
         self.chain_depth = checks.check_count("chain_depth", chain_depth, None)
-        if (
-            isinstance(alpha, bool)
-            or not isinstance(alpha, int | float)
-            or not 0 < alpha < math.inf
-        ):
+        if not checks.is_number(alpha) or not 0 < alpha < math.inf:
             raise ConfigError(f"alpha is {alpha!r}; it must be a number above 0")
         self.alpha = float(alpha)
         self.all_ops = bool(all_ops)

@@ -258,7 +258,7 @@ def _pair(name: str, value: Any) -> tuple[float, float]:
 
 def _angles(name: str, value: Any) -> tuple[float, float]:
     """Bounds of an angle, from one number or two."""
-    if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
+    if checks.is_number(value):
         if value < 0 or not math.isfinite(value):
             raise ConfigError(f"{name} is {value!r}; one number must be 0 or more")
         return 0.0 - float(value), float(value)
