@@ -16,14 +16,13 @@ from benchmarks.addresses import repeated
 from benchmarks.machine import Machine
 from benchmarks.presets import by_hand, by_torchvision
 from benchmarks.presets.result import GPUFEED, Cost, Planning, Result, median_ratio
+from benchmarks.quiet import wait_until_quiet
 from gpufeed import presets
 from gpufeed.order.schedule import Schedule
 from gpufeed.plan import Planner
 from gpufeed.tools.median import Median
 
 PLANNED = 256
-_WATCHED, _QUIET = 0.25, 0.1
-"""Seconds in which a process that takes less than this share of a core has nothing left to do."""
 BY_HAND, TORCHVISION = "DALI by hand", "torchvision"
 
 
@@ -73,11 +72,7 @@ def timed(batches: Iterator[Any], count: int, batch_size: int) -> float:
     began = time.process_time()
     for _ in range(count):
         next(batches)
-    while True:
-        before = time.process_time()
-        time.sleep(_WATCHED)
-        if time.process_time() - before < _QUIET * _WATCHED:
-            return 1e3 * (before - began) / (count * batch_size)
+    return 1e3 * (wait_until_quiet() - began) / (count * batch_size)
 
 
 def contenders(
