@@ -10,21 +10,27 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import struct
+import zipfile
 import zlib
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from gpufeed.errors import LedgerError
+from gpufeed.regular import open_file
 
 __all__ = ["Differences", "EpochReport", "Ledger", "Run", "merge"]
 
 _FORMAT = 1
+_HEADER = 1 << 14
+"""Bytes that the header of an array in a file may have."""
+_MOST_ABOUT = 1 << 24
 _MODULUS = 1 << 128
 _NAMED = 20
 """Records that a report names of each kind."""
@@ -275,30 +281,63 @@ class Ledger:
             LedgerError: it is no such file.
             OSError: it can not be read.
         """
+        said = f"{path} is no ledger of gpufeed, as loader.ledger.save() writes it"
         try:
-            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                about = json.loads(arrays["about"].tobytes())
-                if about["format"] != _FORMAT:
-                    raise LedgerError(
-                        f"{path} has format {about['format']}, this gpufeed reads {_FORMAT}"
-                    )
-                ledger = Ledger(Run(**about["run"]))
-                for epoch, digest in about["digests"].items():
-                    one = _Epoch(ledger.run)
-                    one.fill(
-                        arrays[f"counts-{epoch}"],
-                        arrays[f"places-{epoch}"],
-                        arrays[f"pixels-{epoch}"] if ledger.run.pixels else None,
-                        int(digest, 16),
-                    )
-                    ledger._epochs[int(epoch)] = one
-                return ledger
-        except (OSError, LedgerError):
+            file = open_file(path)
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            raise LedgerError(f"{said}: {error}") from None
+        try:
+            with file:
+                return _read(file, path)
+        except LedgerError:
             raise
         except Exception as error:  # whatever a file may hold that is none
+            raise LedgerError(said) from error
+
+
+def _read(file: BinaryIO, path: str | os.PathLike[str]) -> Ledger:
+    with zipfile.ZipFile(file) as archive:
+        lengths = {member.filename: member.file_size for member in archive.infolist()}
+
+    def check(name: str, most: int) -> None:
+        # Before anything is unpacked, which may be a thousand times as long as the file.
+        if lengths[f"{name}.npy"] > most + _HEADER:
+            raise ValueError(f"{name} has {lengths[f'{name}.npy']:,} bytes")
+
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as arrays:
+        check("about", _MOST_ABOUT)
+        about = json.loads(arrays["about"].tobytes())
+        if about["format"] != _FORMAT:
             raise LedgerError(
-                f"{path} is no ledger of gpufeed, as loader.ledger.save() writes it"
-            ) from error
+                f"{path} has format {about['format']!r:.40}, this gpufeed reads {_FORMAT}"
+            )
+        run = _checked_run(about["run"])
+        ledger = Ledger(run)
+        parts = {"counts": 2 * run.num_records, "places": 2 * run.epoch_size}
+        if run.pixels:
+            parts["pixels"] = 8 * run.num_records
+        for epoch, digest in about["digests"].items():
+            if not re.fullmatch("[0-9]{1,19}", epoch) or not re.fullmatch("[0-9a-f]{32}", digest):
+                raise ValueError(f"epoch {epoch} has the digest {digest}")
+            for name, most in parts.items():
+                check(f"{name}-{epoch}", most)
+            found = {name: arrays[f"{name}-{epoch}"] for name in parts}
+            one = _Epoch(run)
+            one.fill(found["counts"], found["places"], found.get("pixels"), int(digest, 16))
+            ledger._epochs[int(epoch)] = one
+    return ledger
+
+
+def _checked_run(told: Mapping[str, Any]) -> Run:
+    for field in fields(Run):
+        value = told[field.name]
+        kind = {"str": str, "int": int, "bool": bool}[str(field.type)]
+        if type(value) is not kind or (isinstance(value, int) and value < 0):
+            raise ValueError(f"{field.name} is {value!r:.40}")
+    return Run(**told)
 
 
 def merge(ledgers: Iterable[Ledger]) -> Ledger:

@@ -48,7 +48,8 @@ __all__ = ["Batch", "Loader"]
 Batch = dict[str, Any]
 
 MAX_PIXELS = 1 << 27
-"""Pixels of the largest picture that is decoded: 400 MB on each thread at worst.
+"""Pixels of the largest picture that is decoded: 1.2 GB on each thread at worst, with two copies
+that resizing makes.
 
 A number and no share of the machine's memory, so that a batch is the same on every machine.
 """

@@ -183,8 +183,19 @@ def _parsed(entry: object, place: int) -> Failure:
         or set(entry) != set(names)
         or any(type(entry[name]) is not kind for name, kind in names.items())
         or entry["record_key"] < 0
+        or not 0 <= entry["step"] < 1 << 63
+        or not _is_text(entry["reason"])
     ):
         raise StateError(
             f"the state's quarantine[{place}] is no failure, which has {', '.join(names)}"
         )
     return Failure(**entry)
+
+
+def _is_text(reason: str) -> bool:
+    """Whether it can be written down; JSON can hold halves of letters, which can not."""
+    try:
+        reason.encode()
+    except UnicodeEncodeError:
+        return False
+    return len(reason) <= _REASON_LENGTH

@@ -73,6 +73,12 @@ def lying(path: Path) -> None:
     path.write_bytes(content)
 
 
+def scans(path: Path) -> None:
+    whole = jpeg(picture(50, 60, seed=6), progressive=True)
+    last = whole.rindex(b"\xff\xda")
+    path.write_bytes(whole[:-2] + whole[last:-2] * 399 + b"\xff\xd9")
+
+
 DAMAGE: dict[str, tuple[Callable[[Path], object], list[Kind]]] = {
     "missing": (Path.unlink, [Kind.missing]),
     "empty": (lambda path: path.write_bytes(b""), [Kind.empty]),
@@ -83,6 +89,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], list[Kind]]] = {
     "gif": (save("GIF"), [Kind.not_a_picture]),
     "other size": (save("JPEG", size=(40, 60)), [Kind.other_size, Kind.box_outside]),
     "lying": (lying, [Kind.too_large]),
+    "scans": (scans, [Kind.not_a_picture]),
     "sparse": (lambda path: os.truncate(path, 4 << 30), [Kind.too_large]),
     "png": (save("PNG"), [Kind.disguised]),
     "gray": (save("JPEG", "L"), [Kind.colours]),

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
+import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,7 @@ from gpufeed import (
     SizeMismatchError,
 )
 from gpufeed import transforms as tf
+from gpufeed.engine.diagnose import undecodable
 from gpufeed.maker import Maker
 from media import jpeg, make_manifest, picture
 from test_loader import digest
@@ -62,6 +66,12 @@ def folder(path: Path) -> None:
     path.mkdir()
 
 
+def scans(path: Path) -> None:
+    whole = jpeg(picture(50, 60, seed=6), progressive=True)
+    last = whole.rindex(b"\xff\xda")
+    path.write_bytes(whole[:-2] + whole[last:-2] * 399 + b"\xff\xd9")
+
+
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing": (Path.unlink, "can not be read: No such file or directory"),
     "empty": (lambda path: path.write_bytes(b""), "can not be read: the file is empty"),
@@ -69,6 +79,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "a folder": (folder, "can not be read: not a regular file"),
     "cut": (cut, "the picture is damaged: .*truncated"),
     "no picture": (lambda path: path.write_text("<html>"), "not a picture that can be read"),
+    "hundreds of scans": (scans, "not a picture that can be read: a JPEG of 409 scans"),
     "header only": (lambda path: path.write_bytes(b"\xff\xd8\xff\xe0\x00\x10JFIF"), "picture"),
 }
 
@@ -189,3 +200,16 @@ def test_every_error_of_a_loader_is_gpufeeds_own(twelve: Manifest, testdata: Pat
             refused += error.record_key == 1
         loader.close()
     assert 0 < refused < len(odd[::12])
+
+
+def test_threads_leave_the_warnings_filters_as_they_were() -> None:
+    """Which are the process's: each puts back what it found, and another may have changed it."""
+    before, interval = list(warnings.filters), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            told = pool.map(lambda key: undecodable(b"\xff\xd8\xff", key, str), range(1000))
+            assert all("the picture is damaged" in error.reason for error in told)
+    finally:
+        sys.setswitchinterval(interval)
+    assert list(warnings.filters) == before

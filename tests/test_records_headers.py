@@ -7,12 +7,14 @@ import struct
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from gpufeed.records.headers import picture_size
+from damage import pieces
+from gpufeed.records.headers import check_scans, picture_size
 from nabirds_data import UNTIMED
 
 TURN = Image.Exif()
@@ -162,6 +164,107 @@ def test_a_huge_picture_has_a_size_and_takes_no_memory() -> None:
 def test_what_is_wrong_is_said(data: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         picture_size(data)
+
+
+@pytest.mark.parametrize("length", [50_000_000, 2**31 - 1, 2**32 - 1])
+@pytest.mark.parametrize(("kind", "chunk"), [("PNG", b"eXIf"), ("PNG", b"IEND"), ("WEBP", b"EXIF")])
+def test_a_chunk_for_which_memory_would_be_set_aside_ends_with_the_file(
+    kind: str, chunk: bytes, length: int
+) -> None:
+    """nvImageCodec fills as much memory as it gives for its length with zeros."""
+    data = encoded(kind, exif=TURN)
+    at = data.index(chunk)
+    lying = data[: at - 4] + struct.pack(">I", length) + data[at:]
+    if kind == "WEBP":
+        lying = data[: at + 4] + struct.pack("<I", length) + data[at + 8 :]
+    with pytest.raises(ValueError, match=f"chunk {chunk.decode()} gives the length {length:,}, be"):
+        picture_size(lying)
+
+
+@pytest.mark.parametrize("side", [2**31, 2**32 - 1])
+def test_sides_beyond_those_of_a_manifest_are_refused(side: int) -> None:
+    data = bytearray(encoded("PNG"))
+    data[16:24] = struct.pack(">II", side, 1)
+    with pytest.raises(ValueError, match=f"its header gives the size {side}x1"):
+        picture_size(data)
+
+
+class Counted(io.BytesIO):
+    """A file that counts how often it is read."""
+
+    reads = 0
+
+    def read(self, size: int | None = -1) -> bytes:
+        self.reads += 1
+        return super().read(size)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff\xd8\xff" + bytes(1 << 21),
+        b"\xff\xd8" + b"\xff" * (1 << 21),
+        b"\xff\xd8\xff\xd0" + b"\xff\xd0" * (1 << 20),
+        b"\xff\xd8" + b"\xff\xe2\x00\x02" * (1 << 19),
+        b"\xff\xd8" + (b"\xff\xe1\xff\xffExif\0\0II*\0\x08\0\0\0\xff\xff" + bytes(65513)) * 32,
+        encoded("PNG")[:33] + bytes(1 << 21),
+        b"RIFF\xff\xff\xff\xffWEBP" + bytes(1 << 21),
+        b"II*\0\x08\0\0\0\xff\xff" + bytes(1 << 21),
+        b"II+\0\x08\0\0\0\x10" + bytes(7) + b"\xff" * 8 + bytes(1 << 21),
+        b"P6 #" + b" " * (1 << 21),
+    ],
+    ids=["zeros", "fill", "bare", "empty", "EXIF", "PNG", "WebP", "TIFF", "BigTIFF", "PNM"],
+)
+def test_a_header_without_end_is_not_followed_to_its_end(data: bytes) -> None:
+    file = Counted(data)
+    with pytest.raises(ValueError, match="a "):
+        picture_size(file)
+    assert file.reads < 200_000
+
+
+def test_a_jpeg_of_hundreds_of_scans_is_refused() -> None:
+    """Each is as much work as the picture is large, and some take ten bytes."""
+    whole = encoded("JPEG", progressive=True)
+    start, end = [piece for piece in pieces(whole) if whole[piece[0] + 1] == 0xDA][-1]
+    own = sum(whole[start + 1] == 0xDA for start, _ in pieces(whole))
+    assert 3 < own < 20
+    for scans, many in ((256, False), (257, True), (5000, True)):
+        data = whole[:end] + whole[start:end] * (scans - own) + whole[end:]
+        assert picture_size(data) == (40, 20)
+        # At even and at odd places, of which each has half the pairs of bytes.
+        for content in (data, data[:2] + b"\xff\xe2\x00\x03x" + data[2:]):
+            if many:
+                with pytest.raises(
+                    ValueError, match=f"a JPEG of {scans:,} scans, of which 256 may"
+                ):
+                    check_scans(content)
+            else:
+                check_scans(content)
+
+
+def test_scans_of_sequential_jpegs_count_where_there_may_be_many() -> None:
+    whole = encoded("JPEG")
+    start = whole.index(b"\xff\xda")
+    one = b"\xff\xda\x00\x08\x01\x01\x00\x00\x3f\x00"
+    check_scans(whole)
+    with pytest.raises(ValueError, match="a JPEG of 300 scans"):
+        check_scans(whole[:start] + one * 300 + b"\xff\xd9")
+    # A decoder is done with one scan that has all components.
+    check_scans(whole[:-2] + whole[start:-2] * 300 + b"\xff\xd9")
+
+
+def test_what_follows_a_picture_is_not_taken_for_scans() -> None:
+    """Phones put films behind their pictures."""
+    film = np.random.default_rng(0).bytes(8 << 20)
+    assert film.count(b"\xff\xda") > 100
+    check_scans(encoded("JPEG", progressive=True) + film)
+    for kind in ("PNG", "WEBP", "TIFF", "BMP", "PPM"):
+        check_scans(encoded(kind) + b"\xff\xda\x00\x08" * 1000)
+
+
+def test_every_real_picture_has_few_scans(testdata: Path) -> None:
+    for file in sorted((testdata / "photos").rglob("*.jpg")):
+        check_scans(file.read_bytes())
 
 
 def test_a_missing_file_is_an_os_error(tmp_path: Path) -> None:

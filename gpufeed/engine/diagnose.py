@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 
@@ -12,9 +13,13 @@ from PIL import Image
 
 from gpufeed.engine.decode import WindowDecoder
 from gpufeed.errors import DecodeError, SizeMismatchError
-from gpufeed.records.headers import picture_size
+from gpufeed.records.headers import check_scans, picture_size
 
 __all__ = ["blame", "check_header", "undecodable"]
+
+_QUIET = threading.Lock()
+"""Held where warnings are silenced: their filters are the process's, and threads that put them back
+in another order than they changed them would leave it silenced for good."""
 
 Size = tuple[int, int]
 Path = Callable[[int], str]
@@ -35,6 +40,7 @@ def check_header(content: bytes, expected: Size, record_key: int, path: Path) ->
     """
     try:
         width, height = picture_size(content)
+        check_scans(content)
     except (OSError, ValueError) as error:
         raise DecodeError(
             record_key, path(record_key), f"not a picture that can be read: {error}"
@@ -52,7 +58,11 @@ def check_header(content: bytes, expected: Size, record_key: int, path: Path) ->
 def undecodable(content: bytes, record_key: int, path: Path) -> DecodeError:
     """Return the error for a picture that nvImageCodec refuses, in Pillow's words."""
     try:
-        with warnings.catch_warnings(action="ignore"), Image.open(io.BytesIO(content)) as image:
+        with (
+            _QUIET,
+            warnings.catch_warnings(action="ignore"),
+            Image.open(io.BytesIO(content)) as image,
+        ):
             image.load()
             kind = f"{image.format} {image.mode}"
     except Exception as error:

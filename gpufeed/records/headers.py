@@ -4,6 +4,8 @@ Written out here and not left to Pillow for three reasons. The orientation must 
 applies, and the two differ on odd files: DALI takes the last Exif block of a JPEG and Pillow the
 first, Pillow also believes an XMP packet. Pillow decodes a whole PNG to find a late `eXIf` chunk.
 And Pillow warns, through the process-wide filters, about pictures that are merely large.
+
+What would keep a decoder busy, or have it set memory aside, out of all proportion is refused here.
 """
 
 from __future__ import annotations
@@ -14,7 +16,12 @@ import struct
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["picture_size"]
+import numpy as np
+
+from gpufeed.records.exif import orientation
+from gpufeed.regular import open_file
+
+__all__ = ["check_scans", "picture_size"]
 
 _ORIENTATION = 0x0112
 _WIDTH, _HEIGHT = 0x0100, 0x0101
@@ -22,9 +29,14 @@ _SHORT, _LONG, _LONG8 = 3, 4, 16
 # Orientations 5 to 8 turn the picture by a quarter, so its sides change places.
 _TURNED = (5, 6, 7, 8)
 _SOF = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_SEQUENTIAL = (0xC0, 0xC1)
 _BARE_MARKERS = frozenset(range(0xD0, 0xD8)) | {0x01, 0xD8}
-_GARBAGE_LIMIT = 65536
+_MOST_SIDE = (1 << 31) - 1
+_MOST_PARTS = 1 << 16
+"""Segments or chunks, and stray bytes between them, that are gone through."""
 _EXIF_LIMIT = 1 << 20
+_MOST_SCANS = 256
+"""Of a JPEG, whose encoders make about ten: nvImageCodec's own limit, where it heeds it."""
 
 
 def picture_size(
@@ -39,15 +51,42 @@ def picture_size(
         file: a path, the bytes of a file, or a binary file that can seek (read from its start).
 
     Raises:
-        OSError: the file can not be opened or read.
+        OSError: the file can not be opened or read, or is no regular file.
         ValueError: the content is no picture of these kinds, or its header is damaged.
     """
     if isinstance(file, str | Path):
-        with Path(file).open("rb") as opened:
+        with open_file(file) as opened:
             return _size(opened)
     if isinstance(file, bytes | bytearray | memoryview):
         return _size(io.BytesIO(file))
     return _size(file)
+
+
+def check_scans(content: bytes) -> None:
+    """Raise where a JPEG has more scans than any encoder makes.
+
+    A decoder goes through the whole picture for each, and a scan takes ten bytes: a file of 200 KB
+    would keep it busy for minutes.
+
+    Args:
+        content: a whole file, of which `picture_size` gives the size.
+
+    Raises:
+        ValueError: there are too many.
+    """
+    if not content.startswith(b"\xff\xd8") or not _jpeg_header(io.BytesIO(content))[3]:
+        return
+    data = np.frombuffer(content, np.uint8)
+    scans = 0
+    for first in (0, 1):
+        # As pairs of bytes, of which a million takes a tenth of a millisecond.
+        pairs = data[first : first + (len(data) - first) // 2 * 2].view("<u2")
+        marks = np.flatnonzero(pairs == 0xDAFF) * 2 + first
+        marks = marks[marks < len(data) - 3]
+        # A scan's header is 6 bytes and 2 for each component; what follows a file may look like it.
+        scans += int(((data[marks + 2] == 0) & (data[marks + 3] <= 14)).sum())
+    if scans > _MOST_SCANS:
+        raise ValueError(f"a JPEG of {scans:,} scans, of which {_MOST_SCANS} may be")
 
 
 def _size(file: BinaryIO) -> tuple[int, int]:
@@ -58,12 +97,12 @@ def _size(file: BinaryIO) -> tuple[int, int]:
     for starts, reader in _READERS:
         if starts.match(head):
             try:
-                width, height, orientation = reader(file)
+                width, height, turn = reader(file)
             except struct.error:
                 raise ValueError("the file ends within its header") from None
-            if width < 1 or height < 1:
+            if not (0 < width <= _MOST_SIDE and 0 < height <= _MOST_SIDE):
                 raise ValueError(f"its header gives the size {width}x{height}")
-            return (height, width) if orientation in _TURNED else (width, height)
+            return (height, width) if turn in _TURNED else (width, height)
     raise ValueError(f"not a JPEG, PNG, WebP, TIFF, BMP or PNM picture; it begins with {head!r}")
 
 
@@ -72,71 +111,87 @@ def _unpack(file: BinaryIO, layout: str) -> tuple[int, ...]:
 
 
 def _jpeg(file: BinaryIO) -> tuple[int, int, int]:
+    width, height, turn, _ = _jpeg_header(file)
+    return width, height, turn
+
+
+def _jpeg_header(file: BinaryIO) -> tuple[int, int, int, bool]:
+    """Size and orientation, and whether there may be any number of scans."""
     file.seek(2)
     size: tuple[int, int] | None = None
-    orientation = 1
-    garbage = 0
-    while True:
+    exif, progressive, components, first = b"", False, 0, 0
+    for _ in range(_MOST_PARTS):
         byte = file.read(1)
         if not byte:
             raise ValueError("the file ends before its first scan")
         if byte != b"\xff":  # decoders skip stray bytes between segments
-            garbage += 1
-            if garbage > _GARBAGE_LIMIT:
-                raise ValueError("no JPEG segment where one must be")
             continue
-        while byte == b"\xff":
-            byte = file.read(1)
-        if byte in (b"", b"\x00"):
+        marker = file.read(1)
+        if marker == b"\xff":  # and fill bytes before a marker
+            file.seek(-1, io.SEEK_CUR)
             continue
-        marker = byte[0]
-        if marker in _BARE_MARKERS:
+        if marker in (b"", b"\x00") or marker[0] in _BARE_MARKERS:
             continue
-        if marker in (0xD9, 0xDA):
+        if marker[0] in (0xD9, 0xDA):
+            first = (file.read(3) + bytes(3))[2]
             break
         (length,) = _unpack(file, ">H")
         if length < 2:
-            raise ValueError(f"JPEG segment 0x{marker:02X} gives the length {length}")
+            raise ValueError(f"JPEG segment 0x{marker[0]:02X} gives the length {length}")
         end = file.tell() + length - 2
-        if marker in _SOF and size is None:
-            _, height, width = _unpack(file, ">BHH")
-            size = width, height
-        elif marker == 0xE1:
+        if marker[0] in _SOF and size is None:
+            _, height, width, components = _unpack(file, ">BHHB")
+            size, progressive = (width, height), marker[0] not in _SEQUENTIAL
+        elif marker[0] == 0xE1:
             block = file.read(length - 2)
             if block.startswith(b"Exif\0\0"):
-                orientation = _exif_orientation(block[6:])
+                exif = block[6:]
         file.seek(end)
+    else:
+        raise ValueError(f"a JPEG with no scan after {_MOST_PARTS:,} segments or stray bytes")
     if size is None:
         raise ValueError("a JPEG without a frame header")
-    return (*size, orientation)
+    return (*size, orientation(exif, whole=True), progressive or first != components)
 
 
 def _png(file: BinaryIO) -> tuple[int, int, int]:
+    length = _length(file)
     file.seek(8)
     _, kind, width, height = struct.unpack(">I4sII", file.read(16))
     if kind != b"IHDR":
         raise ValueError("a PNG that does not begin with IHDR")
-    orientation = 1
+    exif = b""
     file.seek(33)
     # eXIf may stand before or after the pixels. A file cut short has a size all the same.
-    while len(start := file.read(8)) == 8:
-        length, kind = struct.unpack(">I4s", start)
+    for _ in range(_MOST_PARTS):
+        start = file.read(8)
+        if len(start) < 8:
+            break
+        size, kind = struct.unpack(">I4s", start)
+        end = file.tell() + size + 4
+        if kind in (b"eXIf", b"IEND"):
+            _check_end("PNG", kind, size, end, length)
         if kind == b"IEND":
             break
-        end = file.tell() + length + 4
-        if kind == b"eXIf" and length <= _EXIF_LIMIT:
-            orientation = _exif_orientation(file.read(length))
+        if kind == b"eXIf" and size <= _EXIF_LIMIT:
+            exif = file.read(size)
         file.seek(end)
-    return width, height, orientation
+    else:
+        raise ValueError(f"a PNG of more than {_MOST_PARTS:,} chunks")
+    return width, height, orientation(exif, whole=False)
 
 
 def _webp(file: BinaryIO) -> tuple[int, int, int]:
+    length = _length(file)
     size: tuple[int, int] | None = None
-    orientation = 1
+    exif = b""
     file.seek(12)
-    while len(start := file.read(8)) == 8:
-        kind, length = struct.unpack("<4sI", start)
-        end = file.tell() + length + length % 2
+    for _ in range(_MOST_PARTS):
+        start = file.read(8)
+        if len(start) < 8:
+            break
+        kind, held = struct.unpack("<4sI", start)
+        end = file.tell() + held
         if kind == b"VP8X" and size is None:
             canvas = file.read(10)
             if len(canvas) < 10:
@@ -151,12 +206,27 @@ def _webp(file: BinaryIO) -> tuple[int, int, int]:
         elif kind == b"VP8L" and size is None:
             _, bits = _unpack(file, "<BI")
             size = 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
-        elif kind == b"EXIF" and length <= _EXIF_LIMIT:
-            orientation = _exif_orientation(file.read(length).removeprefix(b"Exif\0\0"))
-        file.seek(end)
+        elif kind == b"EXIF":
+            _check_end("WebP", kind, held, end, length)
+            exif = file.read(held) if held <= _EXIF_LIMIT else b""
+        file.seek(end + held % 2)
+    else:
+        raise ValueError(f"a WebP of more than {_MOST_PARTS:,} chunks")
     if size is None:
         raise ValueError("a WebP without a picture")
-    return (*size, orientation)
+    return (*size, orientation(exif, whole=False))
+
+
+def _length(file: BinaryIO) -> int:
+    return file.seek(0, io.SEEK_END)
+
+
+def _check_end(form: str, kind: bytes, size: int, end: int, length: int) -> None:
+    """Raise where a chunk for which nvImageCodec sets memory aside is longer than the file."""
+    if end > length:
+        raise ValueError(
+            f"a {form} whose chunk {kind.decode()} gives the length {size:,}, beyond the file's end"
+        )
 
 
 def _tiff(file: BinaryIO) -> tuple[int, int, int]:
@@ -179,14 +249,6 @@ def _pnm(file: BinaryIO) -> tuple[int, int, int]:
     if found is None:
         raise ValueError("a PNM that gives no size")
     return int(found[1]), int(found[2]), 1
-
-
-def _exif_orientation(block: bytes) -> int:
-    """The orientation, 1 to 8, of an EXIF block; 1 where it is damaged, as decoders take it."""
-    try:
-        return _oriented(_first_directory(io.BytesIO(block)))
-    except (ValueError, struct.error):
-        return 1
 
 
 def _oriented(tags: dict[int, tuple[int, int]]) -> int:

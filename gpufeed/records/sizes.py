@@ -16,6 +16,7 @@ import polars as pl
 from gpufeed.cache import cache_folder
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.progress import progress
+from gpufeed.records.files import read_parquet
 from gpufeed.records.headers import picture_size
 from gpufeed.spread import spread
 
@@ -148,8 +149,8 @@ def _load(root: Path) -> pl.DataFrame:
     found = [pl.DataFrame(schema=_CACHE)]
     for place in _places(root):
         try:
-            frame = pl.read_parquet(io.BytesIO(place.read_bytes()))
-        except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
+            frame = read_parquet(place)
+        except ManifestError:
             continue
         if frame.schema == _CACHE and not sum(frame.null_count().row(0)):
             sane = frame.filter((pl.col("width") > 0) & (pl.col("height") > 0))

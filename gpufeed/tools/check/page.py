@@ -78,12 +78,13 @@ def save_page(report: Report, title: str, target: Path) -> None:
 
 def _thumbnail(path: Path, decoder: WindowDecoder) -> str | None:
     """What a run makes of a file, small, as base64; None where it makes nothing."""
-    from gpufeed.records.headers import picture_size
-    from gpufeed.storage.files import read_file
+    from gpufeed.records.headers import check_scans, picture_size
+    from gpufeed.regular import read_file
 
     try:
         content = read_file(str(path), _MOST_BYTES)
         width, height = picture_size(content)
+        check_scans(content)
     except (OSError, ValueError):
         return None
     if width * height > _MOST_BYTES:

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from PIL import Image
 
 from gpufeed.engine.decode import WindowDecoder
-from gpufeed.records.headers import picture_size
-from gpufeed.storage.files import most_bytes, read_file
+from gpufeed.records.headers import check_scans, picture_size
+from gpufeed.regular import read_file
+from gpufeed.storage.files import most_bytes
 from gpufeed.tools.check.kinds import Finding, Kind
 
 __all__ = ["Examiner", "Looked"]
@@ -88,6 +89,7 @@ class Examiner:
         looked.digest = hashlib.blake2b(content, digest_size=16).digest()
         try:
             width, height = picture_size(content)
+            check_scans(content)
         except (OSError, ValueError) as error:
             looked.add(Kind.not_a_picture, str(error))
             return looked

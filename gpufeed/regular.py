@@ -1,0 +1,57 @@
+"""Opens regular files and nothing else: a pipe would block, a device may never end."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import BinaryIO
+
+__all__ = ["open_file", "read_file"]
+
+
+def open_file(path: str | os.PathLike[str]) -> BinaryIO:
+    """Return a regular file, opened to be read.
+
+    Raises:
+        OSError: it can not be opened, or is no regular file.
+    """
+    descriptor, _ = _opened(path)
+    return os.fdopen(descriptor, "rb")
+
+
+def read_file(path: str | os.PathLike[str], most: int = 1 << 40) -> bytes:
+    """Return the content of a regular file.
+
+    Args:
+        path: where it is.
+        most: how many bytes it may have.
+
+    Raises:
+        OSError: it can not be read, is empty, has more bytes, or is no regular file.
+    """
+    descriptor, size = _opened(path)
+    try:
+        if size > most:
+            raise OSError(f"it has {size:,} bytes, far more than a picture of its size")
+        content = os.read(descriptor, size)
+        while len(content) < size:
+            more = os.read(descriptor, size - len(content))
+            if not more:
+                break
+            content += more
+    finally:
+        os.close(descriptor)
+    if not content:
+        raise OSError("the file is empty")
+    return content
+
+
+def _opened(path: str | os.PathLike[str]) -> tuple[int, int]:
+    """The descriptor, and how many bytes there are."""
+    # Without O_NONBLOCK, opening a pipe would wait for whoever writes to it.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(descriptor)
+        raise OSError("not a regular file")
+    return descriptor, found.st_size
