@@ -16,9 +16,10 @@ import numpy.typing as npt
 from gpufeed import state as states
 from gpufeed.adapters import Framework, make_adapter
 from gpufeed.engine.device import available_threads, resolve_device
-from gpufeed.errors import ConfigError, EpochsExhausted, GpufeedError, StateError
+from gpufeed.errors import ConfigError, EpochsExhausted, GpufeedError, PipelineError, StateError
 from gpufeed.ledger import Ledger, Run
-from gpufeed.maker import READERS, Maker
+from gpufeed.maker import READERS, Maker, check_pixels
+from gpufeed.numbers import is_integer
 from gpufeed.order.foreign import adopt
 from gpufeed.order.schedule import MAX_EPOCHS, LastBatch, Schedule
 from gpufeed.order.shard import ShardOptions
@@ -114,10 +115,12 @@ class Loader:
             the `DecodeError` and returns the key of the record to take, or None for a blank
             picture, or raises; it should go by its argument alone, for batches to be the same each
             time. A stand-in is drawn for as the record would have been, `record_key` and `label`
-            are its own, and the others of the batch are what they would have been. Each record is
+            are its own, and the others of the batch are what they would have been, but that who
+            would have been mixed with it is mixed with the stand-in, or not at all. Each record is
             tried anew whenever it comes; those that failed are listed in `loader.quarantine`.
-        max_failures: how many records may be bad before `TooManyFailuresError` ends it: an integer,
-            or a float for a share of the manifest's records, of which at least one may be.
+        max_failures: how many records this process may find bad before `TooManyFailuresError` ends
+            it: an integer, or a float for a share of the manifest's records, of which at least one
+            may be. With on_error="raise" it does not count.
         max_pixels: pictures with more pixels count as bad, by the manifest before their file is
             opened, and by their header before memory is set aside for them.
         ledger: True writes down every record that iterating hands out, in `loader.ledger`; "pixels"
@@ -180,7 +183,7 @@ class Loader:
         for name, value in (("num_threads", num_threads), ("prefetch", prefetch)):
             if value is None and name == "num_threads":
                 continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            if not is_integer(value) or value < 1:
                 raise ConfigError(f"{name} is {value!r}; it must be an integer of 1 or more")
         self._prefetch = prefetch
         self._schedule = Schedule(
@@ -195,6 +198,7 @@ class Loader:
             self.sampler,
             self._schedule,
             train_preset() if transforms is None else transforms,
+            check_pixels(max_pixels),
         )
         self._targets = Targets(
             manifest,
@@ -270,6 +274,7 @@ class Loader:
 
         Raises:
             EpochsExhausted: the sampler has no epoch left.
+            TooManyFailuresError: more records were bad than max_failures allows.
         """
         if self._schedule.num_steps is not None and self._step >= self._schedule.num_steps:
             raise EpochsExhausted(
@@ -283,7 +288,9 @@ class Loader:
         return started
 
     def batch(self, step: int) -> Batch:
-        """Make batch `step`, from nothing but its number; iterating is not affected.
+        """Make batch `step`, from nothing but its number; where iterating stands does not change.
+
+        Bad records that it meets are listed, and count, as those of iterating do.
 
         Raises:
             IndexError: there is no such batch, or this shard gets no record of it.
@@ -340,8 +347,8 @@ class Loader:
         """Return what it takes to go on from here: small, JSON-able, O(1).
 
         `records` counts the records that all shards together were handed, as positions of the
-        sampler's order; batches made ahead do not count. Where records were found bad, the
-        `quarantine` lists them.
+        sampler's order; batches made ahead do not count. `quarantine` lists the bad records that
+        this process has met.
         """
         return states.make_state(
             self._schedule.records_before(self._step),
@@ -352,8 +359,10 @@ class Loader:
     def load_state_dict(self, state: Mapping[str, Any], ignore: Collection[str] = ()) -> None:
         """Go to where a loader stood that saved `state`.
 
-        The number of shards may differ if the global batch is the same. With another global
-        batch it loads where one of its batches begins at that record, and the order goes on there.
+        What becomes of bad pictures (`on_error`, `max_pixels`) is not in a state, and is to be
+        given as before. The number of shards may differ if the global batch is the same. With
+        another global batch it loads where one of its batches begins at that record, and the order
+        goes on there.
 
         Args:
             state: from `state_dict`.
@@ -365,7 +374,9 @@ class Loader:
             StateError: it is no state of such a loader, or no batch begins where it stands.
         """
         records = states.check_state(state, self._fingerprints(), ignore)
-        failures = self.quarantine.parse(state.get("quarantine", ()), same="manifest" not in ignore)
+        failures = self.quarantine.parse(
+            state.get("quarantine", "[]"), same="manifest" not in ignore
+        )
         try:
             epoch, within = divmod(records, self.sampler.epoch_size)
             if within:
@@ -530,6 +541,12 @@ class _Pass:
         except GpufeedError:
             self.interrupt()
             raise
+        except StopIteration as error:  # which a for loop would take for the end
+            loader._engine = None
+            self.interrupt()
+            raise PipelineError(
+                "a sampler, a transform, on_error or collate_fn raised StopIteration"
+            ) from error
         except BaseException:
             # Stopped halfway, by Ctrl-C say: what is under way and what is noted may differ.
             loader._engine = None

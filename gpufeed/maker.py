@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from gpufeed.blank import blank_picture
 from gpufeed.errors import ConfigError, DecodeError, GpufeedError
+from gpufeed.numbers import is_integer
 from gpufeed.quarantine import Failure, Quarantine, check_limit
 from gpufeed.readahead import await_result
 from gpufeed.standins import OnError, Replacements, StandIns
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from gpufeed.records import Manifest
     from gpufeed.storage.files import FileStore
 
-__all__ = ["READERS", "Maker"]
+__all__ = ["READERS", "Maker", "check_pixels"]
 
 READERS = 8
 """Threads that read files: they wait for storage, so their number does not follow the cores."""
@@ -67,10 +69,11 @@ class Maker:
         self.stand_ins = StandIns(on_error, sampler, manifest.frame["label"].to_numpy())
         self._limit = check_limit(max_failures, len(manifest))
         self._max_failures = max_failures
-        self._max_pixels = _check_pixels(max_pixels)
+        self._max_pixels = max_pixels
         self._process = os.getpid()
         self._single: Engine | None = None
-        self._lock = threading.Lock()
+        # Entered again where a user's on_error asks for a batch.
+        self._lock = threading.RLock()
 
     def engine(self, depth: int) -> Engine:
         """Return a new engine, which works on `depth` batches at a time."""
@@ -156,6 +159,8 @@ class Maker:
         from gpufeed.engine.job import BadPictures
 
         self.check_process()
+        if bad is not None:
+            bad = BadPictures(bad.errors, bad.kept)
         replacements = Replacements(self.stand_ins)
         with self._lock, ThreadPoolExecutor(READERS, "gpufeed-read") as readers:
             while True:
@@ -171,7 +176,8 @@ class Maker:
                     self._single.submit(await_result(begun))
                     return self._single.collect()
                 except BadPictures as found:
-                    bad = found
+                    # Anew, without the frames it was raised in, which hold whole batches.
+                    bad = BadPictures(found.errors, found.kept)
                 except GpufeedError:
                     raise
                 except BaseException:
@@ -189,9 +195,7 @@ class Maker:
         for error in errors:
             self.quarantine.add(error, step)
         if self.stand_ins.raises:
-            if len(errors) > 1:
-                errors[0].add_note(f"{len(errors) - 1} more pictures of this batch are bad")
-            raise errors[0]
+            raise _first_of(errors)
         self.quarantine.check(self._limit, self._max_failures, self._as_error)
         replacements.add(bad.errors)
         return self._planner.plan(step, replacements)
@@ -207,8 +211,16 @@ class Maker:
         self._single = None
 
 
-def _check_pixels(max_pixels: int) -> int:
-    whole = isinstance(max_pixels, int | np.integer) and not isinstance(max_pixels, bool)
-    if not whole or max_pixels < 1:
+def _first_of(errors: Sequence[DecodeError]) -> DecodeError:
+    """The first of a batch's errors, with a note of how many there are beside it."""
+    first = copy.copy(errors[0])
+    if len(errors) > 1:
+        first.add_note(f"{len(errors) - 1} more pictures of this batch are bad")
+    return first
+
+
+def check_pixels(max_pixels: int) -> int:
+    """Return the most pixels of a picture; raise `ConfigError` where that is no number of them."""
+    if not is_integer(max_pixels) or max_pixels < 1:
         raise ConfigError(f"max_pixels is {max_pixels!r}; it must be an integer of 1 or more")
     return int(max_pixels)

@@ -82,6 +82,8 @@ class BatchPlan:
 class Planner:
     """Turns a step's number into its `BatchPlan`, from nothing but the number.
 
+    `max_pixels` is the most that blank pictures have; for the other arguments see `Loader`.
+
     Attributes:
         views: a list of transforms, ending in an output format, for each view.
         identities: kind and settings of each transform, or of the `Views` they are in.
@@ -98,6 +100,7 @@ class Planner:
         sampler: Sampler,
         schedule: Schedule,
         transforms: Sequence[Transform] | Views,
+        max_pixels: int = 1 << 62,
     ) -> None:
         if sampler.num_records != len(manifest):
             raise ConfigError(
@@ -115,6 +118,7 @@ class Planner:
         self._shared = checked.shared
         self._sampler = sampler
         self._schedule = schedule
+        self._max_pixels = max_pixels
         self._sizes = manifest.sizes().astype(np.int64)
         self._labels = manifest.frame["label"].to_numpy()
         self._boxes = _corners(manifest)
@@ -182,7 +186,7 @@ class Planner:
             keys, blank = replaced(visits)
         sizes = self._sizes[keys]
         if blank.any():
-            sizes[blank] = blank_sizes(sizes[blank])
+            sizes[blank] = blank_sizes(sizes[blank], self._max_pixels)
         # A stand-in draws what the record would have drawn, so that it looks as it does nowhere
         # else in the epoch.
         rng = BatchRng(self._sampler.seed, visits.epoch, visits.draw_key, 0)

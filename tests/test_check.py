@@ -84,6 +84,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], list[Kind]]] = {
     "other size": (save("JPEG", size=(40, 60)), [Kind.other_size, Kind.box_outside]),
     "lying": (lying, [Kind.too_large]),
     "sparse": (lambda path: os.truncate(path, 4 << 30), [Kind.too_large]),
+    "far too long": (lambda path: os.truncate(path, 100 << 20), [Kind.too_large]),
     "png": (save("PNG"), [Kind.disguised]),
     "gray": (save("JPEG", "L"), [Kind.colours]),
     "cmyk": (save("JPEG", "CMYK"), [Kind.colours]),

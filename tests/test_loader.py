@@ -236,7 +236,7 @@ def test_a_state_is_small_and_plain(pictures: Manifest) -> None:
         state = loader.state_dict()
         # Batches made ahead do not count.
         assert state["records"] == 3 * 8
-        assert set(state) == {"version", "records", "fingerprints"}
+        assert set(state) == {"version", "records", "fingerprints", "quarantine"}
         assert set(state["fingerprints"]) == {"manifest", "sampler", "transforms"}
         assert json.loads(loader.get_state()) == state
         for _ in iterator:

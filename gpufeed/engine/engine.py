@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gpufeed.engine import diagnose
 from gpufeed.engine.graph import build_pipeline, input_name
 from gpufeed.engine.host import HostStages, Opened
-from gpufeed.engine.job import BadPictures, Failed, Job, finished, out_of_memory, wrap
+from gpufeed.engine.job import BadPictures, Failed, Job, bare, finished, out_of_memory, wrap
 from gpufeed.errors import DecodeError, PipelineError
 
 if TYPE_CHECKING:
@@ -103,7 +103,9 @@ class Engine:
             if isinstance(content, DecodeError)
         }
         if errors:
-            return finished(Failed(plan.step, BadPictures(errors, contents)))
+            opened = isinstance(kept, Opened)
+            known = Opened(contents, kept.views, kept.good) if opened else contents
+            return finished(Failed(plan.step, BadPictures(errors, known)))
         read = [content for content in contents if isinstance(content, bytes)]
         if self._host is not None:
             return self._host.begin(plan, read, kept if isinstance(kept, Opened) else None)
@@ -113,7 +115,7 @@ class Engine:
                 # Before a byte is set aside for what a header promises.
                 diagnose.check_header(content, size, key, self._path)
             except DecodeError as error:
-                errors[place] = error
+                errors[place] = bare(error)
         if errors:
             return finished(Failed(plan.step, BadPictures(errors, read)))
         return finished(Job(plan, [wrap(read, "")], read))
@@ -156,7 +158,7 @@ class Engine:
         """
         job = self._jobs.popleft()
         if isinstance(job, Failed):
-            raise job.error
+            raise job.raised()
         if not self._started:
             self._start()
         while not self._runs[0][1]:
@@ -197,7 +199,7 @@ class Engine:
 
     def _explain(self, job: Job, error: Exception) -> Exception:
         plan = job.plan
-        errors = diagnose.blame(job.contents, plan.sizes, plan.record_keys, self._path)
+        errors = diagnose.blame(job.contents, plan, self._path)
         if errors:
             return BadPictures(errors, job.contents)
         said = _brief(error)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from gpufeed.engine.decode import WindowDecoder
 from gpufeed.engine.diagnose import check_header, undecodable
-from gpufeed.engine.job import BadPictures, Failed, Job, finished, out_of_memory, wrap
+from gpufeed.engine.job import BadPictures, Failed, Job, bare, finished, out_of_memory, wrap
 from gpufeed.engine.resize import Resizer
 from gpufeed.errors import ConfigError, DecodeError, PipelineError
 from gpufeed.transforms.function import Lambda
@@ -101,7 +101,7 @@ class Opened:
         good: which of them were made.
     """
 
-    encoded: Sequence[bytes]
+    encoded: Sequence[bytes | DecodeError | None]
     views: Sequence[Sequence[Pixels]]
     good: Sequence[bool]
 
@@ -194,7 +194,8 @@ class _Batch(Future["Job | Failed"]):
         for place, error in sorted(self._errors.items()):
             if not isinstance(error, DecodeError):
                 return Failed(self._plan.step, self._unexpected(place, error))
-            bad[place] = error
+            bad[place] = bare(error)
+        self._errors.clear()
         good = [place not in bad for place in range(len(self._encoded))]
         opened = Opened(self._encoded, [view.pictures for view in self._views], good)
         return Failed(self._plan.step, BadPictures(bad, opened))

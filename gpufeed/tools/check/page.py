@@ -11,6 +11,8 @@ import polars as pl
 from PIL import Image
 
 from gpufeed.engine.decode import WindowDecoder
+from gpufeed.records.headers import picture_size
+from gpufeed.storage.files import read_file
 from gpufeed.tools.check.dataset import Report
 from gpufeed.tools.check.kinds import KINDS
 
@@ -19,6 +21,7 @@ __all__ = ["save_page"]
 _MOST_OF_A_KIND = 24
 _SIDE = 160
 _MOST_BYTES = 64 << 20
+_MOST_PIXELS = 1 << 26
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem;
   padding: 0 1rem; color: #222; }
@@ -78,15 +81,12 @@ def save_page(report: Report, title: str, target: Path) -> None:
 
 def _thumbnail(path: Path, decoder: WindowDecoder) -> str | None:
     """What a run makes of a file, small, as base64; None where it makes nothing."""
-    from gpufeed.records.headers import picture_size
-    from gpufeed.storage.files import read_file
-
     try:
         content = read_file(str(path), _MOST_BYTES)
         width, height = picture_size(content)
     except (OSError, ValueError):
         return None
-    if width * height > _MOST_BYTES:
+    if width * height > _MOST_PIXELS:
         return None
     pixels = decoder.decode(content, (0, 0), (height, width))
     if pixels is None:
