@@ -226,7 +226,7 @@ def test_threads_change_nothing(twelve: Manifest, threads: int) -> None:
 
 
 def test_real_photos_are_healthy(testdata: Path) -> None:
-    photos = sorted((testdata / "photos").rglob("*.jpg"))
+    photos = sorted((testdata / "photos").rglob("*.jpg"))[::3]
     frame = pl.DataFrame({"path": [str(path.relative_to(testdata)) for path in photos]})
     report = check(frame, testdata, max_pixels=1 << 27, progress=False)
     assert report.images == len(photos)

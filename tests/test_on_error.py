@@ -149,7 +149,7 @@ def test_a_stand_in_looks_as_the_record_would_have(birds: Manifest) -> None:
     assert healthy != mended
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     bad=st.sets(st.integers(0, COUNT - 1), max_size=COUNT - 1),
     shards=st.sampled_from([1, 2, 4]),
