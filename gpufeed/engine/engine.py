@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -65,6 +68,7 @@ class Engine:
         self._jobs: deque[Job | Failed] = deque()
         # What DALI was given to do, in order, and whether anyone wants the outcome (see _start).
         self._runs: deque[tuple[Job, bool]] = deque()
+        _all.add(self)
 
     def __len__(self) -> int:
         """How many jobs are under way."""
@@ -208,6 +212,23 @@ class Engine:
         return PipelineError(
             f"DALI failed on batch {plan.step}, though each of its pictures can be decoded: {said}"
         )
+
+
+def _disown() -> None:
+    """In a forked process, leave alone what belongs to threads that did not come along.
+
+    DALI would wait for them for ever, or crash, wherever it ends a pipeline: at the interpreter's
+    end too. So nobody may end these; their memory goes with the process.
+    """
+    for engine in list(_all):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine._pipeline._pipe))
+        engine._pipeline._pipe = None
+        engine._runs.clear()
+        engine._jobs.clear()
+
+
+_all: weakref.WeakSet[Engine] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_disown)
 
 
 def _brief(error: Exception) -> str:
