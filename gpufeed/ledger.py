@@ -6,8 +6,8 @@ does not depend on when they came, and the digests of several processes add up t
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
+import io
 import json
 import os
 import struct
@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufeed.errors import LedgerError
+from gpufeed.whole import write_whole
 
 __all__ = ["Differences", "EpochReport", "Ledger", "Run", "merge"]
 
@@ -244,7 +245,6 @@ class Ledger:
         Raises:
             OSError: it can not be written; the error names `path`.
         """
-        target = Path(path)
         digests = {str(epoch): self.digest(epoch) for epoch in self.epochs}
         about = {"format": _FORMAT, "run": asdict(self.run), "digests": digests}
         arrays: dict[str, Any] = {}
@@ -254,18 +254,9 @@ class Ledger:
             if self.run.pixels:
                 arrays[f"pixels-{epoch}"] = self._pixels(epoch)
         arrays["about"] = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
-        unfinished = target.with_name(f".{target.name}.{os.getpid()}.unfinished")
-        try:
-            with unfinished.open("wb") as file:
-                np.savez_compressed(file, **arrays)
-                file.flush()
-                os.fsync(file.fileno())
-            unfinished.replace(target)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(target)) from error
-        finally:
-            with contextlib.suppress(OSError):
-                unfinished.unlink(missing_ok=True)
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, **arrays)
+        write_whole(path, buffer.getvalue())
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Ledger:

@@ -15,6 +15,7 @@ import polars as pl
 
 from gpufeed.errors import ConfigError, DecodeError, StateError, TooManyFailuresError
 from gpufeed.numbers import is_integer, is_number
+from gpufeed.whole import write_whole
 
 __all__ = ["Failure", "Quarantine", "check_limit"]
 
@@ -83,14 +84,14 @@ class Quarantine:
         return pl.DataFrame(rows, schema=_COLUMNS)
 
     def save(self, path: str | Path) -> None:
-        """Write the list as Parquet; `Manifest.without` leaves its records out.
+        """Write the list as Parquet, whole or not at all, for `Manifest.without`.
 
         Raises:
-            OSError: the file can not be written.
+            OSError: the file can not be written; the error names `path`.
         """
         buffer = io.BytesIO()
         self.frame().write_parquet(buffer)
-        Path(path).write_bytes(buffer.getvalue())
+        write_whole(path, buffer.getvalue())
 
     def state(self) -> str:
         """Return the list as JSON; as one text, which checkpoints of any kind carry whole."""

@@ -97,7 +97,7 @@ def test_all_errors_have_one_root() -> None:
 
 
 LAYERS = [
-    {"errors", "numbers"},
+    {"errors", "numbers", "whole"},
     {"blank", "cache", "ledger", "progress", "quarantine", "rng", "spread", "state", "stats"},
     {"records"},
     {"order"},

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import io
 import os
-import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, TypeVar, get_args
@@ -18,6 +17,7 @@ from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.progress import progress
 from gpufeed.records.headers import picture_size
 from gpufeed.spread import spread
+from gpufeed.whole import write_whole
 
 __all__ = ["OnUnreadable", "read_sizes", "replace_sizes", "with_sizes"]
 
@@ -161,14 +161,9 @@ def _load(root: Path) -> pl.DataFrame:
 def _store(root: Path, sizes: pl.DataFrame) -> None:
     """Keep the sizes for the next time, where that is possible; whole or not at all."""
     for place in _places(root):
-        part = place.with_name(f".{place.name}.{os.getpid()}-{secrets.token_hex(4)}")
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                part.write_bytes(_parquet(sizes))
-                part.replace(place)
-            finally:
-                part.unlink(missing_ok=True)
+            write_whole(place, _parquet(sizes))
         except OSError:
             continue
         return

@@ -15,6 +15,7 @@ from gpufeed.records.headers import picture_size
 from gpufeed.storage.files import read_file
 from gpufeed.tools.check.dataset import Report
 from gpufeed.tools.check.kinds import KINDS
+from gpufeed.whole import write_whole
 
 __all__ = ["save_page"]
 
@@ -35,10 +36,10 @@ figcaption { font-size: 12px; overflow-wrap: anywhere; }
 
 
 def save_page(report: Report, title: str, target: Path) -> None:
-    """Write a page that needs nothing but itself.
+    """Write a page that needs nothing but itself, whole or not at all.
 
     Raises:
-        OSError: it can not be written.
+        OSError: it can not be written; the error names `target`.
     """
     shown = html.escape(title)
     parts = [
@@ -76,7 +77,7 @@ def save_page(report: Report, title: str, target: Path) -> None:
         parts.append("</div>")
         if of_kind.height > _MOST_OF_A_KIND:
             parts.append(f"<p>and {of_kind.height - _MOST_OF_A_KIND:,} more</p>")
-    target.write_text("\n".join(parts) + "\n</html>\n", encoding="utf-8")
+    write_whole(target, ("\n".join(parts) + "\n</html>\n").encode())
 
 
 def _thumbnail(path: Path, decoder: WindowDecoder) -> str | None:
