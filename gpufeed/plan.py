@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufeed.blank import blank_sizes
-from gpufeed.errors import ConfigError
+from gpufeed.errors import ConfigError, TransformError
 from gpufeed.rng import BatchRng
 from gpufeed.transforms.base import MixTransform
 from gpufeed.transforms.compose import Composed, Mix, Partners, compose
@@ -176,6 +176,7 @@ class Planner:
         Raises:
             IndexError: no such step.
             ConfigError: a transform can not be applied to one of the pictures.
+            TransformError: a transform raised an error of its own.
         """
         positions, delivered = self._schedule.positions(step)
         if not len(positions):
@@ -195,7 +196,11 @@ class Planner:
         def partners(group: int) -> npt.NDArray[np.int64]:
             return _partners(places, delivered, blank, group)
 
-        composed = self._compose(keys, sizes, blank, rng, partners)
+        try:
+            composed = self._compose(keys, sizes, blank, rng, partners)
+        except TransformError as error:
+            error.step = step
+            raise
         if composed.program != self.program:
             for view, usual in zip(composed.program.views, self.program.views, strict=True):
                 if view != usual:

@@ -14,7 +14,7 @@ from gpufeed.engine import diagnose
 from gpufeed.engine.graph import build_pipeline, input_name
 from gpufeed.engine.host import HostStages, Opened
 from gpufeed.engine.job import BadPictures, Failed, Job, bare, finished, out_of_memory, wrap
-from gpufeed.errors import DecodeError, PipelineError
+from gpufeed.errors import DecodeError, GpufeedError, PipelineError
 
 if TYPE_CHECKING:
     from gpufeed.engine.device import Device
@@ -59,7 +59,9 @@ class Engine:
                 num_threads=num_threads,
                 depth=depth,
             )
-        except Exception as error:  # a user's own `build` may raise anything
+        except GpufeedError:
+            raise
+        except Exception as error:  # of what a user's own `build` wrote down, say
             raise PipelineError(
                 f"no DALI graph could be made of the transforms: {_brief(error)}"
             ) from error
@@ -221,7 +223,7 @@ def _disown() -> None:
     end too. So nobody may end these; their memory goes with the process.
     """
     for engine in list(_all):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine._pipeline._pipe))
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(getattr(engine._pipeline, "_pipe", None)))
         engine._pipeline._pipe = None
         engine._runs.clear()
         engine._jobs.clear()

@@ -20,7 +20,7 @@ from gpufeed.engine.diagnose import check_header, undecodable
 from gpufeed.engine.job import BadPictures, Failed, Job, bare, finished, out_of_memory, wrap
 from gpufeed.engine.memory import Memory
 from gpufeed.engine.resize import Resizer
-from gpufeed.errors import ConfigError, DecodeError, PipelineError
+from gpufeed.errors import ConfigError, DecodeError, PipelineError, TransformError
 from gpufeed.transforms.function import Lambda
 from gpufeed.transforms.program import WINDOW, Resample
 
@@ -206,11 +206,15 @@ class _Batch(Future["Job | Failed"]):
         return Failed(self._plan.step, BadPictures(bad, opened))
 
     def _unexpected(self, place: int, error: BaseException) -> Exception:
-        if isinstance(error, ConfigError):
-            return error
         if isinstance(error, MemoryError):
             return out_of_memory(str(error))
         key = self._keys[place]
+        if isinstance(error, ConfigError):
+            error.add_note(f"met with record {key} ({self._path(key)}) of batch {self._plan.step}")
+            return error
+        if isinstance(error, TransformError):
+            error.step, error.record_key, error.path = self._plan.step, key, self._path(key)
+            return error
         failed = PipelineError(
             f"record {key} ({self._path(key)}) of batch {self._plan.step} could not be made: "
             f"{error!r}"

@@ -22,6 +22,7 @@ from gpufeed.transforms.base import (
     Records,
     Transform,
 )
+from gpufeed.transforms.blame import Blaming
 from gpufeed.transforms.frame import SUPPORT, Frame
 from gpufeed.transforms.program import (
     WINDOW,
@@ -240,21 +241,26 @@ class _Composition:
                     moved = objects.followed(frame)
                     left = moved.chosen(self.kept & moved.has_area)
                     seen = _Seen(record_key, frame.height, frame.width, boxes, left, frame)
-                drawn = transform.draw(own, seen)
-                if moved is not None:
-                    of_each = {name: values[moved.rows] for name, values in drawn.items()}
-                    self.kept &= transform.keep(moved.boxes, of_each)
-                self.frame = transform.place(frame, drawn)
+                with Blaming(transform):
+                    drawn = transform.draw(own, seen)
+                    if moved is not None:
+                        of_each = {name: values[moved.rows] for name, values in drawn.items()}
+                        self.kept &= transform.keep(moved.boxes, of_each)
+                    self.frame = transform.place(frame, drawn)
             elif isinstance(transform, PixelTransform):
-                drawn = transform.draw(own, seen)
+                with Blaming(transform):
+                    drawn = transform.draw(own, seen)
                 self._carry_out()
                 self._add(Pixels(transform, tuple(drawn)), _narrowed(drawn))
                 self.frame = frame.then()
                 self._emitted = frame
             elif isinstance(transform, LateTransform):
-                self._add_late(transform, transform.draw(own, seen))
+                with Blaming(transform):
+                    drawn = transform.draw(own, seen)
+                self._add_late(transform, drawn)
             elif isinstance(transform, MixTransform):
-                drawn, share = transform.draw(own, seen)
+                with Blaming(transform):
+                    drawn, share = transform.draw(own, seen)
                 partner = partners(transform.group)
                 self.mix = Mix(partner, share)
                 self._add_late(transform, {**drawn, "partner": partner})
