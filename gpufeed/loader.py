@@ -7,7 +7,6 @@ import operator
 import threading
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -18,7 +17,7 @@ from gpufeed.adapters import Framework, make_adapter
 from gpufeed.engine.device import available_threads, resolve_device
 from gpufeed.errors import ConfigError, EpochsExhausted, GpufeedError, PipelineError, StateError
 from gpufeed.ledger import Ledger, Run
-from gpufeed.maker import READERS, Maker, check_pixels
+from gpufeed.maker import Maker, check_pixels
 from gpufeed.numbers import is_integer
 from gpufeed.order.foreign import adopt
 from gpufeed.order.schedule import MAX_EPOCHS, LastBatch, Schedule
@@ -27,7 +26,6 @@ from gpufeed.order.uniform import IndexSampler
 from gpufeed.plan import BatchPlan, Planner
 from gpufeed.presets import train as train_preset
 from gpufeed.quarantine import Quarantine
-from gpufeed.readahead import Begun, ReadAhead
 from gpufeed.records import Manifest
 from gpufeed.records.targets import BoxFormat
 from gpufeed.standins import OnError
@@ -42,6 +40,7 @@ if TYPE_CHECKING:
     from gpufeed.engine.engine import Engine
     from gpufeed.engine.job import Failed, Job
     from gpufeed.order.sampler import Sampler
+    from gpufeed.readahead import Begun, ReadAhead
     from gpufeed.transforms import Transform, Views
 
 __all__ = ["Batch", "Loader"]
@@ -123,6 +122,11 @@ class Loader:
             may be. With on_error="raise" it does not count.
         max_pixels: pictures with more pixels count as bad, by the manifest before their file is
             opened, and by their header before memory is set aside for them.
+        read_timeout: seconds after which a file that is being read counts as bad, as one that can
+            not be read, for storage that may hang; None to wait however long it takes. The read
+            itself can not be ended: its thread stays, as long as the storage hangs, and holds
+            neither other files up nor the end of the process; the file is bad at once if it comes
+            again meanwhile. With it, batches depend on what the storage did.
         ledger: True writes down every record that iterating hands out, in `loader.ledger`; "pixels"
             also digests its pixels, which brings them to host memory.
 
@@ -152,6 +156,7 @@ class Loader:
         on_error: OnError = "raise",
         max_failures: float = 0.01,
         max_pixels: int = MAX_PIXELS,
+        read_timeout: float | None = None,
         ledger: bool | Literal["pixels"] = False,
     ) -> None:
         if not isinstance(manifest, Manifest):
@@ -231,10 +236,11 @@ class Loader:
             on_error=on_error,
             max_failures=max_failures,
             max_pixels=max_pixels,
+            read_timeout=read_timeout,
         )
         self._step = 0
         self._clock = Clock()
-        # Weak, so that a loop that is left early ends its iteration's threads.
+        # Weak, so that nothing more is read ahead for a loop that is left early.
         self._pass: weakref.ref[_Pass] | None = None
         # The pipeline for iterating, made when first used; single batches have another.
         self._engine: Engine | None = None
@@ -406,7 +412,10 @@ class Loader:
 
     def close(self) -> None:
         """End all work and free the pipelines; using the loader again makes new ones."""
-        self._stop()
+        under_way = self._under_way()
+        if under_way is not None:
+            under_way.interrupt()
+            under_way.overtake()
         if self._engine is not None:
             self._engine.close()
         self._engine = None
@@ -499,8 +508,8 @@ def _rows(views: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.uint8]:
 class _Pass:
     """One iteration over a loader, to the end of an epoch.
 
-    Its threads live as long as it does. What DALI has under way outlives it, since those are the
-    batches that the next pass begins with.
+    Nothing is begun ahead when it has ended. What DALI has under way outlives it, since those are
+    the batches that the next pass begins with.
     """
 
     def __init__(self, loader: Loader, epoch: int) -> None:
@@ -576,12 +585,11 @@ class _Pass:
             begun, loader._begun = loader._begun, ()
             if begun and begun[0][0] != next(loader._schedule.steps_from(first), None):
                 begun = ()
-            self._reader = ReadAhead(
-                partial(loader._maker.prepare, engine),
+            self._reader = loader._maker.read_ahead(
+                engine,
                 loader._schedule.steps_from(begun[-1][0] + 1 if begun else first),
                 begun=begun,
                 ahead=loader._prefetch + 1,
-                threads=READERS,
             )
         # One more than `prefetch`, of which one is taken out at once. What is under way already
         # does not wait for files that are slow to come; only the start does.
@@ -598,7 +606,7 @@ class _Pass:
             return loader._maker.make(step, bad)
 
     def close(self) -> None:
-        """End the threads; the next iteration goes on with what they have begun."""
+        """Read no more ahead; the next iteration goes on with what was begun."""
         self._closed = True
         if self._reader is not None:
             self._loader._begun = self._reader.close()
@@ -607,7 +615,7 @@ class _Pass:
     def interrupt(self) -> None:
         """Drop what is read ahead; the next batch is read anew, from where the loader stands."""
         if self._reader is not None:
-            self._reader.close()
+            self._reader.close(keep=False)
             self._reader = None
 
     def overtake(self) -> None:

@@ -521,31 +521,39 @@ def test_a_run_shorter_than_the_prefetch_works(pictures: Manifest, two_epochs: l
 # ---------------------------------------------------------------------- life and death
 
 
-def readers() -> list[threading.Thread]:
-    """Threads of gpufeed that an iteration has; those that decode belong to the loader."""
-    ours = [thread for thread in threading.enumerate() if thread.name.startswith("gpufeed")]
-    return [thread for thread in ours if not thread.name.startswith("gpufeed-decode")]
-
-
 def test_a_loop_left_early_reads_no_more_and_goes_on(
-    pictures: Manifest, two_epochs: list[str]
+    pictures: Manifest, two_epochs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from gpufeed.storage import files
+
+    read, read_file = [], files.read_file
+    monkeypatch.setattr(files, "read_file", lambda *file: read.append(file) or read_file(*file))
+
+    def reads_no_more() -> bool:
+        """Whether no more is read than a loop that goes on would have begun."""
+        loader._maker._thread.submit(int).result(60)
+        ahead = 2 * loader._prefetch + 1
+        return len(read) <= (loader.step + ahead) * 8
+
     before = set(threading.enumerate())
     loader = make(pictures)
     for batch in loader:
         assert digest(batch) == two_epochs[0]
         break
-    assert not readers()
+    assert reads_no_more()
     with contextlib.suppress(ZeroDivisionError):
         for batch in loader:
             assert digest(batch) == two_epochs[1]
             _ = 1 / 0
     del batch
-    assert not readers()
+    assert reads_no_more()
     assert [digest(batch) for batch in loader] == two_epochs[2 : len(loader)]
-    assert not readers()
-    loader.close()
+    assert reads_no_more()
+    threads = set(threading.enumerate())
     assert digest(next(iter(loader))) == two_epochs[len(loader)]
+    assert set(threading.enumerate()) <= threads, "an epoch takes the threads of the one before"
+    loader.close()
+    assert digest(next(iter(loader))) == two_epochs[len(loader) + 1]
     loader.close()
     assert set(threading.enumerate()) == before
 
@@ -674,20 +682,22 @@ for work in (lambda: next(iterator), lambda: loader.batch(3)):
 
 def test_reading_ahead_may_be_ended_on_its_own_thread() -> None:
     """As the garbage collector does, which runs on any thread."""
+    from concurrent.futures import ThreadPoolExecutor
+
     from gpufeed.readahead import ReadAhead
 
     made, ended = threading.Event(), threading.Event()
     reading: list[ReadAhead[int]] = []
 
-    def prepare(step: int, _: Any) -> int:
+    def prepare(step: int) -> Any:
         made.wait(60)
         reading[0].close()
         ended.set()
-        return step
 
-    reading.append(ReadAhead(prepare, iter([0]), ahead=1, threads=1))
-    made.set()
-    assert ended.wait(60)
+    with ThreadPoolExecutor(1, "gpufeed-plan") as planner:
+        reading.append(ReadAhead(prepare, iter([0]), planner=planner, ahead=1))
+        made.set()
+        assert ended.wait(60)
 
 
 def test_a_later_iteration_ends_an_earlier_one(pictures: Manifest, two_epochs: list[str]) -> None:
