@@ -43,7 +43,7 @@ from gpufeed import transforms as tf
 from gpufeed.engine.decode import WindowDecoder
 from gpufeed.maker import Maker
 from gpufeed.plan import BatchPlan
-from gpufeed.storage.files import FileStore
+from gpufeed.storage import files
 from media import jpeg, make_manifest, picture
 
 COUNT, CLASSES = 24, 3
@@ -345,24 +345,24 @@ def test_what_was_opened_is_taken_over(birds: Manifest, monkeypatch: pytest.Monk
     """Of a batch that is made again, only the stand-ins are read and decoded."""
     damage(birds, {1, 2})
     decoded, read = [], []
-    decode, attempt = WindowDecoder.decode, FileStore._attempt
+    decode, read_file = WindowDecoder.decode, files.read_file
 
     def decoding(self: WindowDecoder, *args: Any) -> Any:
         decoded.append(args)
         return decode(self, *args)
 
-    def reading(self: FileStore, wanted: Any) -> Any:
-        read.append(wanted[0])
-        return attempt(self, wanted)
+    def reading(path: str, most: int) -> bytes:
+        read.append(path)
+        return read_file(path, most)
 
     monkeypatch.setattr(WindowDecoder, "decode", decoding)
-    monkeypatch.setattr(FileStore, "_attempt", reading)
+    monkeypatch.setattr(files, "read_file", reading)
     with make(birds, sampler=SequentialSampler(COUNT), batch_size=8) as loader:
         batch = loader.batch(0)
     stand_ins = [key for place, key in enumerate(batch["record_key"].tolist()) if key != place]
     assert len(stand_ins) == 2
     # Record 1 is known to be bad when it is decoded; record 2 has no header.
-    assert sorted(read) == sorted([*range(8), *stand_ins])
+    assert sorted(read) == sorted(str(path_of(birds, key)) for key in [*range(8), *stand_ins])
     assert len(decoded) == 7 + 2
 
 

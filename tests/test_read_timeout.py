@@ -14,8 +14,9 @@ from gpufeed import ConfigError, Manifest
 from gpufeed.storage import watched
 from gpufeed.storage.readers import THREADS, GivenUp
 from gpufeed.storage.watched import WatchedReaders
+from loaders import digest, make
 from media import make_manifest
-from test_loader import digest, make, run_script
+from test_loader import run_scripts
 
 LONG = 1000.0
 """Seconds that no test waits."""
@@ -214,9 +215,7 @@ def test_it_must_be_seconds(pictures: Manifest, value: Any) -> None:
 
 def hold(manifest: Manifest, name: str, body: str) -> list[str]:
     """Run Python in a process in which the kernel holds all reads of this file; its output."""
-    ran = run_script(
-        manifest,
-        f"""
+    script = f"""
 import os, signal, threading
 from held_reads import HeldReads, UnsupportedError
 try:
@@ -226,8 +225,8 @@ except UnsupportedError as why:
     raise SystemExit
 {body}
 print("done")
-""",
-    )
+"""
+    (ran,) = run_scripts(manifest, [script])
     if ran.stdout.startswith("unsupported"):
         pytest.skip(ran.stdout.strip())
     assert ran.returncode == 0, ran.stderr

@@ -80,7 +80,8 @@ def _attempt(file: tuple[str, int]) -> bytes | OSError:
     try:
         return read_file(*file)
     except OSError as error:
-        return error
+        # Without the frames it was raised in, which hold whole batches.
+        return error.with_traceback(None)
 
 
 def most_bytes(pixels: int) -> int:
