@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         StateError,
         StateMismatchError,
         TooManyFailuresError,
+        TransformError,
     )
     from gpufeed.ledger import Ledger
     from gpufeed.loader import Batch, Loader
@@ -114,6 +115,7 @@ _HOMES = {
         "StateError",
         "StateMismatchError",
         "TooManyFailuresError",
+        "TransformError",
     ),
     "gpufeed.ledger": ("Ledger",),
     "gpufeed.loader": ("Batch", "Loader"),
@@ -263,6 +265,7 @@ __all__ = [
     "TimmRandAugment",
     "ToDtype",
     "TooManyFailuresError",
+    "TransformError",
     "TrivialAugmentWide",
     "Views",
     "Visits",

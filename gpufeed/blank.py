@@ -11,24 +11,27 @@ from PIL import Image
 
 __all__ = ["blank_picture", "blank_sizes"]
 
-_MOST_PIXELS = 1 << 22
-"""Blank pictures of larger records are drawn smaller, since they would be decoded like others."""
+_LONGEST = 65_000
+"""Pixels of the longest side: decoders refuse longer ones."""
 
 
-def blank_sizes(sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def blank_sizes(sizes: npt.NDArray[np.int64], max_pixels: int) -> npt.NDArray[np.int64]:
     """Return the sizes of the blank pictures that stand for pictures of some sizes.
+
+    They are the same, but for those that are larger than pictures may be.
 
     Args:
         sizes: int64 (n, 2), height and width.
+        max_pixels: the most of a picture.
     """
-    shrunk = np.sqrt(np.maximum(sizes.prod(axis=1, dtype=np.float64) / _MOST_PIXELS, 1.0))
-    return np.asarray(np.maximum((sizes / shrunk[:, None]).astype(np.int64), 1))
+    sides = np.minimum(sizes, _LONGEST)
+    shrunk = np.sqrt(np.maximum(sides.prod(axis=1) / max_pixels, 1.0))
+    return np.asarray(np.maximum((sides / shrunk[:, None]).astype(np.int64), 1))
 
 
 @lru_cache(maxsize=64)
 def blank_picture(height: int, width: int) -> bytes:
-    """Return a black picture, encoded."""
+    """Return a black picture, encoded: a gray PNG, which decoders give as RGB."""
     buffer = io.BytesIO()
-    # PNG, since sides of JPEGs end at 65,535.
-    Image.new("RGB", (width, height)).save(buffer, "PNG", compress_level=1)
+    Image.new("L", (width, height)).save(buffer, "PNG", compress_level=1)
     return buffer.getvalue()

@@ -10,6 +10,7 @@ GpufeedError
 |- DecodeError         one picture could not be read or decoded; names the record and its file
 |  `- SizeMismatchError    it decodes, but is not of the size the manifest gives
 |- TooManyFailuresError  more pictures are bad than the loader was told to put up with
+|- TransformError      a transform raised an error; names it
 |- PipelineError       DALI failed in a way that is no single picture's fault
 |- DeviceError         the device asked for is not there
 `- MissingExtraError   an optional package is not installed
@@ -33,6 +34,7 @@ __all__ = [
     "StateError",
     "StateMismatchError",
     "TooManyFailuresError",
+    "TransformError",
 ]
 
 
@@ -106,6 +108,32 @@ class TooManyFailuresError(GpufeedError):
     def __init__(self, message: str, failures: Sequence[DecodeError] = ()) -> None:
         super().__init__(message)
         self.failures = tuple(failures)
+
+
+class TransformError(GpufeedError):
+    """A transform, one of a user's own say, raised an error, which is this one's cause.
+
+    Attributes:
+        transform: its class, and for a `Lambda` the function's name.
+        said: the error, as text.
+        step: the batch that it was at work on; None where it was at work for all.
+        record_key: the record; None where it was at work on a whole batch.
+        path: that record's file.
+    """
+
+    def __init__(self, transform: str, said: str) -> None:
+        super().__init__(transform, said)
+        self.transform = transform
+        self.said = said
+        self.step: int | None = None
+        self.record_key: int | None = None
+        self.path: str | None = None
+
+    def __str__(self) -> str:
+        place = "" if self.step is None else f" in batch {self.step}"
+        if self.record_key is not None:
+            place = f" for record {self.record_key} ({self.path}){place}"
+        return f"the transform {self.transform} failed{place}: {self.said}"
 
 
 class PipelineError(GpufeedError, RuntimeError):

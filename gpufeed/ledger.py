@@ -6,8 +6,8 @@ does not depend on when they came, and the digests of several processes add up t
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
+import io
 import json
 import os
 import re
@@ -16,7 +16,6 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 import numpy as np
@@ -24,6 +23,7 @@ import numpy.typing as npt
 
 from gpufeed.errors import LedgerError
 from gpufeed.regular import open_file
+from gpufeed.whole import write_whole
 
 __all__ = ["Differences", "EpochReport", "Ledger", "Run", "merge"]
 
@@ -250,7 +250,6 @@ class Ledger:
         Raises:
             OSError: it can not be written; the error names `path`.
         """
-        target = Path(path)
         digests = {str(epoch): self.digest(epoch) for epoch in self.epochs}
         about = {"format": _FORMAT, "run": asdict(self.run), "digests": digests}
         arrays: dict[str, Any] = {}
@@ -260,18 +259,9 @@ class Ledger:
             if self.run.pixels:
                 arrays[f"pixels-{epoch}"] = self._pixels(epoch)
         arrays["about"] = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
-        unfinished = target.with_name(f".{target.name}.{os.getpid()}.unfinished")
-        try:
-            with unfinished.open("wb") as file:
-                np.savez_compressed(file, **arrays)
-                file.flush()
-                os.fsync(file.fileno())
-            unfinished.replace(target)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(target)) from error
-        finally:
-            with contextlib.suppress(OSError):
-                unfinished.unlink(missing_ok=True)
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, **arrays)
+        write_whole(path, buffer.getvalue())
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Ledger:

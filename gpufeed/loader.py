@@ -7,7 +7,6 @@ import operator
 import threading
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -16,9 +15,10 @@ import numpy.typing as npt
 from gpufeed import state as states
 from gpufeed.adapters import Framework, make_adapter
 from gpufeed.engine.device import available_threads, resolve_device
-from gpufeed.errors import ConfigError, EpochsExhausted, GpufeedError, StateError
+from gpufeed.errors import ConfigError, EpochsExhausted, GpufeedError, PipelineError, StateError
 from gpufeed.ledger import Ledger, Run
-from gpufeed.maker import READERS, Maker
+from gpufeed.maker import Maker, check_pixels
+from gpufeed.numbers import is_integer
 from gpufeed.order.foreign import adopt
 from gpufeed.order.schedule import MAX_EPOCHS, LastBatch, Schedule
 from gpufeed.order.shard import ShardOptions
@@ -26,7 +26,6 @@ from gpufeed.order.uniform import IndexSampler
 from gpufeed.plan import BatchPlan, Planner
 from gpufeed.presets import train as train_preset
 from gpufeed.quarantine import Quarantine
-from gpufeed.readahead import Begun, ReadAhead
 from gpufeed.records import Manifest
 from gpufeed.records.targets import BoxFormat
 from gpufeed.standins import OnError
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from gpufeed.engine.engine import Engine
     from gpufeed.engine.job import Failed, Job
     from gpufeed.order.sampler import Sampler
+    from gpufeed.readahead import Begun, ReadAhead
     from gpufeed.transforms import Transform, Views
 
 __all__ = ["Batch", "Loader"]
@@ -115,12 +115,19 @@ class Loader:
             the `DecodeError` and returns the key of the record to take, or None for a blank
             picture, or raises; it should go by its argument alone, for batches to be the same each
             time. A stand-in is drawn for as the record would have been, `record_key` and `label`
-            are its own, and the others of the batch are what they would have been. Each record is
+            are its own, and the others of the batch are what they would have been, but that who
+            would have been mixed with it is mixed with the stand-in, or not at all. Each record is
             tried anew whenever it comes; those that failed are listed in `loader.quarantine`.
-        max_failures: how many records may be bad before `TooManyFailuresError` ends it: an integer,
-            or a float for a share of the manifest's records, of which at least one may be.
+        max_failures: how many records this process may find bad before `TooManyFailuresError` ends
+            it: an integer, or a float for a share of the manifest's records, of which at least one
+            may be. With on_error="raise" it does not count.
         max_pixels: pictures with more pixels count as bad, by the manifest before their file is
             opened, and by their header before memory is set aside for them.
+        read_timeout: seconds after which a file that is being read counts as bad, as one that can
+            not be read, for storage that may hang; None to wait however long it takes. The read
+            itself can not be ended: its thread stays, as long as the storage hangs, and holds
+            neither other files up nor the end of the process; the file is bad at once if it comes
+            again meanwhile. With it, batches depend on what the storage did.
         ledger: True writes down every record that iterating hands out, in `loader.ledger`; "pixels"
             also digests its pixels, which brings them to host memory.
 
@@ -150,6 +157,7 @@ class Loader:
         on_error: OnError = "raise",
         max_failures: float = 0.01,
         max_pixels: int = MAX_PIXELS,
+        read_timeout: float | None = None,
         ledger: bool | Literal["pixels"] = False,
     ) -> None:
         if not isinstance(manifest, Manifest):
@@ -181,7 +189,7 @@ class Loader:
         for name, value in (("num_threads", num_threads), ("prefetch", prefetch)):
             if value is None and name == "num_threads":
                 continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            if not is_integer(value) or value < 1:
                 raise ConfigError(f"{name} is {value!r}; it must be an integer of 1 or more")
         self._prefetch = prefetch
         self._schedule = Schedule(
@@ -196,6 +204,7 @@ class Loader:
             self.sampler,
             self._schedule,
             train_preset() if transforms is None else transforms,
+            check_pixels(max_pixels),
         )
         self._targets = Targets(
             manifest,
@@ -228,10 +237,11 @@ class Loader:
             on_error=on_error,
             max_failures=max_failures,
             max_pixels=max_pixels,
+            read_timeout=read_timeout,
         )
         self._step = 0
         self._clock = Clock()
-        # Weak, so that a loop that is left early ends its iteration's threads.
+        # Weak, so that nothing more is read ahead for a loop that is left early.
         self._pass: weakref.ref[_Pass] | None = None
         # The pipeline for iterating, made when first used; single batches have another.
         self._engine: Engine | None = None
@@ -271,6 +281,7 @@ class Loader:
 
         Raises:
             EpochsExhausted: the sampler has no epoch left.
+            TooManyFailuresError: more records were bad than max_failures allows.
         """
         if self._schedule.num_steps is not None and self._step >= self._schedule.num_steps:
             raise EpochsExhausted(
@@ -284,7 +295,9 @@ class Loader:
         return started
 
     def batch(self, step: int) -> Batch:
-        """Make batch `step`, from nothing but its number; iterating is not affected.
+        """Make batch `step`, from nothing but its number; where iterating stands does not change.
+
+        Bad records that it meets are listed, and count, as those of iterating do.
 
         Raises:
             IndexError: there is no such batch, or this shard gets no record of it.
@@ -341,8 +354,8 @@ class Loader:
         """Return what it takes to go on from here: small, JSON-able, O(1).
 
         `records` counts the records that all shards together were handed, as positions of the
-        sampler's order; batches made ahead do not count. Where records were found bad, the
-        `quarantine` lists them.
+        sampler's order; batches made ahead do not count. `quarantine` lists the bad records that
+        this process has met.
         """
         return states.make_state(
             self._schedule.records_before(self._step),
@@ -353,8 +366,10 @@ class Loader:
     def load_state_dict(self, state: Mapping[str, Any], ignore: Collection[str] = ()) -> None:
         """Go to where a loader stood that saved `state`.
 
-        The number of shards may differ if the global batch is the same. With another global
-        batch it loads where one of its batches begins at that record, and the order goes on there.
+        What becomes of bad pictures (`on_error`, `max_pixels`) is not in a state, and is to be
+        given as before. The number of shards may differ if the global batch is the same. With
+        another global batch it loads where one of its batches begins at that record, and the order
+        goes on there.
 
         Args:
             state: from `state_dict`.
@@ -366,7 +381,9 @@ class Loader:
             StateError: it is no state of such a loader, or no batch begins where it stands.
         """
         records = states.check_state(state, self._fingerprints(), ignore)
-        failures = self.quarantine.parse(state.get("quarantine", ()), same="manifest" not in ignore)
+        failures = self.quarantine.parse(
+            state.get("quarantine", "[]"), same="manifest" not in ignore
+        )
         try:
             epoch, within = divmod(records, self.sampler.epoch_size)
             if within:
@@ -396,7 +413,10 @@ class Loader:
 
     def close(self) -> None:
         """End all work and free the pipelines; using the loader again makes new ones."""
-        self._stop()
+        under_way = self._under_way()
+        if under_way is not None:
+            under_way.interrupt()
+            under_way.overtake()
         if self._engine is not None:
             self._engine.close()
         self._engine = None
@@ -489,8 +509,8 @@ def _rows(views: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.uint8]:
 class _Pass:
     """One iteration over a loader, to the end of an epoch.
 
-    Its threads live as long as it does. What DALI has under way outlives it, since those are the
-    batches that the next pass begins with.
+    Nothing is begun ahead when it has ended. What DALI has under way outlives it, since those are
+    the batches that the next pass begins with.
     """
 
     def __init__(self, loader: Loader, epoch: int) -> None:
@@ -531,6 +551,12 @@ class _Pass:
         except GpufeedError:
             self.interrupt()
             raise
+        except StopIteration as error:  # which a for loop would take for the end
+            loader._engine = None
+            self.interrupt()
+            raise PipelineError(
+                "a sampler, a transform, on_error or collate_fn raised StopIteration"
+            ) from error
         except BaseException:
             # Stopped halfway, by Ctrl-C say: what is under way and what is noted may differ.
             loader._engine = None
@@ -560,12 +586,11 @@ class _Pass:
             begun, loader._begun = loader._begun, ()
             if begun and begun[0][0] != next(loader._schedule.steps_from(first), None):
                 begun = ()
-            self._reader = ReadAhead(
-                partial(loader._maker.prepare, engine),
+            self._reader = loader._maker.read_ahead(
+                engine,
                 loader._schedule.steps_from(begun[-1][0] + 1 if begun else first),
                 begun=begun,
                 ahead=loader._prefetch + 1,
-                threads=READERS,
             )
         # One more than `prefetch`, of which one is taken out at once. What is under way already
         # does not wait for files that are slow to come; only the start does.
@@ -582,7 +607,7 @@ class _Pass:
             return loader._maker.make(step, bad)
 
     def close(self) -> None:
-        """End the threads; the next iteration goes on with what they have begun."""
+        """Read no more ahead; the next iteration goes on with what was begun."""
         self._closed = True
         if self._reader is not None:
             self._loader._begun = self._reader.close()
@@ -591,7 +616,7 @@ class _Pass:
     def interrupt(self) -> None:
         """Drop what is read ahead; the next batch is read anew, from where the loader stands."""
         if self._reader is not None:
-            self._reader.close()
+            self._reader.close(keep=False)
             self._reader = None
 
     def overtake(self) -> None:

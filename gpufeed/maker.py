@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import copy
+import math
 import os
 import threading
-from collections.abc import Collection
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpufeed.blank import blank_picture
 from gpufeed.errors import ConfigError, DecodeError, GpufeedError
+from gpufeed.numbers import is_integer, is_number
 from gpufeed.quarantine import Failure, Quarantine, check_limit
-from gpufeed.readahead import await_result
+from gpufeed.readahead import Begun, ReadAhead, await_result
 from gpufeed.standins import OnError, Replacements, StandIns
+from gpufeed.storage.readers import PatientReaders, Readers
+from gpufeed.storage.watched import WatchedReaders
 
 if TYPE_CHECKING:
     from gpufeed.engine.device import Device
@@ -25,10 +31,7 @@ if TYPE_CHECKING:
     from gpufeed.records import Manifest
     from gpufeed.storage.files import FileStore
 
-__all__ = ["READERS", "Maker"]
-
-READERS = 8
-"""Threads that read files: they wait for storage, so their number does not follow the cores."""
+__all__ = ["Maker", "check_pixels"]
 
 
 class Maker:
@@ -56,6 +59,7 @@ class Maker:
         on_error: OnError,
         max_failures: float,
         max_pixels: int,
+        read_timeout: float | None,
     ) -> None:
         self._planner = planner
         self._store = store
@@ -67,10 +71,15 @@ class Maker:
         self.stand_ins = StandIns(on_error, sampler, manifest.frame["label"].to_numpy())
         self._limit = check_limit(max_failures, len(manifest))
         self._max_failures = max_failures
-        self._max_pixels = _check_pixels(max_pixels)
+        self._max_pixels = max_pixels
+        self._read_timeout = _check_timeout(read_timeout)
         self._process = os.getpid()
+        # For what is made ahead; made when first used, and kept from epoch to epoch.
+        self._thread: ThreadPoolExecutor | None = None
+        self._readers: Readers | None = None
         self._single: Engine | None = None
-        self._lock = threading.Lock()
+        # Entered again where a user's on_error asks for a batch.
+        self._lock = threading.RLock()
 
     def engine(self, depth: int) -> Engine:
         """Return a new engine, which works on `depth` batches at a time."""
@@ -96,8 +105,40 @@ class Maker:
                 "threads do not survive; make a loader in each process"
             )
 
-    def prepare(self, engine: Engine, step: int, readers: Executor) -> Future[Job | Failed]:
-        """Plan and read batch `step`, which has records; what goes wrong is in the outcome."""
+    def read_ahead(
+        self,
+        engine: Engine,
+        steps: Iterator[int],
+        *,
+        begun: Begun[Job | Failed],
+        ahead: int,
+    ) -> ReadAhead[Job | Failed]:
+        """Begin to make batches ahead, for `engine`; what goes wrong is in what comes of each.
+
+        Args:
+            engine: what they are prepared for.
+            steps: their numbers, of batches that have records.
+            begun: what an earlier one had begun, of the steps before these.
+            ahead: how many are begun before they are asked for.
+        """
+        if self._thread is None or self._readers is None:
+            self._thread = ThreadPoolExecutor(1, "gpufeed-plan")
+            self._readers = self._make_readers()
+        prepare = partial(self._prepare, engine, self._readers)
+        return ReadAhead(
+            prepare,
+            steps,
+            planner=self._thread,
+            give_up=self._readers.give_up,
+            begun=begun,
+            ahead=ahead,
+        )
+
+    def _make_readers(self) -> Readers:
+        timeout = self._read_timeout
+        return PatientReaders() if timeout is None else WatchedReaders(timeout)
+
+    def _prepare(self, engine: Engine, readers: Readers, step: int) -> Future[Job | Failed]:
         from gpufeed.engine.job import Failed, finished
 
         try:
@@ -109,7 +150,7 @@ class Maker:
             return finished(Failed(step, error))
 
     def _read(
-        self, plan: BatchPlan, readers: Executor, places: Collection[int] | None = None
+        self, plan: BatchPlan, readers: Readers, places: Collection[int] | None = None
     ) -> list[bytes | DecodeError | None]:
         """Read a batch's files, or only those of some places: None for the others."""
         wanted = ~plan.blank & (plan.sizes.prod(axis=1) <= self._max_pixels)
@@ -156,8 +197,10 @@ class Maker:
         from gpufeed.engine.job import BadPictures
 
         self.check_process()
+        if bad is not None:
+            bad = BadPictures(bad.errors, bad.kept)
         replacements = Replacements(self.stand_ins)
-        with self._lock, ThreadPoolExecutor(READERS, "gpufeed-read") as readers:
+        with self._lock, self._make_readers() as readers:
             while True:
                 plan = self._plan_around(step, bad, replacements)
                 if plan is None:
@@ -171,7 +214,8 @@ class Maker:
                     self._single.submit(await_result(begun))
                     return self._single.collect()
                 except BadPictures as found:
-                    bad = found
+                    # Anew, without the frames it was raised in, which hold whole batches.
+                    bad = BadPictures(found.errors, found.kept)
                 except GpufeedError:
                     raise
                 except BaseException:
@@ -189,9 +233,7 @@ class Maker:
         for error in errors:
             self.quarantine.add(error, step)
         if self.stand_ins.raises:
-            if len(errors) > 1:
-                errors[0].add_note(f"{len(errors) - 1} more pictures of this batch are bad")
-            raise errors[0]
+            raise _first_of(errors)
         self.quarantine.check(self._limit, self._max_failures, self._as_error)
         replacements.add(bad.errors)
         return self._planner.plan(step, replacements)
@@ -201,14 +243,37 @@ class Maker:
         return DecodeError(failure.record_key, path, failure.reason)
 
     def close(self) -> None:
-        """Free what single batches are made with."""
+        """Free what batches are made with; what is made ahead must have been closed."""
         if self._single is not None:
             self._single.close()
-        self._single = None
+        if self._thread is not None:
+            self._thread.shutdown()
+        if self._readers is not None:
+            self._readers.close()
+        self._single = self._thread = self._readers = None
 
 
-def _check_pixels(max_pixels: int) -> int:
-    whole = isinstance(max_pixels, int | np.integer) and not isinstance(max_pixels, bool)
-    if not whole or max_pixels < 1:
+def _first_of(errors: Sequence[DecodeError]) -> DecodeError:
+    """The first of a batch's errors, with a note of how many there are beside it."""
+    first = copy.copy(errors[0])
+    if len(errors) > 1:
+        first.add_note(f"{len(errors) - 1} more pictures of this batch are bad")
+    return first
+
+
+def check_pixels(max_pixels: int) -> int:
+    """Return the most pixels of a picture; raise `ConfigError` where that is no number of them."""
+    if not is_integer(max_pixels) or max_pixels < 1:
         raise ConfigError(f"max_pixels is {max_pixels!r}; it must be an integer of 1 or more")
     return int(max_pixels)
+
+
+def _check_timeout(seconds: float | None) -> float | None:
+    if seconds is None:
+        return None
+    if not is_number(seconds) or not 0 < seconds < math.inf:
+        raise ConfigError(
+            f"read_timeout is {seconds!r}; it must be seconds, more than 0, or None to wait for "
+            "files however long it takes"
+        )
+    return float(seconds)

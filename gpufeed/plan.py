@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufeed.blank import blank_sizes
-from gpufeed.errors import ConfigError
+from gpufeed.errors import ConfigError, TransformError
 from gpufeed.rng import BatchRng
 from gpufeed.transforms.base import MixTransform
 from gpufeed.transforms.compose import Composed, Mix, Partners, compose
@@ -82,6 +82,8 @@ class BatchPlan:
 class Planner:
     """Turns a step's number into its `BatchPlan`, from nothing but the number.
 
+    `max_pixels` is the most that blank pictures have; for the other arguments see `Loader`.
+
     Attributes:
         views: a list of transforms, ending in an output format, for each view.
         identities: kind and settings of each transform, or of the `Views` they are in.
@@ -98,6 +100,7 @@ class Planner:
         sampler: Sampler,
         schedule: Schedule,
         transforms: Sequence[Transform] | Views,
+        max_pixels: int = 1 << 62,
     ) -> None:
         if sampler.num_records != len(manifest):
             raise ConfigError(
@@ -115,6 +118,7 @@ class Planner:
         self._shared = checked.shared
         self._sampler = sampler
         self._schedule = schedule
+        self._max_pixels = max_pixels
         self._sizes = manifest.sizes().astype(np.int64)
         self._labels = manifest.frame["label"].to_numpy()
         self._boxes = _corners(manifest)
@@ -172,6 +176,7 @@ class Planner:
         Raises:
             IndexError: no such step.
             ConfigError: a transform can not be applied to one of the pictures.
+            TransformError: a transform raised an error of its own.
         """
         positions, delivered = self._schedule.positions(step)
         if not len(positions):
@@ -182,7 +187,7 @@ class Planner:
             keys, blank = replaced(visits)
         sizes = self._sizes[keys]
         if blank.any():
-            sizes[blank] = blank_sizes(sizes[blank])
+            sizes[blank] = blank_sizes(sizes[blank], self._max_pixels)
         # A stand-in draws what the record would have drawn, so that it looks as it does nowhere
         # else in the epoch.
         rng = BatchRng(self._sampler.seed, visits.epoch, visits.draw_key, 0)
@@ -191,7 +196,11 @@ class Planner:
         def partners(group: int) -> npt.NDArray[np.int64]:
             return _partners(places, delivered, blank, group)
 
-        composed = self._compose(keys, sizes, blank, rng, partners)
+        try:
+            composed = self._compose(keys, sizes, blank, rng, partners)
+        except TransformError as error:
+            error.step = step
+            raise
         if composed.program != self.program:
             for view, usual in zip(composed.program.views, self.program.views, strict=True):
                 if view != usual:

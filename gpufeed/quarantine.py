@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import io
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from gpufeed.errors import ConfigError, DecodeError, StateError, TooManyFailuresError
+from gpufeed.numbers import is_integer, is_number
+from gpufeed.whole import write_whole
 
 __all__ = ["Failure", "Quarantine", "check_limit"]
 
@@ -82,31 +84,35 @@ class Quarantine:
         return pl.DataFrame(rows, schema=_COLUMNS)
 
     def save(self, path: str | Path) -> None:
-        """Write the list as Parquet; `Manifest.without` leaves its records out.
+        """Write the list as Parquet, whole or not at all, for `Manifest.without`.
 
         Raises:
-            OSError: the file can not be written.
+            OSError: the file can not be written; the error names `path`.
         """
         buffer = io.BytesIO()
         self.frame().write_parquet(buffer)
-        Path(path).write_bytes(buffer.getvalue())
+        write_whole(path, buffer.getvalue())
 
-    def state(self) -> list[dict[str, Any]]:
-        """Return the list as JSON values."""
-        return [asdict(failure) for failure in self]
+    def state(self) -> str:
+        """Return the list as JSON; as one text, which checkpoints of any kind carry whole."""
+        return json.dumps([asdict(failure) for failure in self])
 
-    def parse(self, state: object, *, same: bool) -> list[Failure]:
+    def parse(self, text: object, *, same: bool) -> list[Failure]:
         """Return the failures that `state` had returned.
 
         Args:
-            state: the list, possibly edited.
+            text: the list, possibly edited.
             same: whether it is of the same manifest; if not, failures of other files are left out.
 
         Raises:
             StateError: it is no such list, or names other files.
         """
-        if not isinstance(state, Sequence) or isinstance(state, str | bytes):
-            raise StateError(f"the state's 'quarantine' is {type(state).__name__}, no list")
+        try:
+            state = json.loads(text) if isinstance(text, str) else None
+        except (ValueError, RecursionError):
+            state = None
+        if not isinstance(state, list):
+            raise StateError("the state's 'quarantine' is no JSON list")
         failures = []
         for place, entry in enumerate(state):
             failure = _parsed(entry, place)
@@ -165,11 +171,10 @@ def check_limit(max_failures: float, num_records: int) -> int:
     Raises:
         ConfigError: it is out of range.
     """
-    given: object = max_failures
-    if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
-        return given
-    if isinstance(given, float) and 0.0 <= given <= 1.0:
-        return max(int(given * num_records), 1) if given else 0
+    if is_integer(max_failures) and max_failures >= 0:
+        return int(max_failures)
+    if is_number(max_failures) and not is_integer(max_failures) and 0.0 <= max_failures <= 1.0:
+        return max(int(max_failures * num_records), 1) if max_failures else 0
     raise ConfigError(
         f"max_failures is {max_failures!r}; it must be how many records may fail, an integer of 0 "
         "or more, or which share of them, a float from 0 to 1"

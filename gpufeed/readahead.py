@@ -1,18 +1,18 @@
-"""Plans and reads the next batches on threads, and hands them over in order."""
+"""Plans and reads the next batches on a thread, and hands them over in order."""
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Executor, Future, wait
 from typing import Generic, TypeVar
 
 __all__ = ["Begun", "ReadAhead", "await_result"]
 
 T = TypeVar("T")
 
-Begun = Sequence[tuple[int, Future[T]]]
+Begun = Sequence[tuple[int, Future[Future[T]]]]
+"""Steps, and for each what comes when it is planned: what comes when it is made."""
 
 _TURN = 0.2
 """Seconds after which a wait looks for signals."""
@@ -34,48 +34,37 @@ class ReadAhead(Generic[T]):
     """Calls `prepare(step)` for the steps to come, before they are asked for.
 
     Args:
-        prepare: called on a thread, with an executor on which it may spread its own work; the
-            future that it returns may come later.
+        prepare: called on the planner's thread; the future that it returns may come later.
         steps: the steps, in order.
+        planner: has one thread. One plans, and mostly reads as well: more would only take turns at
+            the interpreter.
+        give_up: has the planner's thread wait no longer for what it may wait for.
         begun: what an earlier one handed back when it was closed, of the steps before these.
         ahead: how many are begun before they are asked for, at least 1.
-        threads: how many threads the executor has that `prepare` is given.
     """
 
     def __init__(
         self,
-        prepare: Callable[[int, ThreadPoolExecutor], Future[T]],
+        prepare: Callable[[int], Future[T]],
         steps: Iterator[int],
         *,
+        planner: Executor,
+        give_up: Callable[[], None] = lambda: None,
         begun: Begun[T] = (),
         ahead: int,
-        threads: int,
     ) -> None:
         self._prepare = prepare
         self._steps = steps
-        # One thread plans, and mostly reads as well: more would only take turns at the interpreter.
-        # It has the others beside it, since a task that waits for its own pool may wait for ever.
-        own: set[int] = set()
-
-        def started() -> None:
-            own.add(threading.get_ident())
-
-        self._own = own
-        self._planner = ThreadPoolExecutor(1, "gpufeed-plan", initializer=started)
-        self._readers = ThreadPoolExecutor(threads, "gpufeed-read", initializer=started)
-        self._pending: deque[tuple[int, Future[Future[T]]]] = deque()
-        for step, coming in begun:
-            planned: Future[Future[T]] = Future()
-            planned.set_result(coming)
-            self._pending.append((step, planned))
+        self._planner = planner
+        self._give_up = give_up
+        self._pending = deque(begun)
         while len(self._pending) < ahead and self._begin_next():
             pass
 
     def _begin_next(self) -> bool:
         step = next(self._steps, None)
         if step is not None:
-            planned = self._planner.submit(self._prepare, step, self._readers)
-            self._pending.append((step, planned))
+            self._pending.append((step, self._planner.submit(self._prepare, step)))
         return step is not None
 
     @property
@@ -101,26 +90,18 @@ class ReadAhead(Generic[T]):
         self._begin_next()
         return planned.result().result()
 
-    def close(self) -> Begun[T]:
-        """End the threads.
+    def close(self, *, keep: bool = True) -> Begun[T]:
+        """Begin no more steps; waits for nothing.
+
+        Args:
+            keep: whether what was begun is gone on with; else nobody waits for it any more.
 
         Returns:
-            What was begun and can be gone on with, each step with what comes of it.
+            What was begun and can be gone on with.
         """
-        if threading.get_ident() in self._own:
-            # The garbage collector came by on one of the threads, which may hold a pool's lock.
-            threading.Thread(target=self._shut, args=(False,), daemon=True).start()
-            self._pending.clear()
+        pending, self._pending = self._pending, deque()
+        begun = [(step, planned) for step, planned in pending if not planned.cancel()]
+        if not keep:
+            self._give_up()
             return []
-        self._shut(True)
-        begun = []
-        for step, planned in self._pending:
-            if not planned.done() or planned.cancelled() or planned.exception() is not None:
-                break
-            begun.append((step, planned.result()))
-        self._pending.clear()
         return begun
-
-    def _shut(self, wait: bool) -> None:
-        for pool in (self._planner, self._readers):
-            pool.shutdown(wait=wait, cancel_futures=True)

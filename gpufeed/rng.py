@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufeed.errors import ConfigError
+from gpufeed.numbers import is_integer
 
 __all__ = [
     "CHOICE_STREAM",
@@ -57,7 +58,7 @@ Float64 = npt.NDArray[np.float64]
 
 def check_seed(seed: int) -> int:
     """Return `seed` if it is an integer in [0, 2**64); raise `ConfigError` otherwise."""
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
+    if not is_integer(seed) or not 0 <= seed < 2**64:
         raise ConfigError(f"seed is {seed!r}; it must be an integer from 0 to 2**64 - 1")
     return int(seed)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from gpufeed.errors import ConfigError, DecodeError
+from gpufeed.errors import ConfigError, DecodeError, PipelineError, TooManyFailuresError
+from gpufeed.numbers import is_integer
 from gpufeed.rng import STAND_IN_STREAM, BatchRng
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ Bool = npt.NDArray[np.bool_]
 
 _DRAWS = (64, 1024, 16384)
 """How many positions of the epoch are looked at in turn for a record of the same class."""
-_SCANNED = 1 << 20
-"""Positions that are gone through where all draws were in vain, for classes of hardly anyone."""
 
 
 class StandIns:
@@ -86,15 +84,13 @@ class StandIns:
         """The first record of the same class, but for `bad`, at places of the epoch drawn for this.
 
         From the sampler's own order, so that it is one that may come, as often as it comes there.
-        Of any class where there is no other of this one.
+        Of any class where some 17,000 draws find no other of this one.
         """
         sampler, label = self._sampler, self._labels[bad[0]]
         rng = BatchRng(sampler.seed, np.array([epoch]), np.array([draw_key]), STAND_IN_STREAM)
         size, other = sampler.epoch_size, None
         drawn = (np.floor(rng.uniform(size=count)[0] * size) for count in _DRAWS)
-        chunk = _DRAWS[-1]
-        rest = (np.arange(at, min(at + chunk, size)) for at in range(0, min(size, _SCANNED), chunk))
-        for places in itertools.chain(drawn, rest):
+        for places in drawn:
             found = sampler.visits(epoch * size + places.astype(np.int64)).record_key
             good = found[~np.isin(found, bad)]
             alike = good[self._labels[good] == label]
@@ -103,15 +99,16 @@ class StandIns:
             if other is None and len(good):
                 other = int(good[0])
         if other is None:
-            raise ConfigError(f"no record of epoch {epoch} is left that can be read and decoded")
+            raise TooManyFailuresError(
+                f"no record of epoch {epoch} is left that can be read and decoded"
+            )
         return other
 
     def _checked(self, answer: int | None, errors: Sequence[DecodeError]) -> int | None:
         if answer is None:
             return None
         asked = errors[-1].record_key
-        whole = isinstance(answer, int | np.integer) and not isinstance(answer, bool)
-        if not whole or not 0 <= answer < len(self._labels):
+        if not is_integer(answer) or not 0 <= answer < len(self._labels):
             raise ConfigError(
                 f"on_error returned {answer!r} for record {asked}; it must return a record key "
                 f"from 0 to {len(self._labels) - 1}, or None for a blank picture"
@@ -139,6 +136,8 @@ class Replacements:
     def add(self, errors: Mapping[int, DecodeError]) -> None:
         """Have others come at these places of the batch."""
         for place, error in errors.items():
+            if place in self._answers and self._answers[place] is None:
+                raise PipelineError(f"the blank picture in the place of {error} was refused too")
             self._errors.setdefault(place, []).append(error)
             self._answers.pop(place, None)
 

@@ -81,20 +81,20 @@ def _plain(value: object) -> object:
     return json.loads(json.dumps(value))
 
 
-def make_state(
-    records: int,
-    fingerprints: Mapping[str, str],
-    quarantine: Sequence[Mapping[str, Any]] = (),
-) -> dict[str, Any]:
+def make_state(records: int, fingerprints: Mapping[str, str], quarantine: str) -> dict[str, Any]:
     """Return the state of a loader that stands at position `records` of the global order.
 
     Args:
         records: the position.
         fingerprints: of what it is a state.
-        quarantine: the failures met so far; where there are none, the state does not have it.
+        quarantine: the failures met so far, as text.
     """
-    state = {"version": VERSION, "records": records, "fingerprints": dict(fingerprints)}
-    return {**state, "quarantine": list(quarantine)} if quarantine else state
+    return {
+        "version": VERSION,
+        "records": records,
+        "fingerprints": dict(fingerprints),
+        "quarantine": quarantine,
+    }
 
 
 def check_state(

@@ -107,7 +107,7 @@ CASES = {
 def feed(manifest: Manifest, chain: list[tf.Transform], **options: Any) -> dict[int, Levels]:
     """The pictures of an epoch by their record keys."""
     options = {"batch_size": 8, "last_batch": "partial", "device": "cpu", **options}
-    sampler = options.pop("sampler", SequentialSampler(len(manifest), seed=SEED))
+    sampler = options.pop("sampler", SequentialSampler(len(manifest), seed=SEED, num_epochs=1))
     with Loader(manifest, sampler=sampler, transforms=[*chain, LEVELS], **options) as loader:
         return {
             int(key): image

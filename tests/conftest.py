@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import settings
+from PIL import Image
 
 from gpufeed import Manifest
 from media import make_manifest
@@ -35,6 +36,18 @@ def testdata() -> Path:
     folder = Path(named)
     if not (folder / "photos").is_dir():
         raise FileNotFoundError(f"GPUFEED_TESTDATA is {named!r}, which holds no folder 'photos'")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def small_photos(testdata: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a third of the real photos, shrunk to 320 pixels: soon read, by many tests."""
+    folder = tmp_path_factory.mktemp("photos")
+    for number, path in enumerate(sorted((testdata / "photos").rglob("*.jpg"))[::3]):
+        with Image.open(path) as image:
+            image.draft("RGB", (640, 640))
+            image.thumbnail((320, 320))
+            image.convert("RGB").save(folder / f"{number:02}.jpg", quality=95)
     return folder
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from benchmarks.compare import cache, encoded, field, host, readme, report, run
 from benchmarks.compare.data import list_pictures, prepare
 from benchmarks.compare.gpu import GpuWatch
 from benchmarks.compare.peer import Peer, with_workers
+from benchmarks.compare.plot import plot
 from benchmarks.compare.results import About, Comparison, Entry, Result, Round
 from benchmarks.compare.rows import interval_note, rows
 from benchmarks.compare.work import Work
@@ -308,6 +310,14 @@ def test_ratios_are_taken_round_by_round() -> None:
         "medians of 5 rounds in turns, in brackets their interval (by order alone, 94 %" in written
     )
     assert interval_note(Result(about, [], [])) == "none ran"
+
+
+def test_rounds_too_short_for_the_clock_can_be_drawn() -> None:
+    """Whose CPU time is 0 for all."""
+    entries = [Entry(name, True, "", warm=[Round(9.0, 0.0, 0.0, 1.0)]) for name in "ab"]
+    drawn = plot([Result(About("x", 8, 4, 224, "cpu", 2, 2), entries, [])])
+    with Image.open(io.BytesIO(drawn)) as image:
+        assert image.format == "PNG"
 
 
 class _Nvml(ModuleType):

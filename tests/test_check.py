@@ -91,6 +91,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], list[Kind]]] = {
     "lying": (lying, [Kind.too_large]),
     "scans": (scans, [Kind.not_a_picture]),
     "sparse": (lambda path: os.truncate(path, 4 << 30), [Kind.too_large]),
+    "far too long": (lambda path: os.truncate(path, 100 << 20), [Kind.too_large]),
     "png": (save("PNG"), [Kind.disguised]),
     "gray": (save("JPEG", "L"), [Kind.colours]),
     "cmyk": (save("JPEG", "CMYK"), [Kind.colours]),
@@ -232,7 +233,7 @@ def test_threads_change_nothing(twelve: Manifest, threads: int) -> None:
 
 
 def test_real_photos_are_healthy(testdata: Path) -> None:
-    photos = sorted((testdata / "photos").rglob("*.jpg"))
+    photos = sorted((testdata / "photos").rglob("*.jpg"))[::3]
     frame = pl.DataFrame({"path": [str(path.relative_to(testdata)) for path in photos]})
     report = check(frame, testdata, max_pixels=1 << 27, progress=False)
     assert report.images == len(photos)

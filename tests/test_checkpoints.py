@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from gpufeed import Loader, Manifest
+from loaders import digest, make
 from media import make_manifest, read_table, write_table
-from test_loader import digest, make
 
 EPOCHS = 3
 STEPS = 6
@@ -174,40 +174,62 @@ def need(*modules: str) -> None:
         pytest.importorskip(module, reason=f"{module} is not installed")
 
 
-def go_on(way: str, table: Path, folder: Path) -> None:
-    """Resume, in a process of its own, and print how much was trained, and the rest."""
-    with after(read_table(table), WAYS[way].framework) as loader:
-        print(WAYS[way].restore(loader, folder), *rest(loader))
+def go_on(table: Path, folders: dict[str, str]) -> None:
+    """Resume in each way, in a process of its own; print a line of how much, and the rest."""
+    for way, folder in folders.items():
+        with after(read_table(table), WAYS[way].framework) as loader:
+            print(WAYS[way].restore(loader, Path(folder)), *rest(loader), flush=True)
 
 
-def run_go_on(way: str, table: Path, folder: Path) -> list[str]:
+def run_go_on(table: Path, folders: dict[str, str]) -> list[list[str]]:
     script = f"""
 import sys
 from pathlib import Path
 sys.path[:0] = {[str(Path(__file__).parent)]!r}
 import test_checkpoints
-test_checkpoints.go_on({way!r}, Path({str(table)!r}), Path({str(folder)!r}))
+test_checkpoints.go_on(Path({str(table)!r}), {folders!r})
 """
     ran = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False
     )
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout.split()
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return [line.split() for line in ran.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def gone_on(
+    small: Manifest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, tuple[int, list[str]]]:
+    """By way, how much was trained and what came then.
+
+    In one process, since what it imports takes far longer than what it does.
+    """
+    folders = {}
+    for way, (framework, needs, save, _) in WAYS.items():
+        try:
+            need(framework, *needs)
+        except pytest.skip.Exception:
+            continue
+        folder = tmp_path_factory.mktemp("checkpoint")
+        folders[way] = str(folder)
+        with before(small, framework) as loader:
+            train(loader, STOP)
+            save(loader, folder, STOP)
+    lines = run_go_on(write_table(small), folders)
+    return {way: (int(trained), seen) for way, (trained, *seen) in zip(folders, lines, strict=True)}
 
 
 # It says that there is no process group, and goes on without one, as is meant here.
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled, unavailable:UserWarning")
 @pytest.mark.parametrize("way", WAYS)
-def test_a_new_process_goes_on_from_a_checkpoint(way: str, small: Manifest, tmp_path: Path) -> None:
-    framework, needs, save, _ = WAYS[way]
+def test_a_new_process_goes_on_from_a_checkpoint(
+    way: str, small: Manifest, gone_on: dict[str, tuple[int, list[str]]]
+) -> None:
+    framework, needs, _, _ = WAYS[way]
     need(framework, *needs)
-    whole = uninterrupted(small, framework)
-    with before(small, framework) as loader:
-        train(loader, STOP)
-        save(loader, tmp_path, STOP)
-    trained, *seen = run_go_on(way, write_table(small), tmp_path)
-    assert int(trained) == STOP
-    assert seen == whole[STOP:]
+    trained, seen = gone_on[way]
+    assert trained == STOP
+    assert seen == uninterrupted(small, framework)[STOP:]
 
 
 # ---------------------------------------------------------------------- torchdata

@@ -48,8 +48,9 @@ def imported_by(code: str) -> list[str]:
     return done.stderr.split()
 
 
-def test_demo(here: Path) -> None:
-    done = run("demo", "--images", "48", "--batch-size", "16", "--device", "cpu")
+def test_demo(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    demo = ["demo", "--images", "40", "--batch-size", "16"]
+    done = run(*demo, "--device", "cpu")
     assert done.returncode == 0, done.stderr
     assert "are drawn, this one time, in" in done.stdout
     train = len(
@@ -69,13 +70,11 @@ def test_demo(here: Path) -> None:
     first = (here / "gpufeed-demo.png").read_bytes()
 
     out = here / "again.png"
-    again = run(
-        "demo", "--images", "48", "--batch-size", "16", "--framework", "torch", "--out", out
-    )
-    assert again.returncode == 0, again.stderr
-    assert "are in" in again.stdout
-    assert re.search(r"torch arrays\s+image 16x3x224x224 float32\s+label 16 int64", again.stdout)
-    if "cpu" in again.stdout:
+    assert cli.main([*demo, "--framework", "torch", "--out", str(out)]) == 0
+    again = capsys.readouterr().out
+    assert "are in" in again
+    assert re.search(r"torch arrays\s+image 16x3x224x224 float32\s+label 16 int64", again)
+    if "cpu" in again:
         assert out.read_bytes() == first
 
 
@@ -183,15 +182,17 @@ def test_help_imports_nothing_heavy() -> None:
     assert imported_by(f"{run_help}\nimport numpy") == ["numpy"]
 
 
-def test_errors_have_no_traceback_unless_asked_for(tmp_path: Path) -> None:
+def test_errors_have_no_traceback_unless_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     done = run("show", "--data", tmp_path / "nowhere")
     assert done.returncode == 2
     assert done.stderr == f"gpufeed: error: there is no file or folder {tmp_path}/nowhere\n"
     assert done.stdout == ""
-    done = run("--debug", "show", "--data", tmp_path / "nowhere")
-    assert done.returncode == 2
-    assert done.stderr.startswith("Traceback (most recent call last):")
-    assert done.stderr.endswith(f"gpufeed: error: there is no file or folder {tmp_path}/nowhere\n")
+    assert cli.main(["--debug", "show", "--data", str(tmp_path / "nowhere")]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("Traceback (most recent call last):")
+    assert said.endswith(f"gpufeed: error: there is no file or folder {tmp_path}/nowhere\n")
 
 
 @pytest.mark.parametrize(

@@ -49,8 +49,8 @@ def test_synthetic_pictures_are_pillows(
     assert mean <= case.mean
 
 
-def test_photos_are_pillows(testdata: Path) -> None:
-    found = differences(photos(testdata / "photos"))
+def test_photos_are_pillows(small_photos: Path) -> None:
+    found = differences(photos(small_photos))
     assert found.keys() == CASES.keys()
     for name, (mean, largest) in found.items():
         assert largest <= CASES[name].largest, name
@@ -240,15 +240,16 @@ EVERYTHING: list[tf.Transform] = [
 def test_a_record_looks_the_same_in_any_batch(pictures: Manifest) -> None:
     """And among pictures of other sizes."""
     chain = [tf.Resize(24), *EVERYTHING, tf.CenterCrop(20)]
-    reference = feed(pictures, chain)
-    shuffled = IndexSampler(len(pictures), shuffle=True, seed=SEED)
+    some = Manifest(pictures.frame.head(20), pictures.root, pictures.classes)
+    reference = feed(some, chain)
+    shuffled = IndexSampler(len(some), shuffle=True, seed=SEED)
     for options in (
         {"batch_size": 1},
-        {"batch_size": 50},
+        {"batch_size": 20},
         {"batch_size": 7, "num_threads": 1},
         {"batch_size": 9, "num_threads": 3, "sampler": shuffled},
     ):
-        found = feed(pictures, chain, **options)
+        found = feed(some, chain, **options)
         assert found.keys() >= reference.keys()
         for key, image in reference.items():
             np.testing.assert_array_equal(found[key], image)

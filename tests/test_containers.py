@@ -181,7 +181,8 @@ def test_what_a_function_returns_is_checked(pictures: Manifest) -> None:
 
 
 def test_an_error_in_a_function_is_told_with_its_record(pictures: Manifest) -> None:
-    with pytest.raises(gpufeed.PipelineError, match=r"record 0 \(.*\) .*own mistake") as caught:
+    message = r"Lambda\(.*mistaken\) failed for record 0 \(.*\) in batch 0: .*own mistake"
+    with pytest.raises(gpufeed.TransformError, match=message) as caught:
         feed(pictures, [tf.Lambda(mistaken)], num_threads=1)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 

@@ -72,7 +72,7 @@ def by_record(manifest: Manifest, transforms: Any, **options: Any) -> dict[int, 
     return found
 
 
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps, late, st.booleans(), st.integers(0, 2**32))
 @example([tf.ColorJitter(0.4, 0.4, 0.4, 0.1), tf.RandAugment()], [tf.MixUp()], False, 0)
 @example([tf.AugMix(), tf.RandomPerspective()], [tf.RandomErasing(value="random")], True, 1)
@@ -87,18 +87,17 @@ def test_a_record_is_its_own(
     chain: Any = [*steps, tf.Resize((32, 32)), tf.Normalize(), *late]
     if in_views and not any(isinstance(each, tf.MixTransform) for each in late):
         chain = tf.Views([chain, [tf.RandomResizedCrop(16), tf.Normalize()]])
-    sampler = gpufeed.IndexSampler(12, shuffle=True, seed=seed)
+    sampler = gpufeed.IndexSampler(12, shuffle=True, seed=seed, num_epochs=1)
     wanted = by_record(few, chain, sampler=sampler, batch_size=4)
     assert len(wanted) == 12
-    assert by_record(few, chain, sampler=sampler, batch_size=12, num_threads=1) == wanted
     shards: dict[int, tuple[Any, ...]] = {}
     for index in range(3):
         shard = ShardOptions(index, 3)
         shards |= by_record(few, chain, sampler=sampler, batch_size=2, shard=shard)
     assert shards == wanted
     if not late or not isinstance(late[0], tf.MixTransform):  # a mix goes by the order
-        other = gpufeed.SequentialSampler(12, seed=seed)
-        assert by_record(few, chain, sampler=other, batch_size=6) == wanted
+        sampler = gpufeed.SequentialSampler(12, seed=seed, num_epochs=1)
+    assert by_record(few, chain, sampler=sampler, batch_size=12, num_threads=1) == wanted
 
 
 def test_epochs_draw_anew(pictures: Manifest) -> None:
@@ -113,11 +112,10 @@ def test_epochs_draw_anew(pictures: Manifest) -> None:
 
 @pytest.mark.parametrize("transform", LEVELS, ids=lambda each: type(each).__name__)
 def test_the_smallest_pictures_are_no_exception(tmp_path: Path, transform: tf.Transform) -> None:
+    """In their own sizes, and as one pixel."""
     sizes = [(1, 1), (1, 7), (7, 1), (2, 2), (2, 9), (3, 3)]
     manifest = make_manifest(tmp_path / "small", sizes)
-    for side in (1, 2, 3):
-        chain = [tf.Resize((side, side)), transform, transform, tf.Normalize()]
-        loader = Loader(manifest, transforms=chain, batch_size=6, device="cpu")
-        with loader:
-            for step in range(4):
-                assert np.isfinite(loader.batch(step)["image"]).all()
+    chain = [transform, tf.Resize((1, 1)), transform, tf.Normalize()]
+    with Loader(manifest, transforms=chain, batch_size=6, device="cpu") as loader:
+        for step in range(4):
+            assert np.isfinite(loader.batch(step)["image"]).all()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import gpufeed
 from gpufeed import IndexSampler, Ledger, LedgerError, Manifest, ShardOptions, cli
 from gpufeed.ledger import Run, merge
-from test_loader import make
+from loaders import make
 
 RUN = Run(
     manifest="a",

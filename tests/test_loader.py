@@ -32,30 +32,8 @@ from gpufeed import (
     StateMismatchError,
 )
 from gpufeed import transforms as tf
+from loaders import CHAIN, digest, make
 from media import write_table
-
-CHAIN = [tf.RandomResizedCrop(24), tf.RandomHorizontalFlip(), tf.Normalize()]
-
-
-def make(manifest: Manifest, **options: Any) -> Loader:
-    settled = {
-        "sampler": IndexSampler(len(manifest), shuffle=True, seed=3),
-        "transforms": CHAIN,
-        "batch_size": 8,
-        "device": "cpu",
-        "num_threads": 2,
-    }
-    return Loader(manifest, **{**settled, **options})
-
-
-def digest(batch: dict[str, Any]) -> str:
-    """Of all that is in a batch."""
-    total = hashlib.sha256()
-    for name in sorted(batch):
-        values = np.asarray(batch[name])
-        total.update(f"{name} {values.dtype} {values.shape}".encode())
-        total.update(np.ascontiguousarray(values).tobytes())
-    return total.hexdigest()
 
 
 def by_record(batch: dict[str, Any]) -> dict[tuple[int, int], str]:
@@ -68,24 +46,35 @@ def by_record(batch: dict[str, Any]) -> dict[tuple[int, int], str]:
     }
 
 
-def run_script(manifest: Manifest, body: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run Python in a process of its own, with this module's functions and the manifest."""
+def run_scripts(
+    manifest: Manifest, bodies: list[str], *options: str
+) -> list[subprocess.CompletedProcess[str]]:
+    """Run Python in processes of their own, with this module's functions and the manifest."""
     prelude = f"""
 import sys
 from pathlib import Path
 sys.path[:0] = {[str(Path(__file__).parent)]!r}
 import gpufeed
 from media import read_table
-from test_loader import digest, make
+from loaders import digest, make
 manifest = read_table(Path({str(write_table(manifest))!r}))
 """
-    return subprocess.run(
-        [sys.executable, *options, "-c", prelude + body],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    with contextlib.ExitStack() as stack:
+        started = []
+        for body in bodies:
+            process = subprocess.Popen(
+                [sys.executable, *options, "-c", prelude + body],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            started.append(stack.enter_context(process))
+            stack.callback(process.kill)  # where it hangs
+        said = [process.communicate(timeout=60) for process in started]
+    return [
+        subprocess.CompletedProcess(process.args, process.returncode, *texts)
+        for process, texts in zip(started, said, strict=True)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -138,12 +127,14 @@ def test_threads_and_prefetch_change_nothing(
 
 
 def test_a_new_process_makes_the_same_bytes(pictures: Manifest, two_epochs: list[str]) -> None:
-    ran = run_script(
+    (ran,) = run_scripts(
         pictures,
-        """
+        [
+            """
 with make(manifest, num_threads=1, prefetch=3) as loader:
     print(*[digest(batch) for _ in range(2) for batch in loader])
-""",
+"""
+        ],
     )
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.split() == two_epochs
@@ -196,7 +187,17 @@ def test_seeds_and_epochs_change_order_and_pictures(pictures: Manifest) -> None:
 # --------------------------------------------------------------- state and places
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.fixture(scope="module")
+def all_endings(pictures: Manifest) -> dict[str, list[dict[tuple[int, int], str]]]:
+    """What two epochs hand out, by ending and step."""
+    found = {}
+    for last_batch in ("drop", "pad", "partial"):
+        with make(pictures, last_batch=last_batch) as loader:
+            found[last_batch] = [by_record(loader.batch(step)) for step in range(2 * len(loader))]
+    return found
+
+
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     stop=st.integers(0, 12),
     prefetch=st.integers(1, 4),
@@ -204,13 +205,17 @@ def test_seeds_and_epochs_change_order_and_pictures(pictures: Manifest) -> None:
     last_batch=st.sampled_from(["drop", "pad", "partial"]),
 )
 def test_a_stopped_run_goes_on_exactly(
-    pictures: Manifest, stop: int, prefetch: int, world: int, last_batch: str
+    pictures: Manifest,
+    all_endings: dict[str, list[dict[tuple[int, int], str]]],
+    stop: int,
+    prefetch: int,
+    world: int,
+    last_batch: str,
 ) -> None:
     """Stopped after any batch, saved as JSON, resumed at any number of shards: exactly the rest."""
     options: dict[str, Any] = {"batch_size": 8, "last_batch": last_batch}
-    with make(pictures, **options) as loader:
-        steps = 2 * len(loader)
-        whole = [by_record(loader.batch(step)) for step in range(steps)]
+    whole = all_endings[last_batch]
+    steps = len(whole)
     with make(pictures, **options, prefetch=prefetch) as loader:
         for _ in range(min(stop, steps)):
             next(iter(loader))
@@ -236,7 +241,7 @@ def test_a_state_is_small_and_plain(pictures: Manifest) -> None:
         state = loader.state_dict()
         # Batches made ahead do not count.
         assert state["records"] == 3 * 8
-        assert set(state) == {"version", "records", "fingerprints"}
+        assert set(state) == {"version", "records", "fingerprints", "quarantine"}
         assert set(state["fingerprints"]) == {"manifest", "sampler", "transforms"}
         assert json.loads(loader.get_state()) == state
         for _ in iterator:
@@ -516,31 +521,39 @@ def test_a_run_shorter_than_the_prefetch_works(pictures: Manifest, two_epochs: l
 # ---------------------------------------------------------------------- life and death
 
 
-def readers() -> list[threading.Thread]:
-    """Threads of gpufeed that an iteration has; those that decode belong to the loader."""
-    ours = [thread for thread in threading.enumerate() if thread.name.startswith("gpufeed")]
-    return [thread for thread in ours if not thread.name.startswith("gpufeed-decode")]
-
-
 def test_a_loop_left_early_reads_no_more_and_goes_on(
-    pictures: Manifest, two_epochs: list[str]
+    pictures: Manifest, two_epochs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from gpufeed.storage import files
+
+    read, read_file = [], files.read_file
+    monkeypatch.setattr(files, "read_file", lambda *file: read.append(file) or read_file(*file))
+
+    def reads_no_more() -> bool:
+        """Whether no more is read than a loop that goes on would have begun."""
+        loader._maker._thread.submit(int).result(60)
+        ahead = 2 * loader._prefetch + 1
+        return len(read) <= (loader.step + ahead) * 8
+
     before = set(threading.enumerate())
     loader = make(pictures)
     for batch in loader:
         assert digest(batch) == two_epochs[0]
         break
-    assert not readers()
+    assert reads_no_more()
     with contextlib.suppress(ZeroDivisionError):
         for batch in loader:
             assert digest(batch) == two_epochs[1]
             _ = 1 / 0
     del batch
-    assert not readers()
+    assert reads_no_more()
     assert [digest(batch) for batch in loader] == two_epochs[2 : len(loader)]
-    assert not readers()
-    loader.close()
+    assert reads_no_more()
+    threads = set(threading.enumerate())
     assert digest(next(iter(loader))) == two_epochs[len(loader)]
+    assert set(threading.enumerate()) <= threads, "an epoch takes the threads of the one before"
+    loader.close()
+    assert digest(next(iter(loader))) == two_epochs[len(loader) + 1]
     loader.close()
     assert set(threading.enumerate()) == before
 
@@ -643,9 +656,10 @@ def test_two_threads_share_one_iteration(pictures: Manifest, two_epochs: list[st
 
 def test_a_forked_loader_says_so(pictures: Manifest) -> None:
     """In a process of its own: other libraries' threads would have a say in the fork."""
-    ran = run_script(
+    (ran,) = run_scripts(
         pictures,
-        """
+        [
+            """
 import os
 loader = make(manifest)
 iterator = iter(loader)
@@ -659,7 +673,8 @@ for work in (lambda: next(iterator), lambda: loader.batch(3)):
             os._exit(3 if "came here by a fork" in str(error) else 4)
         os._exit(5)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-""",
+"""
+        ],
         "-Wignore",
     )
     assert ran.stdout.split() == ["3", "3"], ran.stderr
@@ -667,20 +682,22 @@ for work in (lambda: next(iterator), lambda: loader.batch(3)):
 
 def test_reading_ahead_may_be_ended_on_its_own_thread() -> None:
     """As the garbage collector does, which runs on any thread."""
+    from concurrent.futures import ThreadPoolExecutor
+
     from gpufeed.readahead import ReadAhead
 
     made, ended = threading.Event(), threading.Event()
     reading: list[ReadAhead[int]] = []
 
-    def prepare(step: int, _: Any) -> int:
+    def prepare(step: int) -> Any:
         made.wait(60)
         reading[0].close()
         ended.set()
-        return step
 
-    reading.append(ReadAhead(prepare, iter([0]), ahead=1, threads=1))
-    made.set()
-    assert ended.wait(60)
+    with ThreadPoolExecutor(1, "gpufeed-plan") as planner:
+        reading.append(ReadAhead(prepare, iter([0]), planner=planner, ahead=1))
+        made.set()
+        assert ended.wait(60)
 
 
 def test_a_later_iteration_ends_an_earlier_one(pictures: Manifest, two_epochs: list[str]) -> None:
@@ -700,15 +717,15 @@ def test_two_loaders_go_side_by_side(pictures: Manifest, two_epochs: list[str]) 
             assert digest(a) == digest(b) == two_epochs[step]
 
 
-@pytest.mark.parametrize("ending", ["pass", "raise SystemExit(3)", "1 / 0", "held = iter(loader)"])
-def test_the_interpreter_ends(pictures: Manifest, ending: str) -> None:
+def test_the_interpreter_ends(pictures: Manifest) -> None:
     """With batches under way, whatever ends it, and no word on stderr but the program's own."""
-    ran = run_script(
-        pictures, f"loader = make(manifest)\niterator = iter(loader)\nnext(iterator)\n{ending}"
-    )
-    assert ran.returncode == {"raise SystemExit(3)": 3, "1 / 0": 1}.get(ending, 0), ran.stderr
-    assert ("ZeroDivisionError" in ran.stderr) == (ending == "1 / 0")
-    assert ending == "1 / 0" or not ran.stderr
+    begun = "loader = make(manifest)\niterator = iter(loader)\nnext(iterator)\n"
+    endings = ["pass", "raise SystemExit(3)", "1 / 0", "held = iter(loader)"]
+    done = run_scripts(pictures, [begun + ending for ending in endings])
+    for ending, ran in zip(endings, done, strict=True):
+        assert ran.returncode == {"raise SystemExit(3)": 3, "1 / 0": 1}.get(ending, 0), ran.stderr
+        assert ("ZeroDivisionError" in ran.stderr) == (ending == "1 / 0")
+        assert ending == "1 / 0" or not ran.stderr
 
 
 # ------------------------------------------------------------------- names and figures

@@ -106,10 +106,10 @@ def commonest_difference(values: Int64) -> int:
 @pytest.mark.parametrize("size", SIZES)
 def test_an_order_is_as_random_as_numpys(size: int) -> None:
     """Neighbours are unrelated: no correlation, and no step that comes often."""
+    ours = [order(size, Key(1, epoch)) for epoch in range(3)]
+    numpys = [np.random.default_rng(seed).permutation(size) for seed in range(3)]
     for statistic in (largest_autocorrelation, commonest_difference):
-        ours = max(statistic(order(size, Key(1, epoch))) for epoch in range(3))
-        numpys = max(statistic(np.random.default_rng(seed).permutation(size)) for seed in range(3))
-        assert ours <= 2 * numpys, statistic.__name__
+        assert max(map(statistic, ours)) <= 2 * max(map(statistic, numpys)), statistic.__name__
 
 
 @pytest.mark.parametrize("size", [1_281_167, 2**34 + 7, MAX_SIZE])
@@ -139,10 +139,8 @@ def test_each_place_is_as_likely(size: int) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_epochs_and_seeds_are_unrelated(size: int) -> None:
-    orders = [
-        order(size, Key(seed, epoch, purpose))
-        for seed, epoch, purpose in itertools.product(range(2), range(2), range(2))
-    ]
+    keys = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 1)]
+    orders = [order(size, Key(*key)) for key in keys]
     for one, other in itertools.combinations(orders, 2):
         assert abs(np.corrcoef(one, other)[0, 1]) < 4 / math.sqrt(size)
         # Two unrelated orders agree in one place, on average.

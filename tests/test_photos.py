@@ -79,20 +79,21 @@ def in_pillow(manifest: Manifest, preset: str, key: int) -> np.ndarray:
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_is_pillows_to_one_level(birds: Manifest, preset: str) -> None:
-    """All photos, all pixels, before normalisation."""
+    """All pixels, before normalisation, of every third photo; all presets together, of all."""
+    some = Manifest(birds.frame[PRESETS.index(preset) % 3 :: 3], birds.root, birds.classes)
     loader = Loader(
-        birds,
-        sampler=SequentialSampler(len(birds), seed=11),
+        some,
+        sampler=SequentialSampler(len(some), seed=11, num_epochs=1),
         transforms=chain_of(preset, dtype="uint8", layout="NHWC"),
-        batch_size=35,
+        batch_size=7,
         device="cpu",
     )
     with loader:
         images = np.concatenate([batch["image"] for batch in loader])
-    assert len(images) == 105
+    assert len(images) == 35
     means = []
-    for key in range(105):
-        largest, mean = difference(images[key], in_pillow(birds, preset, key))
+    for key in range(35):
+        largest, mean = difference(images[key], in_pillow(some, preset, key))
         assert largest <= 1, f"record {key}"
         means.append(mean)
     assert np.mean(means) < 0.2
@@ -103,9 +104,10 @@ def test_every_preset_is_pillows_to_one_level(birds: Manifest, preset: str) -> N
 def test_every_framework_gets_them_normalised(birds: Manifest, preset: str, framework: str) -> None:
     split = birds.split("train" if preset == "train" else "test")
     assert split.classes == birds.classes
+    split = Manifest(split.frame.head(22), split.root, split.classes)
     loader = Loader(
         split,
-        sampler=SequentialSampler(len(split), seed=11),
+        sampler=SequentialSampler(len(split), seed=11, num_epochs=1),
         transforms=getattr(gpufeed.presets, preset)(),
         batch_size=16,
         last_batch="pad",

@@ -17,7 +17,7 @@ EXAMPLES = re.findall(r"^```python\n(.*?)^```", README, flags=re.MULTILINE | re.
 @pytest.fixture(scope="module")
 def nabirds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("readme")
-    write_nabirds(folder / "nabirds", images=144, seed=1, progress=False)
+    write_nabirds(folder / "nabirds", images=144, seed=1, max_side=128, progress=False)
     return folder
 
 

@@ -82,8 +82,9 @@ class Inside(tf.PixelTransform):
         return image
 
 
-@pytest.mark.parametrize("kind", SAMPLERS)
-@pytest.mark.parametrize("preset", ["train", "course_train"])
+@pytest.mark.parametrize(
+    ("preset", "kind"), [*(("train", kind) for kind in SAMPLERS), ("course_train", "index")]
+)
 def test_a_batch_is_replayed_from_its_number(birds: Path, kind: str, preset: str) -> None:
     whole = gpufeed.read_nabirds(birds, labels="class" if kind == "index" else "species")
     manifest = whole if kind == "sequential" else whole.split("train")
@@ -95,13 +96,13 @@ def test_a_batch_is_replayed_from_its_number(birds: Path, kind: str, preset: str
         state = loader.get_state()
     plain = [*listed[:-1], ToDtype("uint8", layout="NHWC")]
     with Loader(manifest, transforms=plain, **options) as loader:
-        for step in (None, 2, 0):
+        for step in (None, 0):
             replayed = replay_batch(state, birds, step, batch_size=8, device="cpu")
             assert (replayed.step, replayed.state_step) == (5 if step is None else step, 5)
             assert replayed.split == ("all" if kind == "sequential" else "train")
             batch = loader.batch(replayed.step)
             assert sheet_pictures(replayed.shown.sheet, batch, manifest)
-            assert not sheet_pictures(replayed.shown.sheet, loader.batch(7), manifest)
+        assert not sheet_pictures(replayed.shown.sheet, loader.batch(7), manifest)
 
 
 def test_changes_of_levels_are_replayed(birds: Path) -> None:

@@ -70,7 +70,7 @@ def _bars(axis: Any, listed: Sequence[Row], column: Column, *, named: bool) -> N
         for row, found in zip(listed, medians, strict=True)
         if found is not None and row.name != READY
     ]
-    most = max(compared, default=1.0)
+    most = max(compared, default=0.0) or 1.0  # CPU time of a short round may be 0
     for place, (row, found) in enumerate(zip(listed, medians, strict=True)):
         if found is None:
             continue

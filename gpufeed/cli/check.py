@@ -57,7 +57,7 @@ def check(
     _print_report(report, data)
     console = stdout()
     if parquet is not None:
-        report.findings.write_parquet(parquet.expanduser())
+        report.save(parquet.expanduser())
         say(console, f"Findings: {parquet}")
     if html is not None:
         save_page(report, str(data), html.expanduser())

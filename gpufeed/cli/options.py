@@ -16,6 +16,7 @@ __all__ = [
     "Labels",
     "LabelsOption",
     "LastBatch",
+    "OnError",
     "Preset",
     "PresetOption",
     "Sampler",
@@ -51,6 +52,14 @@ class LastBatch(StrEnum):
     drop = "drop"
     pad = "pad"
     partial = "partial"
+
+
+class OnError(StrEnum):
+    """What becomes of bad pictures."""
+
+    raise_ = "raise"
+    substitute = "substitute"
+    blank = "blank"
 
 
 class Labels(StrEnum):

@@ -11,7 +11,7 @@ import typer
 
 from gpufeed.cli.app import FAILED, app
 from gpufeed.cli.console import counted, keep_interruptible, say, stdout
-from gpufeed.cli.options import Device, LastBatch
+from gpufeed.cli.options import Device, LastBatch, OnError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,6 +36,7 @@ def replay(
         int, typer.Option(min=1, help="Global batch of the run: of all its processes together.")
     ] = 64,
     last_batch: Annotated[LastBatch, typer.Option(help="As the run had it.")] = LastBatch.drop,
+    on_error: Annotated[OnError, typer.Option(help="As the run had it.")] = OnError.raise_,
     device: Device = "auto",
     out: Annotated[
         Path, typer.Option(help="Where the contact sheet goes, a PNG file or a folder.")
@@ -53,6 +54,7 @@ def replay(
         step,
         batch_size=batch_size,
         last_batch=last_batch.value,
+        on_error=on_error.value,
         device=device,
     )
     save_sheet(replayed.shown.sheet, target)

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import io
-import threading
-import warnings
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
 from PIL import Image
 
 from gpufeed.engine.decode import WindowDecoder
 from gpufeed.errors import DecodeError, SizeMismatchError
 from gpufeed.records.headers import check_scans, picture_size
+from gpufeed.transforms.program import WINDOW
+
+if TYPE_CHECKING:
+    from gpufeed.plan import BatchPlan
 
 __all__ = ["blame", "check_header", "undecodable"]
-
-_QUIET = threading.Lock()
-"""Held where warnings are silenced: their filters are the process's, and threads that put them back
-in another order than they changed them would leave it silenced for good."""
 
 Size = tuple[int, int]
 Path = Callable[[int], str]
@@ -58,39 +55,33 @@ def check_header(content: bytes, expected: Size, record_key: int, path: Path) ->
 def undecodable(content: bytes, record_key: int, path: Path) -> DecodeError:
     """Return the error for a picture that nvImageCodec refuses, in Pillow's words."""
     try:
-        with (
-            _QUIET,
-            warnings.catch_warnings(action="ignore"),
-            Image.open(io.BytesIO(content)) as image,
-        ):
+        with Image.open(io.BytesIO(content)) as image:
             image.load()
             kind = f"{image.format} {image.mode}"
+    except Image.DecompressionBombError:
+        reason = "nvImageCodec can not decode this picture, which is too large for Pillow"
     except Exception as error:
         reason = f"the picture is damaged: {error}"
     else:
-        reason = f"nvImageCodec can not decode this kind of picture ({kind})"
+        reason = f"nvImageCodec can not decode this picture, which Pillow reads as {kind}"
     return DecodeError(record_key, path(record_key), reason)
 
 
-def blame(
-    encoded: Sequence[bytes],
-    expected: npt.NDArray[np.int64],
-    record_keys: npt.NDArray[np.int64],
-    path: Path,
-) -> dict[int, DecodeError]:
-    """Return the errors of the pictures that can not be decoded, by their places.
+def blame(encoded: Sequence[bytes], plan: BatchPlan, path: Path) -> dict[int, DecodeError]:
+    """Return the errors of the pictures whose window can not be decoded, by their places.
+
+    No more than the window is judged, so that it does not depend on the rest of a batch whether a
+    damaged picture counts as bad.
 
     Args:
         encoded: n encoded pictures.
-        expected: int64 (n, 2), height and width that the manifest gives.
-        record_keys: int64 (n,).
+        plan: their batch.
         path: from a record key to the name of its file.
     """
     decoder = WindowDecoder()
+    starts, shapes = (plan.params[f"{WINDOW}.{part}"].tolist() for part in ("start", "shape"))
     errors: dict[int, DecodeError] = {}
     for place, content in enumerate(encoded):
-        key = int(record_keys[place])
-        size: Size = tuple(expected[place].tolist())
-        if decoder.decode(content, (0, 0), size) is None:
-            errors[place] = undecodable(content, key, path)
+        if decoder.decode(content, tuple(starts[place]), tuple(shapes[place])) is None:
+            errors[place] = undecodable(content, int(plan.record_keys[place]), path)
     return errors

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -10,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from gpufeed.engine import diagnose
 from gpufeed.engine.graph import build_pipeline, input_name
 from gpufeed.engine.host import HostStages, Opened
-from gpufeed.engine.job import BadPictures, Failed, Job, finished, out_of_memory, wrap
-from gpufeed.errors import DecodeError, PipelineError
+from gpufeed.engine.job import BadPictures, Failed, Job, bare, finished, out_of_memory, wrap
+from gpufeed.errors import DecodeError, GpufeedError, PipelineError
 
 if TYPE_CHECKING:
     from gpufeed.engine.device import Device
@@ -56,7 +59,9 @@ class Engine:
                 num_threads=num_threads,
                 depth=depth,
             )
-        except Exception as error:  # a user's own `build` may raise anything
+        except GpufeedError:
+            raise
+        except Exception as error:  # of what a user's own `build` wrote down, say
             raise PipelineError(
                 f"no DALI graph could be made of the transforms: {_brief(error)}"
             ) from error
@@ -65,6 +70,7 @@ class Engine:
         self._jobs: deque[Job | Failed] = deque()
         # What DALI was given to do, in order, and whether anyone wants the outcome (see _start).
         self._runs: deque[tuple[Job, bool]] = deque()
+        _all.add(self)
 
     def __len__(self) -> int:
         """How many jobs are under way."""
@@ -103,7 +109,9 @@ class Engine:
             if isinstance(content, DecodeError)
         }
         if errors:
-            return finished(Failed(plan.step, BadPictures(errors, contents)))
+            opened = isinstance(kept, Opened)
+            known = Opened(contents, kept.views, kept.good) if opened else contents
+            return finished(Failed(plan.step, BadPictures(errors, known)))
         read = [content for content in contents if isinstance(content, bytes)]
         if self._host is not None:
             return self._host.begin(plan, read, kept if isinstance(kept, Opened) else None)
@@ -113,7 +121,7 @@ class Engine:
                 # Before a byte is set aside for what a header promises.
                 diagnose.check_header(content, size, key, self._path)
             except DecodeError as error:
-                errors[place] = error
+                errors[place] = bare(error)
         if errors:
             return finished(Failed(plan.step, BadPictures(errors, read)))
         return finished(Job(plan, [wrap(read, "")], read))
@@ -156,7 +164,7 @@ class Engine:
         """
         job = self._jobs.popleft()
         if isinstance(job, Failed):
-            raise job.error
+            raise job.raised()
         if not self._started:
             self._start()
         while not self._runs[0][1]:
@@ -197,7 +205,7 @@ class Engine:
 
     def _explain(self, job: Job, error: Exception) -> Exception:
         plan = job.plan
-        errors = diagnose.blame(job.contents, plan.sizes, plan.record_keys, self._path)
+        errors = diagnose.blame(job.contents, plan, self._path)
         if errors:
             return BadPictures(errors, job.contents)
         said = _brief(error)
@@ -206,6 +214,23 @@ class Engine:
         return PipelineError(
             f"DALI failed on batch {plan.step}, though each of its pictures can be decoded: {said}"
         )
+
+
+def _disown() -> None:
+    """In a forked process, leave alone what belongs to threads that did not come along.
+
+    DALI would wait for them for ever, or crash, wherever it ends a pipeline: at the interpreter's
+    end too. So nobody may end these; their memory goes with the process.
+    """
+    for engine in list(_all):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(getattr(engine._pipeline, "_pipe", None)))
+        engine._pipeline._pipe = None
+        engine._runs.clear()
+        engine._jobs.clear()
+
+
+_all: weakref.WeakSet[Engine] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_disown)
 
 
 def _brief(error: Exception) -> str:

@@ -8,6 +8,7 @@ from nvidia.dali import Pipeline, fn, types
 
 from gpufeed.engine.device import Device
 from gpufeed.transforms.base import Made, MixTransform, OutputFormat
+from gpufeed.transforms.blame import Blaming
 from gpufeed.transforms.program import WINDOW, Pixels, Program, Resample, View, Warping
 from gpufeed.transforms.select import where
 from gpufeed.transforms.warp import warp
@@ -108,7 +109,8 @@ class _Graph:
                 continue
             if isinstance(stage, Pixels):
                 params = {name: self._fed(f"{own}.{name}") for name in stage.names}
-                image = stage.transform.build(image, params)
+                with Blaming(stage.transform):
+                    image = stage.transform.build(image, params)
             elif isinstance(stage, Warping):
                 matrix, mask = self._fed(f"{own}.matrix"), self._fed(f"{own}.mask")
                 image = _warp(stage, image, matrix, mask)
@@ -127,9 +129,11 @@ class _Graph:
             params = {name: self._fed(f"{own}.{name}") for name in late.names}
             if isinstance(late.transform, MixTransform):
                 partner = fn.permute_batch(image, indices=params.pop("partner"))
-                image = late.transform.build(image, partner, params)
+                with Blaming(late.transform):
+                    image = late.transform.build(image, partner, params)
             else:
-                image = late.transform.build(image, params, made)
+                with Blaming(late.transform):
+                    image = late.transform.build(image, params, made)
         return image
 
     def _fed(self, name: str) -> Any:

@@ -17,9 +17,10 @@ import numpy.typing as npt
 
 from gpufeed.engine.decode import WindowDecoder
 from gpufeed.engine.diagnose import check_header, undecodable
-from gpufeed.engine.job import BadPictures, Failed, Job, finished, out_of_memory, wrap
+from gpufeed.engine.job import BadPictures, Failed, Job, bare, finished, out_of_memory, wrap
+from gpufeed.engine.memory import Memory
 from gpufeed.engine.resize import Resizer
-from gpufeed.errors import ConfigError, DecodeError, PipelineError
+from gpufeed.errors import ConfigError, DecodeError, PipelineError, TransformError
 from gpufeed.transforms.function import Lambda
 from gpufeed.transforms.program import WINDOW, Resample
 
@@ -48,6 +49,7 @@ class HostStages:
         self._num_threads = num_threads
         self._workers = ThreadPoolExecutor(num_threads, "gpufeed-decode")
         self._tools = threading.local()
+        self._memory = [Memory() for _ in program.views]
 
     def begin(
         self, plan: BatchPlan, encoded: Sequence[bytes], kept: Opened | None = None
@@ -62,7 +64,7 @@ class HostStages:
             kept: what was opened of it when it failed; those of the same bytes are taken over.
         """
         try:
-            batch = _Batch(plan, encoded, self._program, self._path, kept)
+            batch = _Batch(plan, encoded, self._program, self._path, self._memory, kept)
         except MemoryError as error:
             return finished(Failed(plan.step, out_of_memory(str(error))))
         for _ in range(min(self._num_threads, batch.pending)):
@@ -101,7 +103,7 @@ class Opened:
         good: which of them were made.
     """
 
-    encoded: Sequence[bytes]
+    encoded: Sequence[bytes | DecodeError | None]
     views: Sequence[Sequence[Pixels]]
     good: Sequence[bool]
 
@@ -115,6 +117,7 @@ class _Batch(Future["Job | Failed"]):
         encoded: Sequence[bytes],
         program: Program,
         path: Callable[[int], str],
+        memory: Sequence[Memory],
         kept: Opened | None,
     ) -> None:
         super().__init__()
@@ -125,7 +128,9 @@ class _Batch(Future["Job | Failed"]):
         self._sizes = plan.sizes.tolist()
         self._starts = plan.params[f"{WINDOW}.start"].tolist()
         self._shapes = plan.params[f"{WINDOW}.shape"].tolist()
-        self._views = [_View(view, plan.params) for view in program.views]
+        self._views = [
+            _View(view, plan.params, own) for view, own in zip(program.views, memory, strict=True)
+        ]
         self._errors: dict[int, BaseException] = {}
         self._lock = threading.Lock()
         self._places = list(range(len(encoded)))
@@ -194,17 +199,22 @@ class _Batch(Future["Job | Failed"]):
         for place, error in sorted(self._errors.items()):
             if not isinstance(error, DecodeError):
                 return Failed(self._plan.step, self._unexpected(place, error))
-            bad[place] = error
+            bad[place] = bare(error)
+        self._errors.clear()
         good = [place not in bad for place in range(len(self._encoded))]
         opened = Opened(self._encoded, [view.pictures for view in self._views], good)
         return Failed(self._plan.step, BadPictures(bad, opened))
 
     def _unexpected(self, place: int, error: BaseException) -> Exception:
-        if isinstance(error, ConfigError):
-            return error
         if isinstance(error, MemoryError):
             return out_of_memory(str(error))
         key = self._keys[place]
+        if isinstance(error, ConfigError):
+            error.add_note(f"met with record {key} ({self._path(key)}) of batch {self._plan.step}")
+            return error
+        if isinstance(error, TransformError):
+            error.step, error.record_key, error.path = self._plan.step, key, self._path(key)
+            return error
         failed = PipelineError(
             f"record {key} ({self._path(key)}) of batch {self._plan.step} could not be made: "
             f"{error!r}"
@@ -220,7 +230,7 @@ class _View:
         pictures: n arrays (height, width, 3), what becomes of them.
     """
 
-    def __init__(self, view: View, params: Params) -> None:
+    def __init__(self, view: View, params: Params, memory: Memory) -> None:
         self._stages: list[_Stage | Lambda] = []
         for number, stage in enumerate(view.opening):
             if isinstance(stage, Resample):
@@ -228,7 +238,7 @@ class _View:
                 self._stages.append(last)
             elif isinstance(stage.transform, Lambda):
                 self._stages.append(stage.transform)
-        self.pictures = _allocate(last.sizes)
+        self.pictures = _allocate(last.sizes, memory)
 
     def make(self, place: int, picture: Pixels, resizer: Resizer) -> None:
         """Make one picture of what was decoded."""
@@ -237,7 +247,8 @@ class _View:
             if isinstance(stage, Lambda):
                 picture = stage(picture)
                 continue
-            out = _allocate([stage.sizes[place]])[0]
+            height, width = (int(side) for side in stage.sizes[place])
+            out = np.empty((height, width, 3), np.uint8)
             stage.write(picture, place, resizer, out)
             picture = out[:, ::-1] if stage.mirrors(place) else out
         if isinstance(last, Lambda):
@@ -289,11 +300,11 @@ class _Stage:
         resizer.resize(picture, stage.interpolation, region, out)
 
 
-def _allocate(sizes: Sequence[Sequence[float]]) -> list[Pixels]:
+def _allocate(sizes: Sequence[Sequence[float]], memory: Memory) -> list[Pixels]:
     """Return a picture's memory for each (height, width), all in one piece."""
     shapes = [(int(height), int(width), 3) for height, width in sizes]
     ends = np.cumsum([height * width * 3 for height, width, _ in shapes]).tolist()
-    whole = np.empty(ends[-1], np.uint8)
+    whole = memory.take(ends[-1])
     return [
         whole[end - height * width * 3 : end].reshape(height, width, 3)
         for end, (height, width, _) in zip(ends, shapes, strict=True)

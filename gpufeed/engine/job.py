@@ -14,7 +14,7 @@ from gpufeed.errors import DecodeError, PipelineError
 if TYPE_CHECKING:
     from gpufeed.plan import BatchPlan
 
-__all__ = ["BadPictures", "Failed", "Job", "finished", "out_of_memory", "wrap"]
+__all__ = ["BadPictures", "Failed", "Job", "bare", "finished", "out_of_memory", "wrap"]
 
 
 class BadPictures(Exception):  # noqa: N818 - what it carries are the errors
@@ -29,6 +29,12 @@ class BadPictures(Exception):  # noqa: N818 - what it carries are the errors
         super().__init__(errors)
         self.errors = dict(errors)
         self.kept = kept
+
+
+def bare(error: DecodeError) -> DecodeError:
+    """Let go of where an error was raised: its frames would keep whole batches alive."""
+    error.__context__ = None
+    return error.with_traceback(None)
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,14 @@ class Failed:
 
     step: int
     error: Exception
+
+    def raised(self) -> Exception:
+        """The error to raise: one that nothing else holds.
+
+        It will hold the frames that it passes, and these hold whole batches.
+        """
+        bad = self.error
+        return BadPictures(bad.errors, bad.kept) if isinstance(bad, BadPictures) else bad
 
 
 def wrap(buffers: Sequence[Any], layout: str) -> Any:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from gpufeed import rng
 from gpufeed.errors import ConfigError
+from gpufeed.numbers import is_integer
 from gpufeed.order.permutation import MAX_SIZE
 
 __all__ = ["RecordMetadata", "Sampler", "Visits", "check_count"]
@@ -179,7 +180,7 @@ def check_count(name: str, value: object, most: int, otherwise: str = "") -> int
     Raises:
         ConfigError: naming it, and what could be given instead.
     """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= most:
+    if not is_integer(value) or not 1 <= value <= most:
         wanted = "1 or more" if most >= MAX_SIZE or otherwise else f"1 to {most}"
         choice = f", or {otherwise}" if otherwise else ""
         raise ConfigError(f"{name} is {value!r}; it must be an integer of {wanted}{choice}")

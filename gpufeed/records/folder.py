@@ -11,7 +11,7 @@ import polars as pl
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.manifest import Manifest
 from gpufeed.records.paths import check_names, inside
-from gpufeed.records.sizes import OnError, with_sizes
+from gpufeed.records.sizes import OnUnreadable, with_sizes
 
 __all__ = ["EXTENSIONS", "list_folder", "read_folder"]
 
@@ -22,7 +22,7 @@ def read_folder(
     path: str | Path,
     *,
     extensions: Sequence[str] = EXTENSIONS,
-    on_error: OnError = "raise",
+    on_error: OnUnreadable = "raise",
     progress: bool | None = None,
 ) -> Manifest:
     """Read `path/class name/.../picture`, in the order torchvision's `ImageFolder` gives.

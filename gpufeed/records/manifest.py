@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -49,7 +50,7 @@ class Manifest:
             Further columns are kept as they are.
         root: the folder that the paths are relative to.
         classes: the name of each label.
-        repairs: how often what was mended while the images were read; nothing is ever dropped.
+        repairs: how often what was mended, or dropped as asked for, while the images were read.
 
     Raises:
         ManifestError: a column is missing or of a wrong dtype, there is no row, or a row breaks
@@ -209,9 +210,9 @@ class Manifest:
         """The images that a list of bad ones does not name, in the same order.
 
         Args:
-            bad: the list, as `loader.quarantine.save` and `gpufeed check` write it: a frame, or a
-                Parquet file, with a column `path`. Where it has a boolean column `fails`, only
-                rows where that is true count.
+            bad: the list, of paths relative to the same root, as `loader.quarantine.save` and
+                `gpufeed check` write it: a frame, or a Parquet file, with a column `path`. Where it
+                has a boolean column `fails`, only rows where that is true count.
 
         Raises:
             ManifestError: the file can not be read, has no such column, or names all images.
@@ -223,6 +224,12 @@ class Manifest:
         if frame.schema.get("fails") == pl.Boolean:
             frame = frame.filter("fails")
         names = frame["path"].unique().to_list()
+        if names and not self._frame["path"].is_in(names).any():
+            warnings.warn(
+                f"none of the {len(names)} paths in {source} is in this manifest, whose paths are "
+                f"relative to {self._root}; {source} names {names[0]!r}",
+                stacklevel=2,
+            )
         return self._part(~self._frame["path"].is_in(names), f"{source} names every image")
 
     def split(self, name: str) -> Manifest:

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import io
 import os
-import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, TypeVar, get_args
@@ -19,22 +18,23 @@ from gpufeed.progress import progress
 from gpufeed.records.files import read_parquet
 from gpufeed.records.headers import picture_size
 from gpufeed.spread import spread
+from gpufeed.whole import write_whole
 
-__all__ = ["OnError", "read_sizes", "replace_sizes", "with_sizes"]
+__all__ = ["OnUnreadable", "read_sizes", "replace_sizes", "with_sizes"]
 
 _KEY = {"path": pl.String, "bytes": pl.Int64, "mtime_ns": pl.Int64}
 _CACHE = {**_KEY, "width": pl.Int32, "height": pl.Int32}
 _THREADS = 32  # more than cores: on network storage the time goes in waiting
 _NAMED = 3
 
-OnError = Literal["raise", "drop"]
+OnUnreadable = Literal["raise", "drop"]
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 
 def read_sizes(
-    root: Path, paths: pl.Series, *, show: bool | None = None, on_error: OnError = "raise"
+    root: Path, paths: pl.Series, *, show: bool | None = None, on_error: OnUnreadable | None = None
 ) -> pl.DataFrame:
     """Width and height of each picture, its EXIF orientation applied.
 
@@ -46,7 +46,8 @@ def read_sizes(
         root: the folder that the paths are relative to.
         paths: String, (n,); may repeat.
         show: whether to show a progress bar; None on a terminal only.
-        on_error: "drop" for null where a picture is missing or its header can not be read.
+        on_error: "drop" for null where a picture is missing or its header can not be read; None
+            where that can not be asked for.
 
     Returns:
         The columns `width` and `height`, Int32, in pixels, n rows in the order of the paths.
@@ -55,7 +56,7 @@ def read_sizes(
         ManifestError: a picture is missing or its header can not be read; names the first few.
         ConfigError: on_error is neither "raise" nor "drop".
     """
-    if on_error not in get_args(OnError):
+    if on_error not in (None, *get_args(OnUnreadable)):
         raise ConfigError(f'on_error is {on_error!r}; it must be "raise" or "drop"')
     names = paths.unique(maintain_order=True).to_list()
     failures: dict[str, str] = {}
@@ -90,7 +91,7 @@ def read_sizes(
     if not read.is_empty():
         others = cached.join(read, on="path", how="anti")
         _store(root, pl.concat([others, read]))
-    if failures and on_error == "raise":
+    if failures and on_error != "drop":
         first = [f"{root / name}: {failures[name]}" for name in names if name in failures][:_NAMED]
         rest = f"; and {len(failures) - _NAMED} more" if len(failures) > _NAMED else ""
         raise ManifestError(
@@ -106,7 +107,7 @@ def read_sizes(
 
 
 def with_sizes(
-    frame: pl.DataFrame, root: Path, *, show: bool | None, on_error: OnError
+    frame: pl.DataFrame, root: Path, *, show: bool | None, on_error: OnUnreadable
 ) -> tuple[pl.DataFrame, dict[str, int]]:
     """The frame with `width` and `height`, and how many pictures were left out as unreadable.
 
@@ -161,14 +162,9 @@ def _load(root: Path) -> pl.DataFrame:
 def _store(root: Path, sizes: pl.DataFrame) -> None:
     """Keep the sizes for the next time, where that is possible; whole or not at all."""
     for place in _places(root):
-        part = place.with_name(f".{place.name}.{os.getpid()}-{secrets.token_hex(4)}")
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                part.write_bytes(_parquet(sizes))
-                part.replace(place)
-            finally:
-                part.unlink(missing_ok=True)
+            write_whole(place, _parquet(sizes))
         except OSError:
             continue
         return

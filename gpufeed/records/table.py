@@ -12,7 +12,7 @@ from gpufeed.records.checks import Where, first_true
 from gpufeed.records.files import read_csv, read_parquet
 from gpufeed.records.manifest import Manifest
 from gpufeed.records.paths import check_links, check_names
-from gpufeed.records.sizes import OnError, with_sizes
+from gpufeed.records.sizes import OnUnreadable, with_sizes
 from gpufeed.records.targets import (
     BOX_LABELS,
     BOXES,
@@ -38,7 +38,7 @@ def read_table(
     box_labels: str | None = None,
     points: str | None = None,
     root: str | Path | None = None,
-    on_error: OnError = "raise",
+    on_error: OnUnreadable = "raise",
     progress: bool | None = None,
 ) -> Manifest:
     """Make a manifest of a polars frame, a CSV file with a header, or a Parquet file.

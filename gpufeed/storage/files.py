@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
-from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
 from gpufeed.errors import DecodeError
@@ -15,16 +13,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from gpufeed.records import Manifest
+    from gpufeed.storage.readers import Readers
 
 __all__ = ["FileStore", "most_bytes"]
-
-_SLOW = 0.5e-3
-"""Seconds that two files in a row may take each before the others are read side by side.
-
-Files that the system has in memory take a tenth of that, and four times as long when threads that
-share an interpreter take turns at them; a disk or network that is waited for gains from many. One
-slow file alone is mostly a thread that had to wait for its core.
-"""
 
 _PIXEL_BYTES = 16
 """Bytes of a pixel in the most wasteful of formats, four channels of 32 bits each."""
@@ -56,40 +47,41 @@ class FileStore:
         self,
         record_keys: npt.NDArray[np.int64],
         sizes: npt.NDArray[np.int64],
-        executor: Executor,
+        readers: Readers,
     ) -> list[bytes | DecodeError]:
-        """Read the files of some records, on the threads of `executor` too where that is faster.
+        """Read the files of some records.
 
         Args:
             record_keys: int64 (n,).
             sizes: int64 (n, 2), height and width of their pictures.
-            executor: what may be done on other threads.
+            readers: who reads them.
 
         Returns:
-            For each record its file's content, or why there is none. Nothing is raised, so that one
-            bad file does not cost the others of its batch.
+            For each record its file's content, or why there is none. No failure is raised, so that
+            one bad file does not cost the others of its batch.
+
+        Raises:
+            GivenUp: nobody wants them any more.
         """
         names = self._paths.gather(record_keys).to_list()
         most = [most_bytes(pixels) for pixels in sizes.prod(axis=1).tolist()]
-        wanted = list(zip(record_keys.tolist(), names, most, strict=True))
+        files = [(f"{self._root}/{name}", most) for name, most in zip(names, most, strict=True)]
         contents: list[bytes | DecodeError] = []
-        slow_in_a_row = 0
-        while len(contents) < len(wanted) and slow_in_a_row < 2:
-            began = time.perf_counter()
-            contents.append(self._attempt(wanted[len(contents)]))
-            slow = time.perf_counter() - began > _SLOW
-            slow_in_a_row = slow_in_a_row + 1 if slow else 0
-        contents += executor.map(self._attempt, wanted[len(contents) :])
+        for place, found in enumerate(readers.read(files, _attempt)):
+            if isinstance(found, OSError):
+                reason = f"can not be read: {found.strerror or found}"
+                contents.append(DecodeError(int(record_keys[place]), files[place][0], reason))
+            else:
+                contents.append(found)
         return contents
 
-    def _attempt(self, wanted: tuple[int, str, int]) -> bytes | DecodeError:
-        record_key, name, most = wanted
-        path = f"{self._root}/{name}"
-        try:
-            return read_file(path, most)
-        except OSError as error:
-            reason = f"can not be read: {error.strerror or error}"
-            return DecodeError(record_key, path, reason)
+
+def _attempt(file: tuple[str, int]) -> bytes | OSError:
+    try:
+        return read_file(*file)
+    except OSError as error:
+        # Without the frames it was raised in, which hold whole batches.
+        return error.with_traceback(None)
 
 
 def most_bytes(pixels: int) -> int:

@@ -21,6 +21,7 @@ from gpufeed.tools.info import list_versions
 from gpufeed.tools.median import Median, median_of
 from gpufeed.tools.named import Preset, is_training, make_transforms
 from gpufeed.tools.plain_decode import PlainDecode
+from gpufeed.whole import write_whole
 
 if TYPE_CHECKING:
     from gpufeed.adapters import Framework
@@ -281,7 +282,7 @@ def check_json(path: str | Path) -> Path:
 
 
 def save_json(found: Bench, asked: dict[str, Any], path: Path) -> None:
-    """Write the figures, what was asked for, and the versions that they are of.
+    """Write the figures, what was asked for, and their versions; whole or not at all.
 
     Raises:
         ConfigError: the file can not be written.
@@ -289,6 +290,6 @@ def save_json(found: Bench, asked: dict[str, Any], path: Path) -> None:
     versions = {fact.name: fact.value for fact in list_versions()}
     content = {"asked": asked, "found": asdict(found), "versions": versions}
     try:
-        path.write_text(json.dumps(content, indent=1) + "\n")
+        write_whole(path, (json.dumps(content, indent=1) + "\n").encode())
     except OSError as error:
         raise ConfigError(f"can not write {path}: {error.strerror or error}") from error

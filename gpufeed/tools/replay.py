@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from gpufeed import transforms
 from gpufeed.errors import ConfigError, ManifestError, StateError
@@ -50,6 +50,7 @@ def replay_batch(
     *,
     batch_size: int = 64,
     last_batch: LastBatch = "drop",
+    on_error: Literal["raise", "substitute", "blank"] = "raise",
     device: str = "auto",
 ) -> Replayed:
     """Draw the contact sheet of a batch of the run that saved a state.
@@ -64,6 +65,7 @@ def replay_batch(
         step: number of the batch; the one that was to come next where none is given.
         batch_size: the run's global batch, of all its processes together.
         last_batch: the run's.
+        on_error: the run's.
         device: as for `Loader`.
 
     Raises:
@@ -86,6 +88,8 @@ def replay_batch(
         transforms=_shown_plain(_transforms(marks["transforms"])),
         batch_size=batch_size,
         last_batch=last_batch,
+        on_error=on_error,
+        max_failures=1.0,
         device=device,
     )
     with loader:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import tempfile
@@ -16,6 +17,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from gpufeed.errors import ConfigError
 from gpufeed.tools.fonts import legible, load_fonts
+from gpufeed.whole import write_whole
 
 if TYPE_CHECKING:
     import polars as pl
@@ -257,13 +259,15 @@ def check_target(path: str | os.PathLike[str], default_name: str = "gpufeed.png"
 
 
 def save_sheet(sheet: Image.Image, path: Path) -> None:
-    """Write a picture as PNG; the same pixels give the same bytes.
+    """Write a picture as PNG, whole or not at all; the same pixels give the same bytes.
 
     Raises:
         ConfigError: the file can not be written.
     """
+    buffer = io.BytesIO()
+    sheet.save(buffer, "PNG", optimize=False, compress_level=6)
     try:
-        sheet.save(path, "PNG", optimize=False, compress_level=6)
+        write_whole(path, buffer.getvalue())
     except OSError as error:
         raise ConfigError(f"can not write {path}: {error.strerror or error}") from error
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeGuard, get_args
-
-import numpy as np
+from typing import Any, get_args
 
 from gpufeed.errors import ConfigError
+from gpufeed.numbers import is_integer, is_number
 from gpufeed.transforms.base import DType, Layout
 from gpufeed.transforms.frame import Fill, Interpolation, Sampling
 
@@ -35,16 +34,6 @@ __all__ = [
     "is_integer",
     "is_number",
 ]
-
-
-def is_integer(value: Any) -> TypeGuard[int]:
-    """Whether it is an integer, Python's or NumPy's."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def is_number(value: Any) -> TypeGuard[float]:
-    """Whether it is a real number, Python's or NumPy's."""
-    return isinstance(value, float | np.floating) or is_integer(value)
 
 
 def check_size(name: str, value: Any) -> int:

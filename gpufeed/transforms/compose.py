@@ -22,6 +22,7 @@ from gpufeed.transforms.base import (
     Records,
     Transform,
 )
+from gpufeed.transforms.blame import Blaming
 from gpufeed.transforms.frame import SUPPORT, Frame
 from gpufeed.transforms.program import (
     WINDOW,
@@ -172,27 +173,31 @@ class _Part:
 
 
 class _Seen(Records):
-    """Records whose boxes are looked for when a transform asks for them, which few do."""
+    """Records whose boxes are looked for when a transform asks for them, which few do.
+
+    As `Records`, so that a transform may copy them with other values; but where a `frame` is given,
+    `boxes` are those of the encoded pictures.
+    """
+
+    frame: Frame | None
 
     def __init__(
         self,
         record_key: npt.NDArray[np.int64],
-        frame: Frame,
+        height: npt.NDArray[np.int64],
+        width: npt.NDArray[np.int64],
         boxes: npt.NDArray[np.float64] | None,
         objects: Objects | None = None,
+        frame: Frame | None = None,
     ) -> None:
-        self.__dict__.update(
-            record_key=record_key, height=frame.height, width=frame.width, objects=objects
-        )
-        self.__dict__.update(frame=frame, unmoved=boxes)
-
-    frame: Frame
-    unmoved: npt.NDArray[np.float64] | None
+        own = {"record_key": record_key, "height": height, "width": width, "objects": objects}
+        self.__dict__.update(own, frame=frame, given=boxes)
 
     @cached_property
     def boxes(self) -> npt.NDArray[np.float64] | None:
         """As `Records` has them."""
-        return None if self.unmoved is None else self.frame.map_boxes(self.unmoved)
+        given: npt.NDArray[np.float64] | None = self.__dict__["given"]
+        return given if given is None or self.frame is None else self.frame.map_boxes(given)
 
 
 class _Composition:
@@ -229,27 +234,33 @@ class _Composition:
                 continue
             frame = self.frame
             if seen is None or seen.frame is not frame:
-                seen = _Seen(record_key, frame, boxes)
+                seen = _Seen(record_key, frame.height, frame.width, boxes, frame=frame)
             if isinstance(transform, GeometricTransform):
                 moved = None
                 if transform.uses_objects and objects is not None:
                     moved = objects.followed(frame)
-                    seen = _Seen(record_key, frame, boxes, moved.chosen(self.kept & moved.has_area))
-                drawn = transform.draw(own, seen)
-                if moved is not None:
-                    of_each = {name: values[moved.rows] for name, values in drawn.items()}
-                    self.kept &= transform.keep(moved.boxes, of_each)
-                self.frame = transform.place(frame, drawn)
+                    left = moved.chosen(self.kept & moved.has_area)
+                    seen = _Seen(record_key, frame.height, frame.width, boxes, left, frame)
+                with Blaming(transform):
+                    drawn = transform.draw(own, seen)
+                    if moved is not None:
+                        of_each = {name: values[moved.rows] for name, values in drawn.items()}
+                        self.kept &= transform.keep(moved.boxes, of_each)
+                    self.frame = transform.place(frame, drawn)
             elif isinstance(transform, PixelTransform):
-                drawn = transform.draw(own, seen)
+                with Blaming(transform):
+                    drawn = transform.draw(own, seen)
                 self._carry_out()
                 self._add(Pixels(transform, tuple(drawn)), _narrowed(drawn))
                 self.frame = frame.then()
                 self._emitted = frame
             elif isinstance(transform, LateTransform):
-                self._add_late(transform, transform.draw(own, seen))
+                with Blaming(transform):
+                    drawn = transform.draw(own, seen)
+                self._add_late(transform, drawn)
             elif isinstance(transform, MixTransform):
-                drawn, share = transform.draw(own, seen)
+                with Blaming(transform):
+                    drawn, share = transform.draw(own, seen)
                 partner = partners(transform.group)
                 self.mix = Mix(partner, share)
                 self._add_late(transform, {**drawn, "partner": partner})

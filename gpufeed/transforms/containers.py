@@ -20,6 +20,7 @@ from gpufeed.transforms.base import (
     Records,
     Transform,
 )
+from gpufeed.transforms.blame import Blaming
 from gpufeed.transforms.nested import flat
 
 __all__ = ["Compose", "RandomApply", "RandomChoice"]
@@ -59,15 +60,17 @@ class _Group:
 
     def draw(self, rng: BatchRng, records: Records) -> Params:
         parts = rng.parts(len(self.transforms))
-        return {
-            f"{number}.{name}": values
-            for number, transform in enumerate(self.transforms)
-            for name, values in transform.draw(parts[number], records).items()
-        }
+        drawn: Params = {}
+        for number, transform in enumerate(self.transforms):
+            with Blaming(transform):
+                own = transform.draw(parts[number], records)
+            drawn |= {f"{number}.{name}": values for name, values in own.items()}
+        return drawn
 
     def build(self, image: Any, params: dict[str, Any]) -> Any:
         for number, transform in enumerate(self.transforms):
-            image = transform.build(image, _own(f"{number}.", params))
+            with Blaming(transform):
+                image = transform.build(image, _own(f"{number}.", params))
         return image
 
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from gpufeed.errors import ConfigError
 from gpufeed.transforms.base import PixelTransform
+from gpufeed.transforms.blame import Blaming
 
 __all__ = ["Lambda"]
 
@@ -47,10 +48,12 @@ class Lambda(PixelTransform):
         """Call the function.
 
         Raises:
+            TransformError: it raises an error.
             ConfigError: it returns something else than a picture of this size.
         """
         # After a flip it is a view that runs backwards, which torch and OpenCV refuse.
-        made = self._function(np.ascontiguousarray(picture))
+        with Blaming(self):
+            made = self._function(np.ascontiguousarray(picture))
         if (
             not isinstance(made, np.ndarray)
             or made.dtype != np.uint8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 import time
 import warnings
@@ -18,6 +19,7 @@ from gpufeed.records.boxes import BOX
 from gpufeed.spread import spread
 from gpufeed.tools.check.kinds import KINDS, Finding, Kind
 from gpufeed.tools.check.picture import Examiner, Looked
+from gpufeed.whole import write_whole
 
 __all__ = ["Report", "check"]
 
@@ -47,6 +49,16 @@ class Report:
     images: int
     root: Path
     seconds: float
+
+    def save(self, path: Path) -> None:
+        """Write the findings as Parquet, whole or not at all; `Manifest.without` takes them.
+
+        Raises:
+            OSError: the file can not be written; the error names `path`.
+        """
+        buffer = io.BytesIO()
+        self.findings.write_parquet(buffer)
+        write_whole(path, buffer.getvalue())
 
     @property
     def failing(self) -> int:

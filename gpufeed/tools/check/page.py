@@ -11,14 +11,18 @@ import polars as pl
 from PIL import Image
 
 from gpufeed.engine.decode import WindowDecoder
+from gpufeed.records.headers import check_scans, picture_size
+from gpufeed.regular import read_file
 from gpufeed.tools.check.dataset import Report
 from gpufeed.tools.check.kinds import KINDS
+from gpufeed.whole import write_whole
 
 __all__ = ["save_page"]
 
 _MOST_OF_A_KIND = 24
 _SIDE = 160
 _MOST_BYTES = 64 << 20
+_MOST_PIXELS = 1 << 26
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem;
   padding: 0 1rem; color: #222; }
@@ -32,10 +36,10 @@ figcaption { font-size: 12px; overflow-wrap: anywhere; }
 
 
 def save_page(report: Report, title: str, target: Path) -> None:
-    """Write a page that needs nothing but itself.
+    """Write a page that needs nothing but itself, whole or not at all.
 
     Raises:
-        OSError: it can not be written.
+        OSError: it can not be written; the error names `target`.
     """
     shown = html.escape(title)
     parts = [
@@ -73,21 +77,18 @@ def save_page(report: Report, title: str, target: Path) -> None:
         parts.append("</div>")
         if of_kind.height > _MOST_OF_A_KIND:
             parts.append(f"<p>and {of_kind.height - _MOST_OF_A_KIND:,} more</p>")
-    target.write_text("\n".join(parts) + "\n</html>\n", encoding="utf-8")
+    write_whole(target, ("\n".join(parts) + "\n</html>\n").encode())
 
 
 def _thumbnail(path: Path, decoder: WindowDecoder) -> str | None:
     """What a run makes of a file, small, as base64; None where it makes nothing."""
-    from gpufeed.records.headers import check_scans, picture_size
-    from gpufeed.regular import read_file
-
     try:
         content = read_file(str(path), _MOST_BYTES)
         width, height = picture_size(content)
         check_scans(content)
     except (OSError, ValueError):
         return None
-    if width * height > _MOST_BYTES:
+    if width * height > _MOST_PIXELS:
         return None
     pixels = decoder.decode(content, (0, 0), (height, width))
     if pixels is None:

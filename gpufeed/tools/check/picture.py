@@ -101,6 +101,11 @@ class Examiner:
                 f"{self._max_pixels:,}",
             )
             return looked
+        if len(content) > most_bytes(width * height):
+            looked.add(
+                Kind.too_large, f"{len(content):,} bytes, far more than a picture of its size"
+            )
+            return looked
         if expected is not None and expected != (height, width):
             looked.add(
                 Kind.other_size,
@@ -120,6 +125,8 @@ class Examiner:
                 if form in _EIGHTHS:
                     image.draft(mode, (max(width // _EIGHTH, 1), max(height // _EIGHTH, 1)))
                 image.load()
+        except Image.DecompressionBombError:
+            form = ""  # too large for Pillow, which has nothing to say of its data then
         except Exception as error:  # Pillow raises whatever its readers meet
             refused = str(error) or type(error).__name__
         # Both go through a JPEG's data with libjpeg-turbo, so where Pillow found no fault in them
