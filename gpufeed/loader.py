@@ -7,6 +7,7 @@ import operator
 import threading
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -31,6 +32,7 @@ from gpufeed.records.targets import BoxFormat
 from gpufeed.standins import OnError
 from gpufeed.stats import Clock, Stats
 from gpufeed.storage.files import FileStore
+from gpufeed.storage.readers import GivenUp
 from gpufeed.targets import CollateFn, Targets
 from gpufeed.transforms.listed import check_functions
 
@@ -506,6 +508,12 @@ def _rows(views: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.uint8]:
     return np.concatenate(rows, axis=1)
 
 
+_ENDED = (
+    "this iteration was ended by a later one over the same loader, by close(), or by seek() or "
+    "load_state_dict() to another epoch; use a new iterator, or a second loader"
+)
+
+
 class _Pass:
     """One iteration over a loader, to the end of an epoch.
 
@@ -531,11 +539,7 @@ class _Pass:
     def _next(self) -> Batch:
         loader = self._loader
         if self._overtaken or (not self._closed and not self._first <= loader._step <= self._last):
-            raise ConfigError(
-                "this iteration was ended by a later one over the same loader, by close(), or by "
-                "seek() or load_state_dict() to another epoch; use a new iterator, or a second "
-                "loader"
-            )
+            raise ConfigError(_ENDED)
         if self._closed:
             raise StopIteration
         loader._clock.asked()
@@ -548,6 +552,10 @@ class _Pass:
             plan, views = self._collect(step)
             batch = loader._hand_over(plan, views)
             handed_out: Batch = loader._collated(batch)
+            loader._clock.handed_out(int(plan.delivered.sum()))
+            if loader.ledger is not None:
+                images = batch["image"] if loader.ledger.run.pixels else None
+                loader._write_down(loader.ledger, plan, images)
         except GpufeedError:
             self.interrupt()
             raise
@@ -562,11 +570,8 @@ class _Pass:
             loader._engine = None
             self.interrupt()
             raise
+        # Last of all: a signal's handler, which may save a state, runs where something is called.
         loader._step = step + 1
-        loader._clock.handed_out(int(plan.delivered.sum()))
-        if loader.ledger is not None:
-            images = batch["image"] if loader.ledger.run.pixels else None
-            loader._write_down(loader.ledger, plan, images)
         return handed_out
 
     def _collect(self, step: int) -> tuple[BatchPlan, list[Any]]:
@@ -597,7 +602,10 @@ class _Pass:
         while len(engine) <= loader._prefetch and (
             not engine.started or not len(engine) or self._reader.ready
         ):
-            job = next(self._reader, None)
+            try:
+                job = next(self._reader, None)
+            except (GivenUp, CancelledError):  # another thread called close(), say
+                raise ConfigError(_ENDED) from None
             if job is None:
                 break
             engine.submit(job)

@@ -13,6 +13,7 @@ import os
 import platform
 import select
 import struct
+from pathlib import Path
 
 # Numbers of read() and seccomp(), and the audit architecture, by the kernel's headers.
 _MACHINES = {"x86_64": (0, 317, 0xC000003E), "aarch64": (63, 277, 0xC00000B7)}
@@ -40,13 +41,19 @@ class UnsupportedError(Exception):
 
 
 class HeldReads:
-    """Holds each read() of `count` bytes, of a file's whole length say.
+    """Holds the reads of one file: each read() of as many bytes as it has.
+
+    Args:
+        path: the file, which is lengthened first to a length that hardly any other has. Pictures do
+            not mind what comes after them.
 
     Raises:
         UnsupportedError: that can not be had here.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, path: Path) -> None:
+        count = 654_321
+        os.truncate(path, count)
         if platform.machine() not in _MACHINES:
             raise UnsupportedError(f"no system call numbers for {platform.machine()}")
         read, seccomp, machine = _MACHINES[platform.machine()]
