@@ -110,12 +110,12 @@ def test_the_document_is_of_what_the_code_has() -> None:
 
 def test_a_child_that_crashes_or_hangs_is_told_of(tmp_path: Path) -> None:
     noise = tmp_path / "noise.txt"
-    for code, how, words in (
-        ("print(1, flush=True); import os; os.abort()", "crash", "it ended with -6"),
-        ("print(1, flush=True); raise SystemExit(3)", "crash", "it ended with 3"),
-        ("print(1, flush=True); import time; time.sleep(1000)", "hang", "nothing was heard for"),
+    for code, how, silence, words in (
+        ("print(1, flush=True); import os; os.abort()", "crash", 60, "it ended with -6"),
+        ("print(1, flush=True); raise SystemExit(3)", "crash", 60, "it ended with 3"),
+        ("print(1, flush=True); import time; time.sleep(1000)", "hang", 1, "nothing was heard for"),
     ):
-        said = lines([sys.executable, "-c", code], noise, silence=5)
+        said = lines([sys.executable, "-c", code], noise, silence=silence)
         heard = []
         with pytest.raises(DiedError, match=words) as caught:
             heard.extend(said)

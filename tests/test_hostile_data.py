@@ -520,6 +520,7 @@ def test_more_parts_than_a_bird_has_take_no_memory(tmp_path: Path) -> None:
         read_nabirds(tmp_path)
 
 
+@pytest.mark.filterwarnings("ignore:none of the 1 paths in the list is in this manifest")
 @QUICK
 @given(VALUES)
 def test_any_list_of_bad_pictures_is_taken_or_refused(value: Any) -> None:
