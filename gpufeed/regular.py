@@ -6,7 +6,15 @@ import os
 import stat
 from typing import BinaryIO
 
-__all__ = ["open_file", "read_file"]
+__all__ = ["EmptyFileError", "FileTooLongError", "open_file", "read_file"]
+
+
+class EmptyFileError(OSError):
+    """A file has no bytes."""
+
+
+class FileTooLongError(OSError):
+    """A file has more bytes than it may have."""
 
 
 def open_file(path: str | os.PathLike[str]) -> BinaryIO:
@@ -27,12 +35,14 @@ def read_file(path: str | os.PathLike[str], most: int = 1 << 40) -> bytes:
         most: how many bytes it may have.
 
     Raises:
-        OSError: it can not be read, is empty, has more bytes, or is no regular file.
+        EmptyFileError: it has no bytes.
+        FileTooLongError: it has more than `most`.
+        OSError: it can not be read, or is no regular file.
     """
     descriptor, size = _opened(path)
     try:
         if size > most:
-            raise OSError(f"it has {size:,} bytes, far more than a picture of its size")
+            raise FileTooLongError(f"it has {size:,} bytes, far more than a picture of its size")
         content = os.read(descriptor, size)
         while len(content) < size:
             more = os.read(descriptor, size - len(content))
@@ -42,7 +52,7 @@ def read_file(path: str | os.PathLike[str], most: int = 1 << 40) -> bytes:
     finally:
         os.close(descriptor)
     if not content:
-        raise OSError("the file is empty")
+        raise EmptyFileError("the file is empty")
     return content
 
 

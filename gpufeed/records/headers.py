@@ -1,4 +1,4 @@
-"""The size of a picture, read from its header alone.
+"""The size and orientation of a picture, read from its header alone.
 
 Written out here and not left to Pillow for three reasons. The orientation must be the one DALI
 applies, and the two differ on odd files: DALI takes the last Exif block of a JPEG and Pillow the
@@ -14,14 +14,14 @@ import io
 import re
 import struct
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
 from gpufeed.records.exif import orientation
 from gpufeed.regular import open_file
 
-__all__ = ["check_scans", "picture_size"]
+__all__ = ["PictureHeader", "check_scans", "picture_header", "picture_size"]
 
 _ORIENTATION = 0x0112
 _WIDTH, _HEIGHT = 0x0100, 0x0101
@@ -39,10 +39,35 @@ _MOST_SCANS = 256
 """Of a JPEG, whose encoders make about ten: nvImageCodec's own limit, where it heeds it."""
 
 
-def picture_size(
-    file: str | Path | bytes | bytearray | memoryview | BinaryIO,
-) -> tuple[int, int]:
-    """Width and height in pixels, as the picture stands once its EXIF orientation is applied.
+class PictureHeader(NamedTuple):
+    """What a picture's header says of it.
+
+    Attributes:
+        width: in pixels, as the picture stands once its EXIF orientation is applied.
+        height: likewise.
+        orientation: 1 to 8, as EXIF numbers them; 1 where it gives none.
+    """
+
+    width: int
+    height: int
+    orientation: int
+
+
+File = str | Path | bytes | bytearray | memoryview | BinaryIO
+
+
+def picture_size(file: File) -> tuple[int, int]:
+    """Width and height of a picture, as `picture_header` has them.
+
+    Raises:
+        OSError: the file can not be opened or read, or is no regular file.
+        ValueError: the content is no picture of these kinds, or its header is damaged.
+    """
+    return picture_header(file)[:2]
+
+
+def picture_header(file: File) -> PictureHeader:
+    """Read a picture's size and orientation.
 
     Reads JPEG, PNG, WebP, TIFF, BMP and PNM, told apart by their content, never by their name.
     No pixel is decoded, and no memory is set aside for any.
@@ -56,10 +81,10 @@ def picture_size(
     """
     if isinstance(file, str | Path):
         with open_file(file) as opened:
-            return _size(opened)
+            return _header(opened)
     if isinstance(file, bytes | bytearray | memoryview):
-        return _size(io.BytesIO(file))
-    return _size(file)
+        return _header(io.BytesIO(file))
+    return _header(file)
 
 
 def check_scans(content: bytes) -> None:
@@ -89,7 +114,7 @@ def check_scans(content: bytes) -> None:
         raise ValueError(f"a JPEG of {scans:,} scans, of which {_MOST_SCANS} may be")
 
 
-def _size(file: BinaryIO) -> tuple[int, int]:
+def _header(file: BinaryIO) -> PictureHeader:
     file.seek(0)
     head = file.read(16)
     if not head:
@@ -102,7 +127,9 @@ def _size(file: BinaryIO) -> tuple[int, int]:
                 raise ValueError("the file ends within its header") from None
             if not (0 < width <= _MOST_SIDE and 0 < height <= _MOST_SIDE):
                 raise ValueError(f"its header gives the size {width}x{height}")
-            return (height, width) if turn in _TURNED else (width, height)
+            if turn in _TURNED:
+                width, height = height, width
+            return PictureHeader(width, height, turn)
     raise ValueError(f"not a JPEG, PNG, WebP, TIFF, BMP or PNM picture; it begins with {head!r}")
 
 

@@ -19,7 +19,7 @@ __all__ = ["FileStore", "most_bytes"]
 
 _PIXEL_BYTES = 16
 """Bytes of a pixel in the most wasteful of formats, four channels of 32 bits each."""
-_SPARE_BYTES = 1 << 26
+_SPARE_BYTES = 1 << 24
 """What a file may have beside its pixels: previews, profiles, texts."""
 
 
