@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, wait
+from concurrent.futures import CancelledError, Executor, Future, wait
 from typing import Generic, TypeVar
 
 __all__ = ["Begun", "ReadAhead", "await_result"]
@@ -79,13 +79,19 @@ class ReadAhead(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        """Wait for the next step's result."""
+        """Wait for the next step's result.
+
+        Raises:
+            CancelledError: another thread closed this meanwhile.
+        """
         if not self._pending:
             raise StopIteration
         _, planned = self._pending[0]
         _wait(planned)
         if planned.exception() is None:
             _wait(planned.result())
+        if not self._pending:
+            raise CancelledError
         self._pending.popleft()
         self._begin_next()
         return planned.result().result()

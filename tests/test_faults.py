@@ -412,7 +412,7 @@ def test_what_a_handler_raises_leaves_the_loader_before_the_batch(pictures: Mani
 
             def profile(frame: Any, event: str, _: Any, step: int = step) -> None:
                 nonlocal left, over
-                own = frame.f_code.co_filename.endswith("gpufeed/loader.py")
+                own = frame.f_code.co_filename.endswith(("/loader.py", "/stream.py"))
                 over = over or (own and frame.f_code.co_name == "_next" and event == "return")
                 if not own or over or event == "return":
                     return
@@ -527,6 +527,34 @@ def test_any_thread_may_use_a_loader(pictures: Manifest) -> None:
     thread.start()
     thread.join()
     assert seen == wanted
+
+
+def test_threads_that_end_each_others_iterations_lose_and_double_nothing(
+    pictures: Manifest,
+) -> None:
+    """Each begins a new iteration whenever another's has ended its own."""
+    with make(pictures) as loader:
+        wanted = [digest(batch) for _ in range(4) for batch in loader]
+    seen: list[str] = []
+    with make(pictures) as loader:
+        last = len(wanted)
+
+        def take() -> None:
+            while loader.step < last:
+                # Ended by another thread's, or by the end of the epoch.
+                with contextlib.suppress(gpufeed.ConfigError, StopIteration):
+                    seen.append(digest(next(iter(loader))))
+
+        threads = [threading.Thread(target=take) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert not any(thread.is_alive() for thread in threads)
+    # A thread may take one more, which it was at when the last was taken.
+    assert len(wanted) <= len(seen) < len(wanted) + 4
+    assert len(set(seen)) == len(seen)
+    assert set(wanted) <= set(seen)
 
 
 @pytest.mark.parametrize("prefetch", [1, 3])

@@ -109,6 +109,7 @@ LAYERS = [
     {"storage"},
     {"engine"},
     {"adapters", "maker", "readahead", "targets"},
+    {"handover", "stream"},
     {"loader"},
     {"tools"},
     {"cli", "__main__"},
