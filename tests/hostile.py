@@ -27,7 +27,7 @@ from damage import Damager
 from gpufeed.loader import MAX_PIXELS
 from gpufeed.progress import progress
 from hostile_child import CLASSES, POLICIES
-from hostile_table import DOCUMENT, compared, fed, with_table
+from hostile_table import DOCUMENT, compared, fed, refusals, with_table
 from media import jpeg
 from watched import DiedError, lines, python
 
@@ -381,6 +381,7 @@ def main() -> None:
         tell(outcome)
     text = with_table(options.out.read_text(), "damage", compared(outcome.files))
     text = with_table(text, "policies", fed(outcome))
+    text = with_table(text, "refusals", refusals(outcome))
     options.out.write_text(text)
 
 
@@ -388,6 +389,7 @@ def tell(outcome: Outcome) -> None:
     """Print what must not be, and what of the rest the tables do not have."""
     print(fed(outcome))
     print(compared(outcome.files))
+    print(refusals(outcome))
     print(f"crashes of the comparison: {outcome.crashed}; filters kept: {outcome.filters}")
     wrong = outcome.disagreements()
     print(f"files that differ between policies: {len(wrong)}", *wrong[:10], sep="\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,6 +66,27 @@ def _row(name: str, files: pl.DataFrame) -> str:
         f"{files.filter(~ours & theirs).height:,}",
     ]
     return f"| {name} | {' | '.join(shown)} |"
+
+
+def refusals(outcome: Outcome) -> str:
+    """Why gpufeed refuses what Pillow decodes, the commonest reasons first."""
+    wanted = outcome.files.filter(pl.col("pillow") & ~pl.col("gpufeed"))
+    reasons = outcome.policies["raise"].refused
+    counts: dict[str, Counter[str]] = {}
+    for key, kind in wanted.select("key", "kind").rows():
+        counts.setdefault(alike(reasons[key]), Counter())[kind] += 1
+    lines = ["| reason | files | mostly of |", "|---|--:|---|"]
+    for reason, kinds in sorted(counts.items(), key=lambda item: (-item[1].total(), item[0])):
+        often = ", ".join(kind for kind, _ in kinds.most_common(2))
+        lines.append(f"| {reason} | {kinds.total():,} | {often} |")
+    return "\n".join(lines)
+
+
+def alike(reason: str) -> str:
+    """A reason without what it quotes, so that those of one kind are the same."""
+    reason = re.sub(r"b'.*'|b\".*\"", "...", reason)
+    reason = re.sub(r"chunk \w+", "chunk ...", reason)
+    return re.sub(r"0x[0-9A-F]+|\d+(?:,\d{3})*", "N", reason)
 
 
 def fed(outcome: Outcome) -> str:

@@ -56,7 +56,7 @@ class HostStages:
     ) -> Future[Job | Failed]:
         """Begin work on a batch, after those begun before; for any thread.
 
-        Letting go of what is returned ends the work.
+        Letting go of what is returned ends the work. It is cancelled where all work has ended.
 
         Args:
             plan: the batch.
@@ -67,8 +67,11 @@ class HostStages:
             batch = _Batch(plan, encoded, self._program, self._path, self._memory, kept)
         except MemoryError as error:
             return finished(Failed(plan.step, out_of_memory(str(error))))
-        for _ in range(min(self._num_threads, batch.pending)):
-            self._workers.submit(_work, weakref.ref(batch), self._tools)
+        try:
+            for _ in range(min(self._num_threads, batch.pending)):
+                self._workers.submit(_work, weakref.ref(batch), self._tools)
+        except RuntimeError:  # closed meanwhile; this error, kept, would keep the batch with it
+            batch.cancel()
         return batch
 
     def close(self) -> None:
