@@ -104,8 +104,9 @@ class Loader:
         prefetch: batches worked on ahead of the one handed out, at least 1.
         on_error: what becomes of a record whose picture can not be read or decoded. "raise" raises
             `DecodeError`. "substitute" puts another record of its class in its place, drawn from
-            the sampler's order by the same seed. "blank" puts a black picture there, which goes
-            through the transforms, has no boxes or points, and is not `valid`. A function is given
+            the sampler's order by the same seed. "blank" puts a black picture there, of its size
+            but of 2^24 pixels at most, which goes through the transforms, has no boxes or points,
+            and is not `valid`. A function is given
             the `DecodeError` and returns the key of the record to take, or None for a blank
             picture, or raises; it should go by its argument alone, for batches to be the same each
             time. A stand-in is drawn for as the record would have been, `record_key` and `label`
