@@ -260,7 +260,7 @@ class Loader:
     @property
     def quarantine(self) -> Quarantine:
         """The records that were found bad; part of the state."""
-        return self._maker.quarantine
+        return self._maker.failures.quarantine
 
     @property
     def stats(self) -> Stats:
@@ -353,7 +353,7 @@ class Loader:
         return states.make_state(
             self._schedule.records_before(self._step),
             self._fingerprints(),
-            self.quarantine.state(),
+            self._maker.failures.state(),
         )
 
     def load_state_dict(self, state: Mapping[str, Any], ignore: Collection[str] = ()) -> None:
@@ -374,7 +374,7 @@ class Loader:
             StateError: it is no state of such a loader, or no batch begins where it stands.
         """
         records = states.check_state(state, self._fingerprints(), ignore)
-        failures = self.quarantine.parse(
+        failures = self._maker.failures.parse(
             state.get("quarantine", "[]"), same="manifest" not in ignore
         )
         try:
@@ -384,7 +384,7 @@ class Loader:
             self.seek(self._schedule.step_at(records))
         except (IndexError, ConfigError) as error:
             raise StateError(f"the state's 'records' is {records}: {error}") from None
-        self.quarantine.restore(failures)
+        self._maker.failures.restore(failures)
 
     def get_state(self) -> bytes:
         """Return `state_dict()` as JSON, as Grain's iterators do."""

@@ -15,8 +15,9 @@ import numpy as np
 
 from gpufeed.blank import blank_picture
 from gpufeed.errors import ConfigError, DecodeError, GpufeedError
+from gpufeed.failures import Failures, check_limit
 from gpufeed.numbers import is_integer, is_number
-from gpufeed.quarantine import Failure, Quarantine, check_limit
+from gpufeed.quarantine import Failure
 from gpufeed.readahead import Begun, ReadAhead, await_result
 from gpufeed.standins import OnError, Replacements, StandIns
 from gpufeed.storage.readers import PatientReaders, Readers
@@ -38,7 +39,7 @@ class Maker:
     """Makes the batches of a loader; see there for the arguments.
 
     Attributes:
-        quarantine: the records that were found bad.
+        failures: the records that were found bad.
         stand_ins: who comes in their place.
 
     Raises:
@@ -67,7 +68,7 @@ class Maker:
         self._device = device
         self._num_threads = num_threads
         self.opens_on_host = opens_on_host
-        self.quarantine = Quarantine(store.name)
+        self.failures = Failures(store.name)
         self.stand_ins = StandIns(on_error, sampler, manifest.frame["label"].to_numpy())
         self._limit = check_limit(max_failures, len(manifest))
         self._max_failures = max_failures
@@ -231,10 +232,10 @@ class Maker:
             return self._planner.plan(step)
         errors = list(bad.errors.values())
         for error in errors:
-            self.quarantine.add(error, step)
+            self.failures.add(error, step)
         if self.stand_ins.raises:
             raise _first_of(errors)
-        self.quarantine.check(self._limit, self._max_failures, self._as_error)
+        self.failures.check(self._limit, self._max_failures, self._as_error)
         replacements.add(bad.errors)
         return self._planner.plan(step, replacements)
 

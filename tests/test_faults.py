@@ -29,7 +29,7 @@ from gpufeed import (
     read_table,
 )
 from gpufeed import transforms as tf
-from gpufeed.quarantine import Quarantine
+from gpufeed.quarantine import Failure, Quarantine
 from gpufeed.storage import files
 from gpufeed.tools.bench import save_json
 from gpufeed.tools.check.dataset import check
@@ -249,9 +249,8 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fullness]:
 
 
 def quarantine_of(manifest: Manifest) -> Quarantine:
-    quarantine = Quarantine(manifest.frame["path"].__getitem__)
-    quarantine.add(DecodeError(3, "x", "the picture is damaged"), 7)
-    return quarantine
+    failure = Failure(3, manifest.frame["path"][3], "the picture is damaged", 7)
+    return Quarantine({3: failure})
 
 
 def ledger_of(manifest: Manifest) -> gpufeed.Ledger:
@@ -407,7 +406,7 @@ def test_what_a_handler_raises_leaves_the_loader_before_the_batch(pictures: Mani
         loader.batch(0)  # imports, which are no place to be broken off
         for step, expected in enumerate(wanted):
             # Python calls a handler where something is called or has returned.
-            left = int(drawn.integers(1, 120))
+            left = int(drawn.integers(1, 40))
             over = False
 
             def profile(frame: Any, event: str, _: Any, step: int = step) -> None:

@@ -105,7 +105,7 @@ LAYERS = [
     {"records"},
     {"order"},
     {"transforms"},
-    {"presets", "plan", "standins"},
+    {"failures", "presets", "plan", "standins"},
     {"storage"},
     {"engine"},
     {"adapters", "maker", "readahead", "targets"},
