@@ -11,6 +11,7 @@ from gpufeed.cli.app import app
 from gpufeed.cli.console import counted, keep_interruptible, say, stdout
 from gpufeed.cli.options import (
     BatchSize,
+    DataArgument,
     Device,
     Framework,
     LabelsOption,
@@ -29,13 +30,7 @@ __all__: list[str] = []
 
 @app.command()
 def bench(
-    data: Annotated[
-        Path,
-        typer.Argument(
-            help="A NABirds folder, a metadata.parquet, or a folder of class folders.",
-            metavar="DATA",
-        ),
-    ],
+    data: DataArgument,
     preset: PresetOption = Preset.train,
     split: Annotated[
         Split | None,

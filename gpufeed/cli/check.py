@@ -9,6 +9,7 @@ import typer
 
 from gpufeed.cli.app import FAILED, app
 from gpufeed.cli.console import counted, keep_interruptible, say, stdout
+from gpufeed.cli.options import DataArgument
 
 if TYPE_CHECKING:
     from gpufeed.tools.check.dataset import Report
@@ -18,13 +19,7 @@ __all__: list[str] = []
 
 @app.command()
 def check(
-    data: Annotated[
-        Path,
-        typer.Argument(
-            help="A NABirds folder, a metadata.parquet, or a folder of class folders.",
-            metavar="DATA",
-        ),
-    ],
+    data: DataArgument,
     parquet: Annotated[
         Path | None,
         typer.Option(help="Write all findings there; `Manifest.without` leaves out what fails."),
