@@ -1,10 +1,10 @@
-"""What malloc keeps of memory that was given back to it."""
+"""What malloc has handed out, and what it keeps of what was given back."""
 
 from __future__ import annotations
 
 import ctypes
 
-__all__ = ["spare_bytes"]
+__all__ = ["spare_bytes", "used_bytes"]
 
 
 class _Mallinfo2(ctypes.Structure):
@@ -28,6 +28,21 @@ def spare_bytes() -> int:
     Raises:
         AttributeError: the C library is not glibc, 2.33 or newer.
     """
+    return int(_mallinfo2().fordblks)
+
+
+def used_bytes() -> int:
+    """Return how many bytes malloc has handed out and not got back.
+
+    Raises:
+        AttributeError: the C library is not glibc, 2.33 or newer.
+    """
+    found = _mallinfo2()
+    return int(found.uordblks + found.hblkhd)
+
+
+def _mallinfo2() -> _Mallinfo2:
     mallinfo2 = ctypes.CDLL(None).mallinfo2
     mallinfo2.restype = _Mallinfo2
-    return int(mallinfo2().fordblks)
+    found: _Mallinfo2 = mallinfo2()
+    return found

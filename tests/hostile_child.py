@@ -23,6 +23,7 @@ import numpy as np
 import polars as pl
 from PIL import Image, ImageOps
 
+from benchmarks.heap import used_bytes
 from damage import Damaged, Damager
 from gpufeed import DecodeError, GpufeedError, Ledger, Loader, Manifest, SequentialSampler
 from gpufeed import transforms as tf
@@ -142,11 +143,14 @@ def compare(settings: dict[str, Any]) -> None:
 
 
 def measured() -> dict[str, int]:
-    """What this process has of memory (in KiB), threads and open files."""
+    """What this process has of memory (in KiB), threads and open files.
+
+    `held` is what malloc has handed out and not got back.
+    """
     gc.collect()
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return {
-        "memory": int(status["VmRSS"].split()[0]),
+        "held": used_bytes() // 1024,
         "peak": int(status["VmHWM"].split()[0]),
         "threads": int(status["Threads"]),
         "files": len(list(Path("/proc/self/fd").iterdir())),
@@ -181,11 +185,10 @@ def make_loader(manifest: Manifest, policy: str, **options: Any) -> Loader:
 
 def batches(loader: Loader) -> Iterator[tuple[int, Any]]:
     """Each step with its batch, or with the error in its place."""
-    iterator = iter(loader)
     while loader.step < len(loader):
         step = loader.step
         try:
-            batch: Any = next(iterator)
+            batch: Any = next(iter(loader))  # anew, since it may have been closed
         except Exception as error:
             loader.skip()
             batch = error
@@ -230,6 +233,7 @@ def _feed(manifest: Manifest, policy: str, settings: dict[str, Any]) -> None:
                 ]
             say(**said)
             if loader.step in tenths:
+                loader.close()  # what is held then, nobody will give back
                 say(policy=policy, step=step, measured=measured())
             if loader.step % SAVE_EVERY == 0:
                 loader.ledger.save(saved)

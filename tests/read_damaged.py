@@ -41,24 +41,27 @@ def whole() -> list[bytes]:
 
 
 def damaged(count: int) -> list[bytes]:
-    """Files with bytes changed: each of the first page's header, and then anywhere."""
+    """Files with bytes changed: each fifth before a footer, and then any."""
     drawn = np.random.default_rng(0)
     values = (0, 1, 0x7F, 0x80, 0xFF)
     wholes = whole()
     found = []
-    for at in range(4, 44):
-        for value in values:
-            data = bytearray(wholes[0])
-            data[at] = value
-            found.append(bytes(data))
+    for at in range(5, _footer(wholes[0]), 5):
+        data = bytearray(wholes[0])
+        data[at] = 0x7F  # -64, as Parquet writes numbers: how many values a page holds, say
+        found.append(bytes(data))
     while len(found) < count:
         data = bytearray(wholes[int(drawn.integers(len(wholes)))])
-        footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
-        first = footer if drawn.random() < 0.6 else 0
+        first = _footer(data) if drawn.random() < 0.6 else 0
         for place in drawn.integers(first, len(data), size=int(drawn.integers(1, 4))).tolist():
             data[place] = int(drawn.choice([*values, int(drawn.integers(256))]))
         found.append(bytes(data))
     return found
+
+
+def _footer(data: bytes | bytearray) -> int:
+    """Where a file's footer begins."""
+    return len(data) - 8 - int.from_bytes(data[-8:-4], "little")
 
 
 def main() -> None:

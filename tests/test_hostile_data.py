@@ -134,6 +134,7 @@ MANIFEST = Manifest(
     ["auk", "wren"],
 )
 
+QUARANTINE = ("quarantine", "quarantine, as text")
 NUMBERS = st.one_of(
     st.integers(-(10**30), 10**30), st.sampled_from([2**31, 2**63, 2**64, -1, 0]), st.floats()
 )
@@ -173,24 +174,26 @@ def is_left_whole(loader: Loader) -> None:
 
 @QUICK
 @given(
-    name=st.sampled_from(["version", "records", "fingerprints", "quarantine", "manifest", "x"]),
+    name=st.sampled_from(["version", "records", "fingerprints", "manifest", "x", *QUARANTINE]),
     value=VALUES | FAILURES,
     ignore=st.booleans(),
 )
 @example(name="quarantine", value=[["record_key"]], ignore=False)
+@example(name="quarantine, as text", value=[["record_key"]], ignore=False)
 @example(
-    name="quarantine",
+    name="quarantine, as text",
     value=[{"record_key": 3, "path": "3.jpg", "reason": "\ud800", "step": 0}],
     ignore=False,
 )
 @example(
-    name="quarantine",
+    name="quarantine, as text",
     value=[{"record_key": 3, "path": "3.jpg", "reason": "", "step": 2**63}],
     ignore=True,
 )
 @example(name="records", value=10**30, ignore=True)
 @example(name="records", value=10**5000, ignore=True)
 @example(name="manifest", value=[["x" * 10**6]], ignore=False)
+@example(name="manifest", value="x" * 10**6, ignore=False)
 def test_any_change_of_a_state_is_loaded_or_refused(
     loader: Loader, name: str, value: Any, ignore: bool
 ) -> None:
@@ -198,6 +201,8 @@ def test_any_change_of_a_state_is_loaded_or_refused(
     state = loader.state_dict()
     if name in state["fingerprints"]:
         state["fingerprints"][name] = value
+    elif name == "quarantine, as text":
+        state["quarantine"] = json.dumps(value)
     else:
         state[name] = value
     ignored = ("manifest",) if ignore else ()
@@ -403,7 +408,7 @@ def test_what_is_packed_in_a_ledger_is_not_unpacked_beyond_measure(
 
 def test_a_damaged_parquet_file_does_not_end_the_process(tmp_path: Path) -> None:
     """polars ends the process over some of them, where memory is asked for that is not there."""
-    command = [sys.executable, read_damaged.__file__, str(tmp_path), "800"]
+    command = [sys.executable, read_damaged.__file__, str(tmp_path), "1000"]
     run = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr[-2000:]
     met = json.loads(run.stdout)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import queue
 import subprocess
 import sys
@@ -39,7 +40,9 @@ def lines(command: list[str], noise: Path, silence: float = SILENCE) -> Iterator
         DiedError: it ended with another status than 0, or was ended.
     """
     with noise.open("ab") as error:
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=error, text=True)
+        child = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=error, text=True, env=_environment()
+        )
     said: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 
     def listen() -> None:
@@ -69,6 +72,12 @@ def lines(command: list[str], noise: Path, silence: float = SILENCE) -> Iterator
         listener.join()
         assert child.stdout is not None
         child.stdout.close()
+
+
+def _environment() -> dict[str, str]:
+    """This process's, with the project's top to import from."""
+    top = str(Path(__file__).parents[1])
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([top, os.environ.get("PYTHONPATH", "")])}
 
 
 def python(script: Path, role: str, settings: Mapping[str, Any], folder: Path) -> list[str]:
