@@ -162,9 +162,9 @@ def _load(root: Path) -> pl.DataFrame:
 def _store(root: Path, sizes: pl.DataFrame) -> None:
     """Keep the sizes for the next time, where that is possible; whole or not at all."""
     for place in _places(root):
-        if place.exists() and not place.is_file():  # a pipe would wait for whoever reads it
-            continue
         try:
+            if place.exists() and not place.is_file():  # a pipe would wait for whoever reads it
+                continue
             place.parent.mkdir(parents=True, exist_ok=True)
             write_whole(place, _parquet(sizes))
         except OSError:
