@@ -473,6 +473,8 @@ class _Pass:
         return self
 
     def __next__(self) -> Batch:
+        # Before the lock, which a thread that did not come along by a fork may have held.
+        self._loader._maker.check_process()
         with self._loader._turn:
             return self._next()
 

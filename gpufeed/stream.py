@@ -52,7 +52,7 @@ class Stream:
         """Return batch `step`, as `Maker.make` does, and go on with those after it.
 
         Raises:
-            ConfigError: another thread has interrupted it, or this is another process.
+            ConfigError: another thread has interrupted it.
             GpufeedError: the batch can not be made; that of the step before can not either, if it
                 was not taken.
         """
@@ -61,7 +61,6 @@ class Stream:
         engine = self._engine
         if engine is None:
             engine = self._engine = self._maker.engine(self._prefetch)
-        self._maker.check_process()
         under_way = engine.steps
         if under_way and under_way[0] != step:
             engine.drain()

@@ -446,10 +446,14 @@ import gc, os, signal
 loader = make(manifest)
 iterator = iter(loader)
 print(digest(next(iterator)), flush=True)
-for ending in ("return", "close", "drop", "new"):
+for ending in ("return", "close", "drop", "new", "turn"):
+    if ending == "turn":  # which another thread has, that is in next()
+        loader._turn.acquire()
     child = os.fork()
     if child:
         print(ending, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        if ending == "turn":
+            loader._turn.release()
         continue
     signal.alarm(20)
     if ending == "close":
@@ -457,6 +461,11 @@ for ending in ("return", "close", "drop", "new"):
             next(iterator)
         except gpufeed.ConfigError:
             loader.close()
+    elif ending == "turn":
+        try:
+            next(iter(loader))
+        except gpufeed.ConfigError:
+            pass
     elif ending == "drop":
         del loader, iterator
         gc.collect()
@@ -470,7 +479,7 @@ for batch in iterator:
     (ran,) = run_scripts(pictures, [body], "-Wignore")
     with make(pictures) as loader:
         first, *others = [digest(batch) for batch in loader]
-    endings = ["return 0", "close 0", "drop 0", "new 0"]
+    endings = ["return 0", "close 0", "drop 0", "new 0", "turn 0"]
     assert ran.stdout.splitlines() == [first, *endings, *others], ran.stderr
 
 
