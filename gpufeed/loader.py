@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 __all__ = ["Batch", "Loader"]
 
 MAX_PIXELS = 1 << 27
-"""Pixels of the largest picture that is decoded: 1.2 GB on each thread at worst, with two copies
-that resizing makes.
+"""Pixels of the largest picture that is decoded: 1.2 GB while it is, with two copies that resizing
+makes; `Budget` bounds how many there are at a time.
 
 A number and no share of the machine's memory, so that a batch is the same on every machine.
 """

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpufeed.blank import blank_picture
+from gpufeed.engine.budget import Budget
 from gpufeed.errors import ConfigError, DecodeError, GpufeedError
 from gpufeed.failures import Failures, check_limit
 from gpufeed.numbers import is_integer, is_number
@@ -67,6 +68,8 @@ class Maker:
         self._batch_size = batch_size
         self._device = device
         self._num_threads = num_threads
+        # One for all engines: a batch is mended beside those that are made ahead.
+        self._budget = Budget(max_pixels, num_threads)
         self.opens_on_host = opens_on_host
         self.failures = Failures(store.name)
         self.stand_ins = StandIns(on_error, sampler, manifest.frame["label"].to_numpy())
@@ -96,6 +99,7 @@ class Maker:
             num_threads=self._num_threads,
             depth=depth,
             opens_on_host=self.opens_on_host,
+            budget=self._budget,
         )
 
     def check_process(self) -> None:

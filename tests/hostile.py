@@ -302,16 +302,18 @@ def photos(data: Path) -> list[Path]:
 def large(
     photos: Sequence[Path], scratch: Path, size: tuple[int, int], most: int
 ) -> dict[str, Any]:
-    """Feed 64 small pictures alone, and with a large one among them that is refused, and fed.
+    """Feed 64 small pictures alone, with a large one among them that is refused, and with it fed.
+
+    And with eight large ones fed, and eight files that are bad, so that batches are mended beside.
 
     Args:
         photos: photos to make them of.
         scratch: an empty folder.
-        size: (width, height) of the large one.
+        size: (width, height) of the large ones.
         most: `max_pixels` by which it is refused.
 
     Returns:
-        Of each what the child said, by "alone", "refused" and "fed".
+        Of each what the child said, by "alone", "refused", "fed" and "eight fed".
     """
     (scratch / "files").mkdir()
     rows = []
@@ -328,12 +330,16 @@ def large(
         rows.append((name, width, height, number % CLASSES))
     del picture
     table = pl.DataFrame(rows, schema=["path", "width", "height", "label"], orient="row")
+    bad = table[:1].with_columns(path=pl.lit("bad.jpg"))
+    (scratch / "files" / "bad.jpg").write_bytes(b"")
+    mixed = [part for at in range(0, 64, 8) for part in (table[at : at + 8], table[64:], bad)]
     said = {}
     for case, frame, pixels in (
         ("alone", table[:64], most),
         # In the middle, so that others are under way beside it.
         ("refused", pl.concat([table[:32], table[64:], table[32:64]]), most),
         ("fed", pl.concat([table[:32], table[64:], table[32:64]]), size[0] * size[1]),
+        ("eight fed", pl.concat(mixed), size[0] * size[1]),
     ):
         frame.write_parquet(scratch / f"{case}.parquet")
         settings = {

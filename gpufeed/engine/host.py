@@ -25,6 +25,7 @@ from gpufeed.transforms.function import Lambda
 from gpufeed.transforms.program import WINDOW, Resample
 
 if TYPE_CHECKING:
+    from gpufeed.engine.budget import Budget
     from gpufeed.plan import BatchPlan
     from gpufeed.transforms.base import Params
     from gpufeed.transforms.program import Program, View
@@ -41,10 +42,14 @@ class HostStages:
         program: what is to be done; an opening's last flip left to right is the graph's.
         path: from a record key to the name of its file.
         num_threads: how many pictures are worked on at a time.
+        budget: how large they may be together.
     """
 
-    def __init__(self, program: Program, path: Callable[[int], str], num_threads: int) -> None:
+    def __init__(
+        self, program: Program, path: Callable[[int], str], num_threads: int, budget: Budget
+    ) -> None:
         self._program = program
+        self._budget = budget
         self._path = path
         self._num_threads = num_threads
         self._workers = ThreadPoolExecutor(num_threads, "gpufeed-decode")
@@ -64,7 +69,9 @@ class HostStages:
             kept: what was opened of it when it failed; those of the same bytes are taken over.
         """
         try:
-            batch = _Batch(plan, encoded, self._program, self._path, self._memory, kept)
+            batch = _Batch(
+                plan, encoded, self._program, self._path, self._budget, self._memory, kept
+            )
         except MemoryError as error:
             return finished(Failed(plan.step, out_of_memory(str(error))))
         try:
@@ -120,6 +127,7 @@ class _Batch(Future["Job | Failed"]):
         encoded: Sequence[bytes],
         program: Program,
         path: Callable[[int], str],
+        budget: Budget,
         memory: Sequence[Memory],
         kept: Opened | None,
     ) -> None:
@@ -127,6 +135,7 @@ class _Batch(Future["Job | Failed"]):
         self._plan = plan
         self._encoded = encoded
         self._path = path
+        self._budget = budget
         self._keys = plan.record_keys.tolist()
         self._sizes = plan.sizes.tolist()
         self._starts = plan.params[f"{WINDOW}.start"].tolist()
@@ -171,7 +180,9 @@ class _Batch(Future["Job | Failed"]):
         try:
             if not hasattr(local, "tools"):
                 local.tools = _Tools()
-            self._make(place, local.tools)
+            height, width = self._sizes[place]
+            with self._budget.take(height * width):
+                self._make(place, local.tools)
         except BaseException as error:  # whatever it is, who waits for the batch must hear of it
             self._errors[place] = error
         with self._lock:
