@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import io
 import json
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -17,9 +15,9 @@ import polars as pl
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 
 import gpufeed
-import read_damaged
 from gpufeed import (
     IndexSampler,
     Ledger,
@@ -29,12 +27,15 @@ from gpufeed import (
     ManifestError,
     StateError,
     presets,
+    read_folder,
     read_nabirds,
     read_table,
 )
 from gpufeed.ledger import Run
-from gpufeed.records.parquet import check_parquet
+from gpufeed.records import parquet
 from gpufeed.state import describe_all, parse_all
+from lying_parquet import LYING
+from media import make_manifest
 from nabirds_data import write_nabirds
 
 PACKAGE = Path(gpufeed.__file__).parent
@@ -406,27 +407,55 @@ def test_what_is_packed_in_a_ledger_is_not_unpacked_beyond_measure(
 # ------------------------------------------------------------------------------ lists
 
 
-def test_a_damaged_parquet_file_does_not_end_the_process(tmp_path: Path) -> None:
-    """polars ends the process over some of them, where memory is asked for that is not there."""
-    command = [sys.executable, read_damaged.__file__, str(tmp_path), "1000"]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert run.returncode == 0, run.stderr[-2000:]
-    met = json.loads(run.stdout)
-    assert set(met) == {"read", "ManifestError"}
-    assert min(met.values()) > 20
+@pytest.mark.parametrize("kind", LYING)
+def test_a_parquet_file_that_lies_is_read_or_refused(kind: str, tmp_path: Path) -> None:
+    """polars crashes over some, and would take all memory for others."""
+    file = tmp_path / "list.parquet"
+    file.write_bytes(LYING[kind])
+    said = refusal(lambda: read_table(file, root="/nowhere"), ManifestError)
+    assert str(file) in said
+    assert len(said) < 1000
 
 
-def test_a_parquet_file_of_more_than_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = read_damaged.whole()[0]
-    check_parquet(whole)
-    monkeypatch.setattr("gpufeed.records.parquet._machine_memory", lambda: 2000)
-    with pytest.raises(ValueError, match="more than this machine's memory"):
-        check_parquet(whole)
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("nested in itself", "reading it ended the process that did: it is damaged, or holds more"),
+        ("columns", "it has 20,000 columns, of which 10,000 may be"),
+        ("half", "The file must end with PAR1"),
+    ],
+)
+def test_it_is_said_what_a_parquet_file_is(kind: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "list.parquet"
+    file.write_bytes(LYING[kind])
+    with pytest.raises(ManifestError, match=f"list.parquet is no valid Parquet file: .*{message}"):
+        read_table(file)
 
 
-@pytest.mark.parametrize("compression", ["zstd", "snappy", "uncompressed", "gzip", "brotli", "lz4"])
-@pytest.mark.parametrize("count", [0, 1, 1000, 100_000])
-def test_whole_parquet_files_pass(compression: Any, count: int) -> None:
+def test_a_parquet_file_that_takes_too_much_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "list.parquet"
+    pl.DataFrame({"number": np.arange(10_000_000)}).write_parquet(file)
+    with file.open("rb") as opened, monkeypatch.context() as less:
+        less.setattr(parquet, "_machine_memory", lambda: 300 << 20)
+        with pytest.raises(ValueError, match=r"ended the process that did: .* more than 75 MB"):
+            parquet.read_apart(opened)
+    with file.open("rb") as opened, monkeypatch.context() as less:
+        less.setattr(parquet, "_SECONDS", 0.01)
+        less.setattr(parquet, "_BYTES_A_SECOND", 1 << 40)
+        with pytest.raises(ValueError, match="reading it takes more than 0 s"):
+            parquet.read_apart(opened)
+
+
+@pytest.mark.parametrize(
+    ("compression", "count"),
+    [
+        *((kind, 1000) for kind in ("snappy", "uncompressed", "gzip", "brotli", "lz4")),
+        *(("zstd", count) for count in (0, 1, 100_000)),
+    ],
+)
+def test_a_parquet_file_is_read_as_it_is(compression: Any, count: int, tmp_path: Path) -> None:
     """Of many pages and row groups, with lists, structures, categories and nothing at all."""
     numbers = pl.int_range(count, eager=True)
     frame = pl.DataFrame({"number": numbers}).with_columns(
@@ -439,11 +468,31 @@ def test_whole_parquet_files_pass(compression: Any, count: int) -> None:
         flag=pl.col("number") % 2 == 0,
         share=pl.col("number") / 3,
     )
-    buffer = io.BytesIO()
+    file = tmp_path / "list.parquet"
     frame.write_parquet(
-        buffer, compression=compression, row_group_size=30_000, data_page_size=100_000
+        file, compression=compression, row_group_size=30_000, data_page_size=100_000
     )
-    check_parquet(buffer.getvalue())
+    with file.open("rb") as opened:
+        assert_frame_equal(parquet.read_apart(opened), frame)
+
+
+@pytest.mark.parametrize("link", ["file", "folder"])
+def test_sizes_kept_beside_the_data_lead_nowhere_else(tmp_path: Path, link: str) -> None:
+    """Else whoever made the data could have any file of the reader's overwritten."""
+    make_manifest(tmp_path / "data" / "wren", [(30, 40)])
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    mine = elsewhere / "sizes.parquet"
+    mine.write_text("mine")
+    beside = tmp_path / "data" / ".gpufeed"
+    if link == "folder":
+        beside.symlink_to(elsewhere)
+    else:
+        beside.mkdir()
+        (beside / "sizes.parquet").symlink_to(mine)
+    assert read_folder(tmp_path / "data").sizes().tolist() == [[30, 40]]
+    assert mine.read_text() == "mine"
+    assert [path.name for path in elsewhere.iterdir()] == ["sizes.parquet"]
 
 
 TEXTS = st.lists(
@@ -470,9 +519,10 @@ def test_any_csv_is_read_or_refused(tmp_path: Path, text: str, header: str) -> N
     assert len(said) < 10_000
 
 
-def test_tables_of_a_million_columns_are_refused_unread(tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", ["", "\n", "\r\n\n"])
+def test_tables_of_a_million_columns_are_refused_unread(tmp_path: Path, before: str) -> None:
     file = tmp_path / "list.csv"
-    file.write_text("path,label,width,height" + "," * 1_000_000 + "\nx,1,2,3\n")
+    file.write_text(before + "path,label,width,height" + "," * 1_000_000 + "\nx,1,2,3\n")
     with pytest.raises(ManifestError, match=r"has 1,000,004 columns, of which 10,000 may be"):
         read_table(file)
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import polars as pl
 
 from gpufeed.errors import ManifestError
-from gpufeed.records.parquet import MARK, check_parquet
+from gpufeed.records.parquet import MOST_COLUMNS, read_apart
 from gpufeed.regular import open_file
 
 __all__ = ["read_csv", "read_parquet", "read_text"]
-
-_MOST_COLUMNS = 10_000
-"""Columns of a table; each is looked at by itself."""
 
 # A panic of polars' is no PolarsError, and derives from BaseException.
 _FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError, OSError)
@@ -29,23 +25,11 @@ def read_parquet(file: Path) -> pl.DataFrame:
     """Read a Parquet file; raises ManifestError where it is missing or damaged."""
     try:
         with open_file(file) as opened:
-            # Before all of it is read, since a file may be large and hold nothing.
-            start = opened.read(len(MARK))
-            opened.seek(-min(len(MARK), opened.seek(0, os.SEEK_END)), os.SEEK_END)
-            if start != MARK or opened.read() != MARK:
-                raise ManifestError(
-                    f"{file} is no valid Parquet file: it does not begin and end with PAR1"
-                )
-            opened.seek(0)
-            data = opened.read()
+            frame = read_apart(opened)
     except OSError as error:
         raise _unreadable(file, error) from error
-    try:
-        check_parquet(data)
-        frame = pl.read_parquet(io.BytesIO(data))
-    except _FAILURES as error:
+    except (ValueError, pl.exceptions.PolarsError) as error:
         raise ManifestError(f"{file} is no valid Parquet file: {_first_line(error)}") from error
-    _check_columns(file, frame.width)
     return frame
 
 
@@ -60,14 +44,16 @@ def read_csv(file: Path, dtypes: Mapping[str, type[pl.DataType]]) -> pl.DataFram
         data = read_text(file)
     except OSError as error:
         raise _unreadable(file, error) from error
-    # Before polars sees them, which takes half a minute over a million.
-    _check_columns(file, data.partition(b"\n")[0].count(b",") + 1)
+    # Before polars sees them, which takes half a minute over a million. It passes empty lines over.
+    _check_columns(file, data.lstrip(b"\r\n").partition(b"\n")[0].count(b",") + 1)
     try:
         data.decode()
         source = io.BytesIO(data)
-        return pl.read_csv(source, schema_overrides=dtypes, infer_schema_length=None)
+        frame = pl.read_csv(source, schema_overrides=dtypes, infer_schema_length=None)
     except _FAILURES as error:
         raise ManifestError(f"{file} is no valid CSV file: {_first_line(error)}") from error
+    _check_columns(file, frame.width)
+    return frame
 
 
 def read_text(file: Path) -> bytes:
@@ -89,8 +75,8 @@ def read_text(file: Path) -> bytes:
 
 
 def _check_columns(file: Path, count: int) -> None:
-    if count > _MOST_COLUMNS:
-        raise ManifestError(f"{file} has {count:,} columns, of which {_MOST_COLUMNS:,} may be")
+    if count > MOST_COLUMNS:
+        raise ManifestError(f"{file} has {count:,} columns, of which {MOST_COLUMNS:,} may be")
 
 
 def _unreadable(file: Path, error: OSError) -> ManifestError:
