@@ -240,8 +240,9 @@ class Loader:
         self._clock = Clock()
         # Weak, so that nothing more is read ahead for a loop that is left early.
         self._pass: weakref.ref[_Pass] | None = None
-        # Iterations in several threads, of which the later ends the earlier, take turns.
-        self._turn = threading.Lock()
+        # Iterations in several threads, of which the later ends the earlier, take turns. Entered
+        # again where a user's collate_fn iterates.
+        self._turn = threading.RLock()
 
     def __len__(self) -> int:
         """How many batches an epoch has."""
@@ -408,8 +409,9 @@ class Loader:
         """End all work and free the pipelines; using the loader again makes new ones."""
         self._stream.interrupt()  # first, so that whoever waits in another thread waits no more
         self._stop()
-        self._stream.close()
-        self._maker.close()
+        with self._turn:
+            self._stream.close()
+            self._maker.close()
 
     def __enter__(self) -> Self:
         return self

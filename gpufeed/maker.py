@@ -249,13 +249,14 @@ class Maker:
 
     def close(self) -> None:
         """Free what batches are made with; what is made ahead must have been closed."""
-        if self._single is not None:
-            self._single.close()
-        if self._thread is not None:
-            self._thread.shutdown()
-        if self._readers is not None:
-            self._readers.close()
-        self._single = self._thread = self._readers = None
+        with self._lock:
+            if self._single is not None:
+                self._single.close()
+            if self._thread is not None:
+                self._thread.shutdown()
+            if self._readers is not None:
+                self._readers.close()
+            self._single = self._thread = self._readers = None
 
 
 def _first_of(errors: Sequence[DecodeError]) -> DecodeError:

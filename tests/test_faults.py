@@ -565,6 +565,82 @@ def test_threads_that_end_each_others_iterations_lose_and_double_nothing(
     assert set(wanted) <= set(seen)
 
 
+def test_a_loader_closed_by_another_thread_ends_what_is_under_way(pictures: Manifest) -> None:
+    """Wherever it is, with an error of gpufeed's own; the next iteration goes on."""
+    with make(pictures) as loader:
+        wanted = [digest(batch) for _ in range(4) for batch in loader]
+    loader, seen, failed, seen_alone = make(pictures), [], [], set()
+    done = threading.Event()
+
+    def take() -> None:
+        while loader.step < len(wanted):
+            try:
+                iterator = iter(loader)
+                while loader.step < len(wanted):
+                    seen.append(digest(next(iterator)))
+            except StopIteration:
+                continue
+            except BaseException as error:
+                if not str(error).startswith("this iteration was ended by"):
+                    failed.append(error)
+                    break
+        done.set()
+
+    def alone() -> None:
+        while not done.is_set():
+            seen_alone.add(digest(loader.batch(3)))
+
+    threads = [threading.Thread(target=each, daemon=True) for each in (take, alone)]
+    for thread in threads:
+        thread.start()
+    drawn = np.random.default_rng(5)
+    while not done.wait(float(drawn.exponential(0.03))):
+        loader.close()
+    for thread in threads:
+        thread.join(60)
+    loader.close()
+    assert failed == []
+    assert seen == wanted
+    assert seen_alone <= {wanted[3]}
+
+
+def test_a_collate_fn_may_iterate_itself(pictures: Manifest) -> None:
+    """Which ends the iteration that called it."""
+    found: list[Any] = []
+
+    def collate(records: list[Any]) -> int:
+        if not found:
+            found.append(None)
+            found.append(next(iter(loader)))
+        return len(records)
+
+    with make(pictures, collate_fn=collate) as loader:
+        iterator = iter(loader)
+        assert next(iterator) == 8
+        with pytest.raises(gpufeed.ConfigError, match="this iteration was ended by a later one"):
+            next(iterator)
+    assert found == [None, 8]
+
+
+def test_threads_that_can_not_be_started_are_told_of(
+    pictures: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+
+    def refused(thread: threading.Thread) -> None:
+        if "gpufeed-decode" in thread.name:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with make(pictures) as loader, monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", refused)
+        message = "there is no thread to decode in: can't start new thread"
+        with pytest.raises(gpufeed.PipelineError, match=message):
+            next(iter(loader))
+        with pytest.raises(gpufeed.PipelineError, match=message):
+            loader.batch(0)
+
+
 @pytest.mark.parametrize("prefetch", [1, 3])
 @pytest.mark.parametrize("timeout", [None, 60.0])
 def test_a_slow_consumer_is_not_read_ahead_of_without_end(

@@ -73,16 +73,18 @@ def test_what_grows_is_named(looks: list[Look], found: list[str]) -> None:
     assert broken(judge(looks), 0.01) == found
 
 
-@pytest.mark.parametrize("leak", [0, 1 << 16])
-def test_a_leak_is_found(leak: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 64 KiB a batch, in a process of a hundred MiB."""
+@pytest.mark.parametrize("leaks", [False, True])
+def test_a_leak_is_found(leaks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a twentieth of what is held, in all."""
     monkeypatch.setattr(soak, "wait_until_quiet", lambda: 0.0)
-    kept = []
+    kept: list[bytes] = []
+    held = soak.look(0, 0.0).held_mib
+    size = int(leaks * held * (1 << 20) / 20 / 200)
 
     def feed() -> Iterator[int]:
         for number in itertools.count(1):
-            kept.append(bytes(leak) + b"x")
+            kept.append(b"x" * size)
             yield number
 
     looks = soak.soak(itertools.islice(feed(), 200), 200, 2)
-    assert (judge(looks)["held"] > 0.01) == bool(leak)
+    assert (judge(looks)["held"] > 0.01) == leaks

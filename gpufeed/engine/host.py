@@ -53,6 +53,7 @@ class HostStages:
         self._path = path
         self._num_threads = num_threads
         self._workers = ThreadPoolExecutor(num_threads, "gpufeed-decode")
+        self._closed = False
         self._tools = threading.local()
         self._memory = [Memory() for _ in program.views]
 
@@ -77,12 +78,16 @@ class HostStages:
         try:
             for _ in range(min(self._num_threads, batch.pending)):
                 self._workers.submit(_work, weakref.ref(batch), self._tools)
-        except RuntimeError:  # closed meanwhile; this error, kept, would keep the batch with it
-            batch.cancel()
+        except RuntimeError as error:
+            if not self._closed:
+                failed = PipelineError(f"there is no thread to decode in: {error}")
+                return finished(Failed(plan.step, failed))
+            batch.cancel()  # this error, kept, would keep the batch with it
         return batch
 
     def close(self) -> None:
         """End the threads."""
+        self._closed = True
         self._workers.shutdown(cancel_futures=True)
 
 
