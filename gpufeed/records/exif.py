@@ -1,9 +1,12 @@
-"""The orientation that an Exif block gives, read as nvImageCodec reads it.
+"""The orientation that one Exif block gives, read as nvImageCodec reads a file's only block.
 
 That is what turns the pictures, so of a damaged block too the two must think alike: a picture that
 is turned where its manifest does not know shows another window than the one asked for. It takes the
 value of the first entry of this tag, whatever its type and count are said to be, and gives the
 block up where an entry that it knows points out of it.
+
+Which blocks of a file count, and that several must agree, is in `gpufeed.records.headers`. A TIFF's
+own orientation is read there too, where the entry's type and count do matter.
 """
 
 from __future__ import annotations

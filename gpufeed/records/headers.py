@@ -1,11 +1,14 @@
 """The size and orientation of a picture, read from its header alone.
 
-Written out here and not left to Pillow for three reasons. The orientation must be the one DALI
-applies, and the two differ on odd files: DALI takes the last Exif block of a JPEG and Pillow the
-first, Pillow also believes an XMP packet. Pillow decodes a whole PNG to find a late `eXIf` chunk.
-And Pillow warns, through the process-wide filters, about pictures that are merely large.
+Written out here and not left to Pillow for three reasons. The orientation must be the one by which
+the decoders turn a picture, and Pillow's is another on odd files: it believes an XMP packet, and
+the EXIF chunk of a WebP that does not announce one. Pillow decodes a whole PNG to find a late
+`eXIf` chunk. And Pillow warns, through the process-wide filters, about pictures that are merely
+large.
 
-What would keep a decoder busy, or have it set memory aside, out of all proportion is refused here.
+Where a file gives several orientations that differ it is refused, since decoders do not agree on
+which counts: nvImageCodec mostly takes the first Exif block, DALI the last. What would keep a
+decoder busy, or have it set memory aside, out of all proportion is refused too.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import io
 import re
 import struct
+import zlib
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -23,11 +27,23 @@ from gpufeed.regular import open_file
 
 __all__ = ["PictureHeader", "check_scans", "picture_header", "picture_size"]
 
-_ORIENTATION = 0x0112
-_WIDTH, _HEIGHT = 0x0100, 0x0101
+_WIDTH, _HEIGHT, _ORIENTATION, _SAMPLES = 0x0100, 0x0101, 0x0112, 0x0115
+_TILE_WIDTH, _TILE_HEIGHT = 0x0142, 0x0143
+_TAGS = {
+    _WIDTH: "width",
+    _HEIGHT: "height",
+    _ORIENTATION: "orientation",
+    _SAMPLES: "number of samples",
+    _TILE_WIDTH: "tile width",
+    _TILE_HEIGHT: "tile height",
+}
 _SHORT, _LONG, _LONG8 = 3, 4, 16
+_MOST_TILE = 1 << 24
+"""Samples of a tile, of a picture of any size: 2,048 x 2,048 pixels of four."""
 # Orientations 5 to 8 turn the picture by a quarter, so its sides change places.
 _TURNED = (5, 6, 7, 8)
+_WEBP_EXIF = 0x08
+"""The flag in VP8X that there is an EXIF chunk; without it decoders do not look for one."""
 _SOF = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _SEQUENTIAL = (0xC0, 0xC1)
 _BARE_MARKERS = frozenset(range(0xD0, 0xD8)) | {0x01, 0xD8}
@@ -35,6 +51,8 @@ _MOST_SIDE = (1 << 31) - 1
 _MOST_PARTS = 1 << 16
 """Segments or chunks, and stray bytes between them, that are gone through."""
 _EXIF_LIMIT = 1 << 20
+_MOST_BLOCKS = 16
+"""Exif blocks that are gone through: each may take a millisecond, and cameras write one."""
 _MOST_SCANS = 256
 """Of a JPEG, whose encoders make about ten: nvImageCodec's own limit, where it heeds it."""
 
@@ -146,7 +164,8 @@ def _jpeg_header(file: BinaryIO) -> tuple[int, int, int, bool]:
     """Size and orientation, and whether there may be any number of scans."""
     file.seek(2)
     size: tuple[int, int] | None = None
-    exif, progressive, components, first = b"", False, 0, 0
+    turns: list[int] = []
+    progressive, components, first = False, 0, 0
     for _ in range(_MOST_PARTS):
         byte = file.read(1)
         if not byte:
@@ -172,13 +191,35 @@ def _jpeg_header(file: BinaryIO) -> tuple[int, int, int, bool]:
         elif marker[0] == 0xE1:
             block = file.read(length - 2)
             if block.startswith(b"Exif\0\0"):
-                exif = block[6:]
+                _add_turn(turns, "JPEG", block[6:], whole=True)
         file.seek(end)
     else:
         raise ValueError(f"a JPEG with no scan after {_MOST_PARTS:,} segments or stray bytes")
     if size is None:
         raise ValueError("a JPEG without a frame header")
-    return (*size, orientation(exif, whole=True), progressive or first != components)
+    return (*size, _agreed(turns, "JPEG"), progressive or first != components)
+
+
+def _add_turn(turns: list[int], form: str, block: bytes, *, whole: bool = False) -> None:
+    if len(turns) == _MOST_BLOCKS:
+        raise ValueError(f"a {form} of more than {_MOST_BLOCKS} Exif blocks")
+    turns.append(orientation(block, whole=whole))
+
+
+def _agreed(turns: list[int], form: str) -> int:
+    """Return the orientation that all Exif blocks give, 1 where there is none.
+
+    A block that gives none counts as upright: a decoder that takes it does not turn the picture.
+    """
+    if not turns:
+        return 1
+    if len(set(turns)) > 1:
+        raise ValueError(f"a {form} whose Exif blocks give the orientations {_listed(turns)}")
+    return turns[0]
+
+
+def _listed(values: list[int]) -> str:
+    return " and ".join(str(value) for value in dict.fromkeys(values))
 
 
 def _png(file: BinaryIO) -> tuple[int, int, int]:
@@ -187,7 +228,7 @@ def _png(file: BinaryIO) -> tuple[int, int, int]:
     _, kind, width, height = struct.unpack(">I4sII", file.read(16))
     if kind != b"IHDR":
         raise ValueError("a PNG that does not begin with IHDR")
-    exif = b""
+    turns: list[int] = []
     file.seek(33)
     # eXIf may stand before or after the pixels. A file cut short has a size all the same.
     for _ in range(_MOST_PARTS):
@@ -200,29 +241,46 @@ def _png(file: BinaryIO) -> tuple[int, int, int]:
             _check_end("PNG", kind, size, end, length)
         if kind == b"IEND":
             break
-        if kind == b"eXIf" and size <= _EXIF_LIMIT:
-            exif = file.read(size)
+        if kind == b"eXIf":
+            _check_exif("PNG", size)
+            block = file.read(size)
+            # Of the decoders, some leave such a chunk out.
+            if file.read(4) != struct.pack(">I", zlib.crc32(kind + block)):
+                raise ValueError("a PNG whose chunk eXIf has a wrong checksum")
+            _add_turn(turns, "PNG", block)
         file.seek(end)
     else:
         raise ValueError(f"a PNG of more than {_MOST_PARTS:,} chunks")
-    return width, height, orientation(exif, whole=False)
+    return width, height, _agreed(turns, "PNG")
 
 
 def _webp(file: BinaryIO) -> tuple[int, int, int]:
     length = _length(file)
+    file.seek(4)
+    (said,) = _unpack(file, "<I")
     size: tuple[int, int] | None = None
-    exif = b""
+    turns: list[int] = []
+    announced = False
+    seen: set[bytes] = set()
     file.seek(12)
     for _ in range(_MOST_PARTS):
+        at = file.tell()
         start = file.read(8)
-        if len(start) < 8:
+        # What follows the RIFF's own end is no part of the picture.
+        if len(start) < 8 or at >= 8 + said:
             break
         kind, held = struct.unpack("<4sI", start)
-        end = file.tell() + held
+        end = at + 8 + held
+        if kind in (b"VP8X", b"VP8 ", b"VP8L"):
+            # With two, or with VP8X behind the pixels, nvImageCodec heeds no EXIF chunk.
+            if kind in seen:
+                raise ValueError(f"a WebP of two chunks {kind.decode().strip()}")
+            seen.add(kind)
         if kind == b"VP8X" and size is None:
             canvas = file.read(10)
             if len(canvas) < 10:
                 raise ValueError("the file ends within its header")
+            announced = bool(canvas[0] & _WEBP_EXIF)
             size = (
                 1 + int.from_bytes(canvas[4:7], "little"),
                 1 + int.from_bytes(canvas[7:10], "little"),
@@ -235,13 +293,15 @@ def _webp(file: BinaryIO) -> tuple[int, int, int]:
             size = 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
         elif kind == b"EXIF":
             _check_end("WebP", kind, held, end, length)
-            exif = file.read(held) if held <= _EXIF_LIMIT else b""
+            if announced:
+                _check_exif("WebP", held)
+                _add_turn(turns, "WebP", file.read(held))
         file.seek(end + held % 2)
     else:
         raise ValueError(f"a WebP of more than {_MOST_PARTS:,} chunks")
     if size is None:
         raise ValueError("a WebP without a picture")
-    return (*size, orientation(exif, whole=False))
+    return (*size, _agreed(turns, "WebP"))
 
 
 def _length(file: BinaryIO) -> int:
@@ -256,11 +316,40 @@ def _check_end(form: str, kind: bytes, size: int, end: int, length: int) -> None
         )
 
 
+def _check_exif(form: str, size: int) -> None:
+    """Raise where an Exif block is too long to be read for the sake of a number."""
+    if size > _EXIF_LIMIT:
+        raise ValueError(
+            f"a {form} whose Exif block has {size:,} bytes, of which {_EXIF_LIMIT:,} may be"
+        )
+
+
 def _tiff(file: BinaryIO) -> tuple[int, int, int]:
     tags = _first_directory(file)
     if _WIDTH not in tags or _HEIGHT not in tags:
         raise ValueError("a TIFF that gives no size")
-    return tags[_WIDTH][1], tags[_HEIGHT][1], _oriented(tags)
+    _check_tile(tags)
+    turn = tags.get(_ORIENTATION, 1)
+    return tags[_WIDTH], tags[_HEIGHT], turn if 1 <= turn <= 8 else 1
+
+
+def _check_tile(tags: dict[int, int]) -> None:
+    """Raise where a tile is far larger than its picture.
+
+    nvImageCodec sets memory aside for a whole tile, and fills it, however small the picture is. For
+    strips it does not, whatever the rows, samples and bits are said to be.
+    """
+    width, height, samples = tags[_WIDTH], tags[_HEIGHT], tags.get(_SAMPLES, 1)
+    across, down = tags.get(_TILE_WIDTH, width), tags.get(_TILE_HEIGHT, height)
+    if _TILE_WIDTH not in tags and _TILE_HEIGHT not in tags:
+        return
+    # The sides of tiles are multiples of 16.
+    around = -(-width // 16) * -(-height // 16) * 256
+    if across * down * samples > max(_MOST_TILE, 4 * around):
+        raise ValueError(
+            f"a TIFF of {width:,} x {height:,} pixels whose tiles have {across:,} x {down:,}, "
+            f"samples of each: {samples:,}"
+        )
 
 
 def _bmp(file: BinaryIO) -> tuple[int, int, int]:
@@ -278,13 +367,12 @@ def _pnm(file: BinaryIO) -> tuple[int, int, int]:
     return int(found[1]), int(found[2]), 1
 
 
-def _oriented(tags: dict[int, tuple[int, int]]) -> int:
-    kind, value = tags.get(_ORIENTATION, (_SHORT, 1))
-    return value if kind == _SHORT and 1 <= value <= 8 else 1
+def _first_directory(file: BinaryIO) -> dict[int, int]:
+    """Tag -> value of the entries of `_TAGS` in a TIFF's first directory.
 
-
-def _first_directory(file: BinaryIO) -> dict[int, tuple[int, int]]:
-    """Tag -> (type, value) of the one-integer entries in a TIFF's first directory."""
+    Those are one integer each, which nvImageCodec refuses to take from an entry of another type or
+    count.
+    """
     file.seek(0)
     order = {b"II": "<", b"MM": ">"}.get(file.read(2))
     if order is None:
@@ -302,15 +390,18 @@ def _first_directory(file: BinaryIO) -> dict[int, tuple[int, int]]:
         raise ValueError(f"a TIFF whose first directory is at byte {offset}")
     file.seek(offset)
     (count,) = _unpack(file, count_layout)
-    tags: dict[int, tuple[int, int]] = {}
+    tags: dict[int, int] = {}
     for _ in range(min(count, 65535)):
         entry = file.read(struct.calcsize(entry_layout))
         tag, kind, number, value = struct.unpack(entry_layout, entry)
+        if tag not in _TAGS:
+            continue
         layout = {_SHORT: "H", _LONG: "I", _LONG8: "Q"}.get(kind)
         if layout is None or number != 1 or struct.calcsize(layout) > len(value):
-            continue
+            raise ValueError(f"a TIFF whose {_TAGS[tag]} is {number:,} values of type {kind}")
         (integer,) = struct.unpack_from(order + layout, value)
-        tags.setdefault(tag, (kind, integer))
+        if tags.setdefault(tag, integer) != integer:
+            raise ValueError(f"a TIFF whose {_TAGS[tag]} is both {tags[tag]:,} and {integer:,}")
     return tags
 
 
