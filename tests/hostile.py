@@ -2,7 +2,7 @@
 
     python tests/hostile.py --files 20000          writes the tables of docs/hostile.md
     python tests/hostile.py --file 1234            writes damaged file 1234 here, to be looked at
-    python tests/hostile.py --large                what memory a picture too large takes
+    python tests/hostile.py --large                writes what memory large pictures take
 
 The damaged files are made of the photos of the folder that GPUFEED_TESTDATA names, shrunk; the odd
 files of that folder are fed with them. All that might crash or hang is done in child processes.
@@ -27,7 +27,7 @@ from damage import Damager
 from gpufeed.loader import MAX_PIXELS
 from gpufeed.progress import progress
 from hostile_child import CLASSES, POLICIES
-from hostile_table import DOCUMENT, compared, fed, refusals, with_table
+from hostile_table import DOCUMENT, compared, fed, peaks, refusals, with_table
 from media import jpeg
 from watched import DiedError, lines, python
 
@@ -377,8 +377,8 @@ def main() -> None:
         scratch = Path(name)
         if options.large:
             said = large(photos(data), scratch, (20_000, 14_000), MAX_PIXELS)
-            for case, each in said.items():
-                print(f"{case:8} {each['measured']['peak'] / 1024:8,.0f} MB  {each['refused']}")
+            print(peaks(said))
+            options.out.write_text(with_table(options.out.read_text(), "large", peaks(said)))
             return
         run = Run(data, scratch, files=options.files, seed=options.seed)
         with progress("Hostile files", run.steps, unit="files") as done:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -87,6 +88,22 @@ def alike(reason: str) -> str:
     reason = re.sub(r"b'.*'|b\".*\"", "...", reason)
     reason = re.sub(r"chunk \w+", "chunk ...", reason)
     return re.sub(r"0x[0-9A-F]+|\d+(?:,\d{3})*", "N", reason)
+
+
+LARGE = {
+    "alone": "64 small pictures",
+    "refused": "and a large one, refused by `max_pixels`",
+    "fed": "and a large one, fed",
+    "eight fed": "and eight large ones, fed, and eight bad files",
+}
+
+
+def peaks(said: Mapping[str, Mapping[str, Any]]) -> str:
+    """What memory lists with large pictures took; see `hostile.large`."""
+    lines = ["| pictures | peak memory |", "|---|--:|"]
+    for case, title in LARGE.items():
+        lines.append(f"| {title} | {said[case]['measured']['peak'] / 1024:,.0f} MB |")
+    return "\n".join(lines)
 
 
 def fed(outcome: Outcome) -> str:

@@ -96,6 +96,7 @@ def test_the_document_is_of_what_the_code_has() -> None:
     for name, wanted in (
         ("policies", list(POLICIES)),
         ("damage", [*KINDS, ODD, *FORMS, "odd JPEG"]),
+        ("large", list(hostile_table.LARGE.values())),
     ):
         begin, end = mark(name)
         table = text.partition(begin)[2].partition(end)[0]
