@@ -286,6 +286,50 @@ def test_megabytes_are_refused_unread(text: str) -> None:
     assert len(str(caught.value)) < 200
 
 
+LONGEST = 1 << 18
+
+
+def fill(before: str, piece: str, after: str = "") -> str:
+    """A text as long as one that is parsed may be, of one piece over and over."""
+    times = (LONGEST - len(before) - len(after)) // len(piece)
+    return before + piece * times + after
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            fill("A(x=", "["),
+            fill("A(x=", "[]," * 9, ")"),
+            fill("A(x=[", "[1],", "])"),
+            fill("", "("),
+        ),
+        fill("A(x=", "[" * (LONGEST // 2 - 3), "]" * (LONGEST // 2 - 3) + ")"),
+        *(fill("A(x=", "{1:"), fill("A(x=", "-", "1)"), fill("A(x=", "not ", "1)")),
+        *(
+            fill("A(x=1", "+1", ")"),
+            fill("A(x=1", "-1j", ")"),
+            fill("A()", "|A()"),
+            fill("A", "()"),
+        ),
+        *(fill("A(", "x=1,", ")"), fill("A(", "**{},", ")"), fill("A(x='", "a", "')")),
+        *(fill("A(x='", "\\N{DIGIT ONE}", "')"), fill("A", ".a", "()"), fill("A(x=a", ".a", ")")),
+        *(fill("A(x=", "9", ")"), fill("A(x=", "'' ", ")"), fill("A(x=", "lambda: ", "1)")),
+        *(
+            fill("A(x=f'", "{1}", "')"),
+            fill("A(x=", "1 if 1 else ", "1)"),
+            fill("A(x=2", "**2", ")"),
+        ),
+    ],
+    ids=lambda text: f"{text[:12]!r}...",
+)
+def test_texts_as_long_as_may_be_are_parsed_or_refused(text: str) -> None:
+    assert LONGEST - 40 < len(text) <= LONGEST
+    said = refusal(lambda: parse_all(text), StateError)
+    assert len(said) < 2500
+    assert said or all(kind == "A" for kind, _ in parse_all(text))
+
+
 def test_the_longest_texts_of_presets_are_far_from_too_long() -> None:
     from gpufeed.transforms.views import check_views
 
