@@ -269,6 +269,33 @@ def test_a_bad_picture_is_named(
     ), printed
 
 
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        ("a pipe", "is no state: not a regular file; loader.get_state() gives what"),
+        ("a device", "is no state: not a regular file; "),
+        ("too long", "is no state: it has 17,179,869,184 bytes, of which 67,108,864 may be; "),
+        ("nothing", "is no state: the file is empty; "),
+        ("missing", ": No such file or directory"),
+    ],
+)
+def test_a_state_is_read_from_a_file_that_ends(here: Path, harm: str, message: str) -> None:
+    path = here / "state.json"
+    if harm == "a pipe":
+        os.mkfifo(path)
+    elif harm == "a device":
+        path.symlink_to("/dev/zero")
+    elif harm != "missing":
+        path.touch()
+        os.truncate(path, (harm == "too long") << 34)
+    command = [sys.executable, "-m", "gpufeed", "replay", "--state", str(path), "--data", "."]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"gpufeed: error: {path}")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 def test_a_missing_framework_is_named(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
