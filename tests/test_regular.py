@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from gpufeed.engine.device import Device
 from gpufeed.regular import EmptyFileError, FileTooLongError, open_file, read_file
+from gpufeed.tools.plain_decode import PlainDecode
 
 
 @pytest.fixture
@@ -33,6 +35,15 @@ def test_devices_and_pipes_are_not_opened(tmp_path: Path, opened: list[tuple[str
             with pytest.raises(OSError, match=r"^not a regular file$"):
                 ask(path)
     assert opened == []
+
+
+def test_plain_decode_does_not_wait_for_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with (
+        PlainDecode(Device(None), 1) as plain,
+        pytest.raises(OSError, match=r"^not a regular file$"),
+    ):
+        plain.run([[tmp_path / "pipe"]])
 
 
 def test_what_is_swapped_after_the_look_is_refused(
