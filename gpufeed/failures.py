@@ -10,6 +10,7 @@ from dataclasses import asdict, fields
 from gpufeed.errors import ConfigError, DecodeError, StateError, TooManyFailuresError
 from gpufeed.numbers import is_integer, is_number
 from gpufeed.quarantine import Failure, Quarantine
+from gpufeed.shown import shown
 
 __all__ = ["Failures", "check_limit"]
 
@@ -71,9 +72,10 @@ class Failures:
             if found == failure.path:
                 failures.append(failure)
             elif same:
+                key = shown(str(failure.record_key), 20)
                 raise StateError(
-                    f"the state's quarantine[{place}] is of record {failure.record_key} "
-                    f"({failure.path}), which is {found} in this manifest"
+                    f"the state's quarantine[{place}] is of record {key} "
+                    f"({shown(failure.path)}), which is {shown(str(found))} in this manifest"
                 )
         return failures
 
@@ -99,7 +101,10 @@ class Failures:
         told = []
         for reason, times in reasons.most_common(_NAMED):
             first = next(failure for failure in self.quarantine if failure.reason == reason)
-            told.append(f"{times} x {reason} (first record {first.record_key}, {first.path})")
+            told.append(
+                f"{times} x {shown(reason, _REASON_LENGTH)} (first record {first.record_key}, "
+                f"{shown(first.path)})"
+            )
         if len(reasons) > _NAMED:
             told.append(f"and {len(reasons) - _NAMED} more reasons")
         raise TooManyFailuresError(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import BinaryIO
+from io import BufferedReader
 
 __all__ = ["EmptyFileError", "FileTooLongError", "open_file", "read_file"]
+
+
+_NOT_REGULAR = "not a regular file"
 
 
 class EmptyFileError(OSError):
@@ -17,7 +20,7 @@ class FileTooLongError(OSError):
     """A file has more bytes than it may have."""
 
 
-def open_file(path: str | os.PathLike[str]) -> BinaryIO:
+def open_file(path: str | os.PathLike[str]) -> BufferedReader:
     """Return a regular file, opened to be read.
 
     Raises:
@@ -42,7 +45,7 @@ def read_file(path: str | os.PathLike[str], most: int = 1 << 40) -> bytes:
     descriptor, size = _opened(path)
     try:
         if size > most:
-            raise FileTooLongError(f"it has {size:,} bytes, far more than a picture of its size")
+            raise FileTooLongError(f"it has {size:,} bytes, of which {most:,} may be")
         content = os.read(descriptor, size)
         while len(content) < size:
             more = os.read(descriptor, size - len(content))
@@ -58,10 +61,14 @@ def read_file(path: str | os.PathLike[str], most: int = 1 << 40) -> bytes:
 
 def _opened(path: str | os.PathLike[str]) -> tuple[int, int]:
     """The descriptor, and how many bytes there are."""
-    # Without O_NONBLOCK, opening a pipe would wait for whoever writes to it.
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    # A device may do something when it is opened: rewind a tape, raise a line.
+    if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 - of many files, and any path
+        raise OSError(_NOT_REGULAR)
+    # It may be another one by now: a pipe would have us wait for whoever writes to it, a terminal
+    # would become that of this process.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
         os.close(descriptor)
-        raise OSError("not a regular file")
+        raise OSError(_NOT_REGULAR)
     return descriptor, found.st_size

@@ -68,7 +68,7 @@ FILES: dict[str, tuple[Callable[[Path], object], str | None]] = {
     "deleted": (Path.unlink, "can not be read: No such file"),
     "emptied": (lambda path: os.truncate(path, 0), "can not be read: the file is empty"),
     "cut off": (lambda path: os.truncate(path, 900), "the picture is damaged: "),
-    "overgrown": (lambda path: os.truncate(path, 1 << 40), "bytes, far more than a picture of"),
+    "overgrown": (lambda path: os.truncate(path, 1 << 40), "bytes, of which"),
     "replaced by text": (lambda path: swap(path, b"<html>"), "not a picture that can be read"),
     "replaced by a larger one": (
         lambda path: swap(path, jpeg(picture(60, 70, seed=1))),

@@ -51,7 +51,7 @@ def test_each_is_refused_by_name(said: Said, reader: str, harm: str) -> None:
         ("by_folder", "a device", "leaves the folder ROOT by a symbolic link, to /dev/zero"),
         ("by_loader", "a device", "can not be read: not a regular file"),
         ("by_loader", "a link to itself", "Too many levels of symbolic links"),
-        ("by_loader", "a PNG with a hole", "it has 4,294,967,296 bytes, far more than"),
+        ("by_loader", "a PNG with a hole", "it has 4,294,967,296 bytes, of which"),
         ("list_csv", "a device", "can not read ROOT/list.csv: not a regular file"),
         ("list_csv", "a text with a hole", "ROOT/list.csv, line 3: holds a NUL character"),
         ("list_parquet", "a Parquet file with a hole", "it does not begin and end with PAR1"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpufeed.cli.app import app
-from gpufeed.cli.console import counted, keep_interruptible, say, stdout
+from gpufeed.cli.console import cell, counted, keep_interruptible, say, stdout
 from gpufeed.cli.options import (
     BatchSize,
     DataArgument,
@@ -103,7 +103,6 @@ def bench(
 def _print_bench(found: Bench, data: str, feeding: str) -> None:
     from rich import box
     from rich.table import Table
-    from rich.text import Text
 
     table = Table(box=box.SIMPLE, show_header=False)
     table.add_column(style="bold", no_wrap=True)
@@ -127,7 +126,7 @@ def _print_bench(found: Bench, data: str, feeding: str) -> None:
             ("", _interval(found.waiting.share, ".1%", "of the time waiting")),
         ]
     for head, value in lines:
-        table.add_row(head, Text(value))
+        table.add_row(head, cell(value))
     console = stdout()
     console.print(table)
     rate = found.fed.images_per_second

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpufeed.cli.app import FAILED, app
-from gpufeed.cli.console import counted, keep_interruptible, say, stdout
+from gpufeed.cli.console import cell, counted, keep_interruptible, say, stdout
 from gpufeed.cli.options import DataArgument
 
 if TYPE_CHECKING:
@@ -64,7 +64,6 @@ def check(
 def _print_report(report: Report, data: Path) -> None:
     from rich import box
     from rich.table import Table
-    from rich.text import Text
 
     from gpufeed.tools.check.kinds import KINDS
 
@@ -84,10 +83,10 @@ def _print_report(report: Report, data: Path) -> None:
         first = rows.row(0, named=True)
         style = {"fails": "red", "doubtful": "yellow", "note": ""}[weight]
         table.add_row(
-            Text(kind.value, style=style),
+            cell(kind.value, style=style),
             f"{rows.height:,}",
-            Text(meaning),
-            Text(f"{first['path']}: {first['detail']}"),
+            cell(meaning),
+            cell(f"{first['path']}: {first['detail']}"),
         )
     console.print(table)
     if report.failing:

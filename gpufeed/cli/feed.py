@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpufeed.cli.app import app
-from gpufeed.cli.console import counted, keep_interruptible, say, stdout
+from gpufeed.cli.console import cell, counted, keep_interruptible, say, stdout
 from gpufeed.cli.options import (
     BatchSize,
     Data,
@@ -91,7 +91,6 @@ def demo(
 def _print_fed(console: Console, fed: Fed, framework: str) -> None:
     from rich import box
     from rich.table import Table
-    from rich.text import Text
 
     table = Table(box=box.SIMPLE, show_header=False)
     table.add_column(style="bold", no_wrap=True)
@@ -112,7 +111,7 @@ def _print_fed(console: Console, fed: Fed, framework: str) -> None:
             f"{marks['manifest'][:8]}",
         ),
     ):
-        table.add_row(name, Text(value))
+        table.add_row(name, cell(value))
     console.print(table)
 
 
