@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufeed.errors import LedgerError
+from gpufeed.machine import quarter_of_memory
 from gpufeed.regular import open_file
 from gpufeed.shown import shown
 from gpufeed.whole import write_whole
@@ -37,8 +38,6 @@ _MOST_AT_ONCE = 1 << 24
 """Bytes of a file that are read at a time; a directory of 100,000 epochs has as many."""
 _PIECE = 1 << 20
 _TAIL = 1 << 17
-_SHARE = 4
-"""What part of the machine's memory a ledger that is read may take: one of so many."""
 _MODULUS = 1 << 128
 _NAMED = 20
 """Records that a report names of each kind."""
@@ -385,7 +384,7 @@ def _unpack(archive: zipfile.ZipFile, name: str, array: npt.NDArray[Any]) -> int
 
 
 def _check_memory(needed: int, run: Run, epochs: int, path: str | os.PathLike[str]) -> None:
-    allowed = _machine_memory() // _SHARE
+    allowed = quarter_of_memory()
     if needed > allowed:
         raise LedgerError(
             f"{path} would take {needed:,} bytes of memory, with epochs ({epochs:,}) of "
@@ -393,10 +392,6 @@ def _check_memory(needed: int, run: Run, epochs: int, path: str | os.PathLike[st
             f"machine's memory is given to a ledger, {allowed:,} bytes: if it is not damaged, read "
             "it on a machine that has more"
         )
-
-
-def _machine_memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _checked_digests(told: Mapping[str, Any]) -> dict[int, int]:

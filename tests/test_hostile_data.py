@@ -556,9 +556,9 @@ def test_a_ledger_of_more_than_a_quarter_of_the_memory_is_refused(
         taken = tracemalloc.get_traced_memory()[1]
         needed = (20 if pixels else 12) * count
         assert 0.5 * needed < taken < needed + (4 << 20)
-        monkeypatch.setattr("gpufeed.ledger._machine_memory", lambda: 4 * needed)
+        monkeypatch.setattr("gpufeed.ledger.quarter_of_memory", lambda: needed)
         Ledger.load(path)
-        monkeypatch.setattr("gpufeed.ledger._machine_memory", lambda: 4 * needed - 4)
+        monkeypatch.setattr("gpufeed.ledger.quarter_of_memory", lambda: needed - 1)
         tracemalloc.reset_peak()
         before = tracemalloc.get_traced_memory()[1]
         said = rf"would take {needed:,} bytes of memory, with epochs \(1\) of 1,048,576 records"
@@ -580,7 +580,7 @@ def test_epochs_of_a_ledger_that_take_memory_add_up(
     for epoch in range(20):
         ledger.add(noise * 0 + epoch, noise % count, noise % count)
     ledger.save(tmp_path / "x")
-    monkeypatch.setattr("gpufeed.ledger._machine_memory", lambda: 4 * 15 * count)
+    monkeypatch.setattr("gpufeed.ledger.quarter_of_memory", lambda: 15 * count)
     with pytest.raises(
         LedgerError, match=r"would take 1\d\d,\d\d\d bytes of memory, with epochs \(20\)"
     ):
@@ -630,7 +630,7 @@ def test_a_parquet_file_that_takes_too_much_is_refused(
     file = tmp_path / "list.parquet"
     pl.DataFrame({"number": np.arange(10_000_000)}).write_parquet(file)
     with file.open("rb") as opened, monkeypatch.context() as less:
-        less.setattr(parquet, "_machine_memory", lambda: 300 << 20)
+        less.setattr(parquet, "quarter_of_memory", lambda: 75 << 20)
         with pytest.raises(ValueError, match=r"ended the process that did: .* more than 75 MB"):
             parquet.read_apart(opened)
     with file.open("rb") as opened, monkeypatch.context() as less:

@@ -54,7 +54,7 @@ def test_each_is_refused_by_name(said: Said, reader: str, harm: str) -> None:
         ("by_loader", "a PNG with a hole", "it has 4,294,967,296 bytes, of which"),
         ("list_csv", "a device", "can not read ROOT/list.csv: not a regular file"),
         ("list_csv", "a text with a hole", "ROOT/list.csv, line 3: holds a NUL character"),
-        ("list_parquet", "a Parquet file with a hole", "it does not begin and end with PAR1"),
+        ("list_parquet", "a Parquet file with a hole", "The file must end with PAR1"),
         ("list_without", "a pipe", "can not read ROOT/bad.parquet: not a regular file"),
     ],
 )

@@ -97,7 +97,7 @@ def test_all_errors_have_one_root() -> None:
 
 
 LAYERS = [
-    {"errors", "numbers", "shown", "whole"},
+    {"errors", "machine", "numbers", "shown", "whole"},
     {
         *("blank", "cache", "ledger", "progress", "quarantine"),
         *("regular", "rng", "spread", "state", "stats"),

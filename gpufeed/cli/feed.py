@@ -91,6 +91,7 @@ def demo(
 def _print_fed(console: Console, fed: Fed, framework: str) -> None:
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=box.SIMPLE, show_header=False)
     table.add_column(style="bold", no_wrap=True)
@@ -111,7 +112,7 @@ def _print_fed(console: Console, fed: Fed, framework: str) -> None:
             f"{marks['manifest'][:8]}",
         ),
     ):
-        table.add_row(name, cell(value))
+        table.add_row(name, Text("\n").join(map(cell, value.split("\n"))))
     console.print(table)
 
 

@@ -17,13 +17,13 @@ from typing import BinaryIO
 
 import polars as pl
 
+from gpufeed.machine import quarter_of_memory
+
 __all__ = ["MOST_COLUMNS", "read_apart"]
 
 MOST_COLUMNS = 10_000
 """Columns of a table; each is looked at by itself."""
 
-_SHARE = 4
-"""The part of the machine's memory that reading may take: one in so many."""
 _SECONDS = 60.0
 _BYTES_A_SECOND = 1 << 20
 """How long reading may take, and how much slower than any disk it may be beyond that."""
@@ -59,7 +59,7 @@ def read_apart(file: BinaryIO) -> pl.DataFrame:
             quarter of the machine's memory.
         OSError: no process can be started.
     """
-    settings = json.dumps([_machine_memory() // _SHARE, sys.path])
+    settings = json.dumps([quarter_of_memory(), sys.path])
     # With this process's own paths, and nothing else of what may change what is imported.
     command = [sys.executable, "-I", "-S", "-c", _CHILD, settings]
     length = os.fstat(file.fileno()).st_size
@@ -81,11 +81,6 @@ def read_apart(file: BinaryIO) -> pl.DataFrame:
         if run.returncode:
             raise ValueError(
                 "reading it ended the process that did: it is damaged, or holds more than "
-                f"{_machine_memory() // _SHARE >> 20:,} MB"
+                f"{quarter_of_memory() >> 20:,} MB"
             )
         return pl.read_ipc(io.BytesIO(said.read()))
-
-
-def _machine_memory() -> int:
-    """Bytes of all memory there is."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
