@@ -13,19 +13,22 @@ __all__ = ["blank_picture", "blank_sizes"]
 
 _LONGEST = 65_000
 """Pixels of the longest side: decoders refuse longer ones."""
+_MOST_PIXELS = 1 << 24
+"""More are those of no photo but of a header that lies, and would take memory and time."""
 
 
 def blank_sizes(sizes: npt.NDArray[np.int64], max_pixels: int) -> npt.NDArray[np.int64]:
     """Return the sizes of the blank pictures that stand for pictures of some sizes.
 
-    They are the same, but for those that are larger than pictures may be.
+    They are the same, but for those that are larger than pictures may be, or than photos are.
 
     Args:
         sizes: int64 (n, 2), height and width.
         max_pixels: the most of a picture.
     """
     sides = np.minimum(sizes, _LONGEST)
-    shrunk = np.sqrt(np.maximum(sides.prod(axis=1) / max_pixels, 1.0))
+    most = min(max_pixels, _MOST_PIXELS)
+    shrunk = np.sqrt(np.maximum(sides.prod(axis=1) / most, 1.0))
     return np.asarray(np.maximum((sides / shrunk[:, None]).astype(np.int64), 1))
 
 

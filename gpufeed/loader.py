@@ -7,16 +7,13 @@ import operator
 import threading
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, Literal, Self
-
-import numpy as np
-import numpy.typing as npt
 
 from gpufeed import state as states
 from gpufeed.adapters import Framework, make_adapter
 from gpufeed.engine.device import available_threads, resolve_device
 from gpufeed.errors import ConfigError, EpochsExhausted, GpufeedError, PipelineError, StateError
+from gpufeed.handover import Batch, HandOver
 from gpufeed.ledger import Ledger, Run
 from gpufeed.maker import Maker, check_pixels
 from gpufeed.numbers import is_integer
@@ -32,25 +29,21 @@ from gpufeed.records.targets import BoxFormat
 from gpufeed.standins import OnError
 from gpufeed.stats import Clock, Stats
 from gpufeed.storage.files import FileStore
-from gpufeed.storage.readers import GivenUp
+from gpufeed.stream import ENDED, Stream
 from gpufeed.targets import CollateFn, Targets
 from gpufeed.transforms.listed import check_functions
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from gpufeed.engine.engine import Engine
-    from gpufeed.engine.job import Failed, Job
     from gpufeed.order.sampler import Sampler
-    from gpufeed.readahead import Begun, ReadAhead
     from gpufeed.transforms import Transform, Views
 
 __all__ = ["Batch", "Loader"]
 
-Batch = dict[str, Any]
-
 MAX_PIXELS = 1 << 27
-"""Pixels of the largest picture that is decoded: 400 MB on each thread at worst.
+"""Pixels of the largest picture that is decoded: 1.2 GB while it is, with two copies that resizing
+makes; `Budget` bounds how many there are at a time.
 
 A number and no share of the machine's memory, so that a batch is the same on every machine.
 """
@@ -111,8 +104,9 @@ class Loader:
         prefetch: batches worked on ahead of the one handed out, at least 1.
         on_error: what becomes of a record whose picture can not be read or decoded. "raise" raises
             `DecodeError`. "substitute" puts another record of its class in its place, drawn from
-            the sampler's order by the same seed. "blank" puts a black picture there, which goes
-            through the transforms, has no boxes or points, and is not `valid`. A function is given
+            the sampler's order by the same seed. "blank" puts a black picture there, of its size
+            but of 2^24 pixels at most, which goes through the transforms, has no boxes or points,
+            and is not `valid`. A function is given
             the `DecodeError` and returns the key of the record to take, or None for a blank
             picture, or raises; it should go by its argument alone, for batches to be the same each
             time. A stand-in is drawn for as the record would have been, `record_key` and `label`
@@ -192,7 +186,6 @@ class Loader:
                 continue
             if not is_integer(value) or value < 1:
                 raise ConfigError(f"{name} is {value!r}; it must be an integer of 1 or more")
-        self._prefetch = prefetch
         self._schedule = Schedule(
             self.sampler.epoch_size,
             self.sampler.num_epochs,
@@ -207,7 +200,7 @@ class Loader:
             train_preset() if transforms is None else transforms,
             check_pixels(max_pixels),
         )
-        self._targets = Targets(
+        with_pictures = Targets(
             manifest,
             targets,
             box_format,
@@ -240,14 +233,16 @@ class Loader:
             max_pixels=max_pixels,
             read_timeout=read_timeout,
         )
+        marks_valid = last_batch == "pad" or self._maker.stand_ins.blanks
+        self._hand_over = HandOver(self._adapter, with_pictures, marks_valid=marks_valid)
+        self._stream = Stream(self._maker, self._schedule.steps_from, prefetch)
         self._step = 0
         self._clock = Clock()
         # Weak, so that nothing more is read ahead for a loop that is left early.
         self._pass: weakref.ref[_Pass] | None = None
-        # The pipeline for iterating, made when first used; single batches have another.
-        self._engine: Engine | None = None
-        # What an iteration that has ended had begun beyond what its engine was given.
-        self._begun: Begun[Job | Failed] = ()
+        # Iterations in several threads, of which the later ends the earlier, take turns. Entered
+        # again where a user's collate_fn iterates.
+        self._turn = threading.RLock()
 
     def __len__(self) -> int:
         """How many batches an epoch has."""
@@ -266,7 +261,7 @@ class Loader:
     @property
     def quarantine(self) -> Quarantine:
         """The records that were found bad; part of the state."""
-        return self._maker.quarantine
+        return self._maker.failures.quarantine
 
     @property
     def stats(self) -> Stats:
@@ -307,7 +302,7 @@ class Loader:
             TooManyFailuresError: more were than max_failures allows.
         """
         plan, views = self._maker.make(operator.index(step))
-        batch: Batch = self._collated(self._hand_over(plan, views))
+        batch: Batch = self._hand_over.collated(self._hand_over.batch(plan, views))
         return batch
 
     def rows(self, batch: Batch) -> pl.DataFrame:
@@ -330,9 +325,7 @@ class Loader:
         if not 0 <= step <= last:
             raise IndexError(f"step is {step}; there are the batches 0 to {last - 1}")
         self.sampler.check_reachable(min(step, last - 1) // len(self))
-        under_way = self._under_way()
-        if under_way is not None:
-            under_way.interrupt()
+        self._stream.interrupt()
         self._step = step
 
     def skip(self, count: int = 1) -> None:
@@ -361,7 +354,7 @@ class Loader:
         return states.make_state(
             self._schedule.records_before(self._step),
             self._fingerprints(),
-            self.quarantine.state(),
+            self._maker.failures.state(),
         )
 
     def load_state_dict(self, state: Mapping[str, Any], ignore: Collection[str] = ()) -> None:
@@ -382,7 +375,7 @@ class Loader:
             StateError: it is no state of such a loader, or no batch begins where it stands.
         """
         records = states.check_state(state, self._fingerprints(), ignore)
-        failures = self.quarantine.parse(
+        failures = self._maker.failures.parse(
             state.get("quarantine", "[]"), same="manifest" not in ignore
         )
         try:
@@ -392,7 +385,7 @@ class Loader:
             self.seek(self._schedule.step_at(records))
         except (IndexError, ConfigError) as error:
             raise StateError(f"the state's 'records' is {records}: {error}") from None
-        self.quarantine.restore(failures)
+        self._maker.failures.restore(failures)
 
     def get_state(self) -> bytes:
         """Return `state_dict()` as JSON, as Grain's iterators do."""
@@ -414,15 +407,11 @@ class Loader:
 
     def close(self) -> None:
         """End all work and free the pipelines; using the loader again makes new ones."""
-        under_way = self._under_way()
-        if under_way is not None:
-            under_way.interrupt()
-            under_way.overtake()
-        if self._engine is not None:
-            self._engine.close()
-        self._engine = None
-        self._maker.close()
-        self._begun = ()
+        self._stream.interrupt()  # first, so that whoever waits in another thread waits no more
+        self._stop()
+        with self._turn:
+            self._stream.close()
+            self._maker.close()
 
     def __enter__(self) -> Self:
         return self
@@ -436,11 +425,8 @@ class Loader:
             f"{self._schedule.batch_size} an epoch, {self.device}, at step {self._step})"
         )
 
-    def _under_way(self) -> _Pass | None:
-        return None if self._pass is None else self._pass()
-
     def _stop(self) -> None:
-        under_way = self._under_way()
+        under_way = None if self._pass is None else self._pass()
         if under_way is not None:
             under_way.overtake()
 
@@ -468,63 +454,20 @@ class Loader:
             )
         )
 
-    def _write_down(self, ledger: Ledger, plan: BatchPlan, images: Any) -> None:
+    def _write_down(self, ledger: Ledger, plan: BatchPlan, batch: Batch) -> None:
         # Places of the order are counted, whoever stood in.
         delivered = plan.delivered
-        pictures = None
-        if images is not None:
-            listed = images if isinstance(images, list) else [images]
-            views = [self._adapter.to_numpy(view)[delivered] for view in listed]
-            pictures = views[0] if len(views) == 1 else _rows(views)
+        pixels = self._hand_over.rows(batch, delivered) if ledger.run.pixels else None
         keys = plan.ordered_keys[delivered]
-        ledger.add(plan.epochs[delivered], plan.places[delivered], keys, pictures)
-
-    def _hand_over(self, plan: BatchPlan, views: Sequence[Any]) -> Batch:
-        images = [self._adapter.pictures(pictures) for pictures in views]
-        batch = {
-            "image": images[0] if len(images) == 1 else images,
-            "label": self._adapter.labels(plan.labels),
-            "record_key": self._adapter.numbers(plan.record_keys),
-            "epoch": self._adapter.numbers(plan.epochs),
-        }
-        if self._schedule.last_batch == "pad" or self._maker.stand_ins.blanks:
-            batch["valid"] = self._adapter.arrays(plan.valid)
-        if plan.mix is not None:
-            batch["label_b"] = self._adapter.labels(plan.labels[plan.mix.partner])
-            batch["lam"] = self._adapter.arrays(plan.mix.share)
-        if plan.soft_labels is not None:
-            batch["soft_label"] = self._adapter.arrays(plan.soft_labels)
-        return batch | self._targets.made(plan, self._adapter)
-
-    def _collated(self, batch: Batch) -> Any:
-        views = len(self._planner.views)
-        return self._targets.collated(batch, len(batch["record_key"]), views)
-
-
-def _rows(views: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.uint8]:
-    """The bytes of each record's views, as one row."""
-    rows = [np.ascontiguousarray(view).reshape(len(view), -1).view(np.uint8) for view in views]
-    return np.concatenate(rows, axis=1)
-
-
-_ENDED = (
-    "this iteration was ended by a later one over the same loader, by close(), or by seek() or "
-    "load_state_dict() to another epoch; use a new iterator, or a second loader"
-)
+        ledger.add(plan.epochs[delivered], plan.places[delivered], keys, pixels)
 
 
 class _Pass:
-    """One iteration over a loader, to the end of an epoch.
-
-    Nothing is begun ahead when it has ended. What DALI has under way outlives it, since those are
-    the batches that the next pass begins with.
-    """
+    """One iteration over a loader, to the end of an epoch."""
 
     def __init__(self, loader: Loader, epoch: int) -> None:
         self._loader = loader
         self._first, self._last = epoch * len(loader), (epoch + 1) * len(loader)
-        self._lock = threading.Lock()
-        self._reader: ReadAhead[Job | Failed] | None = None
         self._closed = False
         self._overtaken = False
 
@@ -532,13 +475,15 @@ class _Pass:
         return self
 
     def __next__(self) -> Batch:
-        with self._lock:
+        # Before the lock, which a thread that did not come along by a fork may have held.
+        self._loader._maker.check_process()
+        with self._loader._turn:
             return self._next()
 
     def _next(self) -> Batch:
         loader = self._loader
         if self._overtaken or (not self._closed and not self._first <= loader._step <= self._last):
-            raise ConfigError(_ENDED)
+            raise ConfigError(ENDED)
         if self._closed:
             raise StopIteration
         loader._clock.asked()
@@ -548,83 +493,34 @@ class _Pass:
             self.close()
             raise StopIteration
         try:
-            plan, views = self._collect(step)
-            batch = loader._hand_over(plan, views)
-            handed_out: Batch = loader._collated(batch)
+            plan, views = loader._stream.take(step)
+            batch = loader._hand_over.batch(plan, views)
+            handed_out: Batch = loader._hand_over.collated(batch)
             loader._clock.handed_out(int(plan.delivered.sum()))
             if loader.ledger is not None:
-                images = batch["image"] if loader.ledger.run.pixels else None
-                loader._write_down(loader.ledger, plan, images)
+                loader._write_down(loader.ledger, plan, batch)
         except GpufeedError:
-            self.interrupt()
+            if not self._closed:
+                loader._stream.interrupt()
             raise
         except StopIteration as error:  # which a for loop would take for the end
-            loader._engine = None
-            self.interrupt()
+            loader._stream.abandon()
             raise PipelineError(
                 "a sampler, a transform, on_error or collate_fn raised StopIteration"
             ) from error
         except BaseException:
             # Stopped halfway, by Ctrl-C say: what is under way and what is noted may differ.
-            loader._engine = None
-            self.interrupt()
+            loader._stream.abandon()
             raise
         # Last of all: a signal's handler, which may save a state, runs where something is called.
         loader._step = step + 1
         return handed_out
 
-    def _collect(self, step: int) -> tuple[BatchPlan, list[Any]]:
-        from gpufeed.engine.job import BadPictures
-
-        loader = self._loader
-        engine = loader._engine
-        if engine is None:
-            engine = loader._engine = loader._maker.engine(loader._prefetch)
-        loader._maker.check_process()
-        under_way = engine.steps
-        if under_way and under_way[0] != step:
-            engine.drain()
-            under_way = []
-        if self._reader is None:
-            first = under_way[-1] + 1 if under_way else step
-            begun, loader._begun = loader._begun, ()
-            if begun and begun[0][0] != next(loader._schedule.steps_from(first), None):
-                begun = ()
-            self._reader = loader._maker.read_ahead(
-                engine,
-                loader._schedule.steps_from(begun[-1][0] + 1 if begun else first),
-                begun=begun,
-                ahead=loader._prefetch + 1,
-            )
-        # One more than `prefetch`, of which one is taken out at once. What is under way already
-        # does not wait for files that are slow to come; only the start does.
-        while len(engine) <= loader._prefetch and (
-            not engine.started or not len(engine) or self._reader.ready
-        ):
-            try:
-                job = next(self._reader, None)
-            except (GivenUp, CancelledError):  # another thread called close(), say
-                raise ConfigError(_ENDED) from None
-            if job is None:
-                break
-            engine.submit(job)
-        try:
-            return engine.collect()
-        except BadPictures as bad:
-            return loader._maker.make(step, bad)
-
     def close(self) -> None:
         """Read no more ahead; the next iteration goes on with what was begun."""
-        self._closed = True
-        if self._reader is not None:
-            self._loader._begun = self._reader.close()
-            self._reader = None
-
-    def interrupt(self) -> None:
-        """Drop what is read ahead; the next batch is read anew, from where the loader stands."""
-        if self._reader is not None:
-            self._reader.close(keep=False)
-            self._reader = None
+        if not self._closed:
+            self._closed = True
+            self._loader._stream.pause()
 
     def overtake(self) -> None:
         """End this iteration for another's sake."""

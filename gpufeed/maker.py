@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpufeed.blank import blank_picture
+from gpufeed.engine.budget import Budget
 from gpufeed.errors import ConfigError, DecodeError, GpufeedError
+from gpufeed.failures import Failures, check_limit
 from gpufeed.numbers import is_integer, is_number
-from gpufeed.quarantine import Failure, Quarantine, check_limit
+from gpufeed.quarantine import Failure
 from gpufeed.readahead import Begun, ReadAhead, await_result
 from gpufeed.standins import OnError, Replacements, StandIns
 from gpufeed.storage.readers import PatientReaders, Readers
@@ -38,7 +40,7 @@ class Maker:
     """Makes the batches of a loader; see there for the arguments.
 
     Attributes:
-        quarantine: the records that were found bad.
+        failures: the records that were found bad.
         stand_ins: who comes in their place.
 
     Raises:
@@ -66,8 +68,10 @@ class Maker:
         self._batch_size = batch_size
         self._device = device
         self._num_threads = num_threads
+        # One for all engines: a batch is mended beside those that are made ahead.
+        self._budget = Budget(max_pixels, num_threads)
         self.opens_on_host = opens_on_host
-        self.quarantine = Quarantine(store.name)
+        self.failures = Failures(store.name)
         self.stand_ins = StandIns(on_error, sampler, manifest.frame["label"].to_numpy())
         self._limit = check_limit(max_failures, len(manifest))
         self._max_failures = max_failures
@@ -95,6 +99,7 @@ class Maker:
             num_threads=self._num_threads,
             depth=depth,
             opens_on_host=self.opens_on_host,
+            budget=self._budget,
         )
 
     def check_process(self) -> None:
@@ -231,10 +236,10 @@ class Maker:
             return self._planner.plan(step)
         errors = list(bad.errors.values())
         for error in errors:
-            self.quarantine.add(error, step)
+            self.failures.add(error, step)
         if self.stand_ins.raises:
             raise _first_of(errors)
-        self.quarantine.check(self._limit, self._max_failures, self._as_error)
+        self.failures.check(self._limit, self._max_failures, self._as_error)
         replacements.add(bad.errors)
         return self._planner.plan(step, replacements)
 
@@ -244,13 +249,14 @@ class Maker:
 
     def close(self) -> None:
         """Free what batches are made with; what is made ahead must have been closed."""
-        if self._single is not None:
-            self._single.close()
-        if self._thread is not None:
-            self._thread.shutdown()
-        if self._readers is not None:
-            self._readers.close()
-        self._single = self._thread = self._readers = None
+        with self._lock:
+            if self._single is not None:
+                self._single.close()
+            if self._thread is not None:
+                self._thread.shutdown()
+            if self._readers is not None:
+                self._readers.close()
+            self._single = self._thread = self._readers = None
 
 
 def _first_of(errors: Sequence[DecodeError]) -> DecodeError:

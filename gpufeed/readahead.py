@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, wait
-from typing import Generic, TypeVar
+from concurrent.futures import CancelledError, Executor, Future, wait
+from typing import Any, Generic, TypeVar
 
 __all__ = ["Begun", "ReadAhead", "await_result"]
 
@@ -20,14 +20,10 @@ _TURN = 0.2
 
 def await_result(future: Future[T]) -> T:
     """Wait for what is coming, so that Ctrl-C is heard."""
-    _wait(future)
-    return future.result()
-
-
-def _wait(future: Future[T]) -> None:
     # In turns, since polars' signal handler keeps Ctrl-C from a main thread that waits on.
     while not future.done():
         wait([future], timeout=_TURN)
+    return future.result()
 
 
 class ReadAhead(Generic[T]):
@@ -57,6 +53,7 @@ class ReadAhead(Generic[T]):
         self._steps = steps
         self._planner = planner
         self._give_up = give_up
+        self._closed = False
         self._pending = deque(begun)
         while len(self._pending) < ahead and self._begin_next():
             pass
@@ -79,16 +76,27 @@ class ReadAhead(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        """Wait for the next step's result."""
+        """Wait for the next step's result.
+
+        Raises:
+            CancelledError: another thread closed this meanwhile.
+        """
         if not self._pending:
             raise StopIteration
         _, planned = self._pending[0]
-        _wait(planned)
+        self._wait(planned)
         if planned.exception() is None:
-            _wait(planned.result())
+            self._wait(planned.result())
         self._pending.popleft()
         self._begin_next()
         return planned.result().result()
+
+    def _wait(self, future: Future[Any]) -> None:
+        """Wait as `await_result` does; raises CancelledError once this is closed."""
+        while not future.done() and not self._closed:
+            wait([future], timeout=_TURN)
+        if self._closed:
+            raise CancelledError
 
     def close(self, *, keep: bool = True) -> Begun[T]:
         """Begin no more steps; waits for nothing.
@@ -99,6 +107,7 @@ class ReadAhead(Generic[T]):
         Returns:
             What was begun and can be gone on with.
         """
+        self._closed = True
         pending, self._pending = self._pending, deque()
         begun = [(step, planned) for step, planned in pending if not planned.cancel()]
         if not keep:

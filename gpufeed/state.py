@@ -22,6 +22,12 @@ __all__ = [
 
 VERSION = 1
 _THEN = " | "
+_LONGEST = 1 << 18
+"""Letters of a text that is parsed: those of presets have thousands, and a parser takes a thousand
+bytes of memory for a letter."""
+_TOLD = 2000
+"""Letters of a text that an error tells."""
+_MOST_RECORDS = (1 << 63) - 1
 
 
 def describe(identity: Mapping[str, object]) -> str:
@@ -47,6 +53,8 @@ def parse_all(text: str) -> list[tuple[str, dict[str, Any]]]:
         StateError: it wrote no such text.
     """
     try:
+        if len(text) > _LONGEST:
+            raise ValueError("it is too long")
         # As one expression: | is the operator between calls.
         node: ast.expr = ast.parse(text, mode="eval").body
         calls: list[ast.expr] = []
@@ -55,12 +63,16 @@ def parse_all(text: str) -> list[tuple[str, dict[str, Any]]]:
             node = node.left
         found = []
         for call in [node, *calls]:
-            if not isinstance(call, ast.Call) or call.args:
+            if not isinstance(call, ast.Call) or call.args or not isinstance(call.func, ast.Name):
                 raise ValueError("not a kind and its settings")
-            settings = {each.arg or "": ast.literal_eval(each.value) for each in call.keywords}
-            found.append((ast.unparse(call.func), settings))
+            settings = {}
+            for each in call.keywords:
+                if each.arg is None:
+                    raise ValueError("a setting has no name")
+                settings[each.arg] = ast.literal_eval(each.value)
+            found.append((call.func.id, settings))
         return found
-    except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
         raise StateError(f"{_short(text)} is no fingerprint of a sampler or transforms") from error
 
 
@@ -112,12 +124,12 @@ def check_state(
             {"version": (version, str(VERSION))},
         )
     records, saved = state.get("records"), state.get("fingerprints")
-    if isinstance(records, bool) or not isinstance(records, int) or records < 0:
+    if type(records) is not int or not 0 <= records <= _MOST_RECORDS:
         raise StateError(f"the state's 'records' is {_short(records)}, no integer of 0 or more")
     if not isinstance(saved, Mapping):
         raise StateError(f"the state's 'fingerprints' is {_short(saved)}, no mapping")
     changed = {
-        name: (str(saved.get(name)), here)
+        name: (_text(saved.get(name)), here)
         for name, here in fingerprints.items()
         if name not in ignore and saved.get(name) != here
     }
@@ -137,11 +149,11 @@ def _difference(name: str, was: str, here: str) -> str:
     before, now = was.split(_THEN), here.split(_THEN)
     if len(before) == len(now) > 1:
         return "; ".join(
-            f"{name}[{place}] was {one}, is {other}"
+            f"{name}[{place}] was {one[:_TOLD]}, is {other}"
             for place, (one, other) in enumerate(zip(before, now, strict=True))
             if one != other
         )
-    return f"{name} was {was}, is {here}"
+    return f"{name} was {was[:_TOLD]}, is {here}"
 
 
 def encode_state(state: Mapping[str, Any]) -> bytes:
@@ -164,6 +176,13 @@ def decode_state(text: bytes | str) -> dict[str, Any]:
     return state
 
 
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else _short(value)
+
+
 def _short(value: object) -> str:
-    shown = repr(value)
+    try:
+        shown = repr(value)
+    except (RecursionError, ValueError):  # of lists in lists, and of numbers too long
+        return type(value).__name__
     return shown if len(shown) <= 60 else f"{shown[:57]}..."

@@ -269,6 +269,72 @@ def test_a_bad_picture_is_named(
     ), printed
 
 
+HARMFUL = "x\x1b]0;pwned\x07\x1b[31m\n.jpg"
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [(["check"], 1), (["bench", "--seconds", "0.01"], 2), (["--debug", "bench"], 2)],
+    ids=lambda each: str(each),
+)
+def test_names_of_files_do_not_command_the_terminal(
+    command: list[str],
+    code: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    folder = tmp_path / "set\x1b[2J" / "a"
+    folder.mkdir(parents=True)
+    for number in range(4):
+        Image.new("RGB", (40, 30), (number, 0, 0)).save(folder / f"{number}.jpg")
+    whole = (folder / "0.jpg").read_bytes()
+    (folder / HARMFUL).write_bytes(whole[: len(whole) * 2 // 3])
+    assert cli.main([*command, str(folder.parent)]) == code
+    printed = capsys.readouterr()
+    said = printed.out + printed.err
+    assert not set(said) & {"\x1b", "\x07", "\r"}
+    assert r"x\x1b]0;pwned\x07\x1b[31m" in said
+    assert r"set\x1b[2J" in said
+
+
+def test_halves_of_letters_are_printed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Names that are not UTF-8 have them; a terminal is sent none."""
+    assert cli.main(["show", "--data", "no\udcff"]) == 2
+    assert r"no\udcff" in capsys.readouterr().err
+    target = here / os.fsdecode(b"s\xff")
+    assert cli.main(["synth", str(target), "--images", "4"]) == 0
+    assert r"s\udcff" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        ("a pipe", "is no state: not a regular file; loader.get_state() gives what"),
+        ("a device", "is no state: not a regular file; "),
+        ("too long", "is no state: it has 17,179,869,184 bytes, of which 67,108,864 may be; "),
+        ("nothing", "is no state: the file is empty; "),
+        ("missing", ": No such file or directory"),
+    ],
+)
+def test_a_state_is_read_from_a_file_that_ends(here: Path, harm: str, message: str) -> None:
+    path = here / "state.json"
+    if harm == "a pipe":
+        os.mkfifo(path)
+    elif harm == "a device":
+        path.symlink_to("/dev/zero")
+    elif harm != "missing":
+        path.touch()
+        os.truncate(path, (harm == "too long") << 34)
+    command = [sys.executable, "-m", "gpufeed", "replay", "--state", str(path), "--data", "."]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"gpufeed: error: {path}")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 def test_a_missing_framework_is_named(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

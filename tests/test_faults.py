@@ -29,7 +29,7 @@ from gpufeed import (
     read_table,
 )
 from gpufeed import transforms as tf
-from gpufeed.quarantine import Quarantine
+from gpufeed.quarantine import Failure, Quarantine
 from gpufeed.storage import files
 from gpufeed.tools.bench import save_json
 from gpufeed.tools.check.dataset import check
@@ -68,7 +68,7 @@ FILES: dict[str, tuple[Callable[[Path], object], str | None]] = {
     "deleted": (Path.unlink, "can not be read: No such file"),
     "emptied": (lambda path: os.truncate(path, 0), "can not be read: the file is empty"),
     "cut off": (lambda path: os.truncate(path, 900), "the picture is damaged: "),
-    "overgrown": (lambda path: os.truncate(path, 1 << 40), "bytes, far more than a picture of"),
+    "overgrown": (lambda path: os.truncate(path, 1 << 40), "bytes, of which"),
     "replaced by text": (lambda path: swap(path, b"<html>"), "not a picture that can be read"),
     "replaced by a larger one": (
         lambda path: swap(path, jpeg(picture(60, 70, seed=1))),
@@ -249,9 +249,8 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fullness]:
 
 
 def quarantine_of(manifest: Manifest) -> Quarantine:
-    quarantine = Quarantine(manifest.frame["path"].__getitem__)
-    quarantine.add(DecodeError(3, "x", "the picture is damaged"), 7)
-    return quarantine
+    failure = Failure(3, manifest.frame["path"][3], "the picture is damaged", 7)
+    return Quarantine({3: failure})
 
 
 def ledger_of(manifest: Manifest) -> gpufeed.Ledger:
@@ -407,12 +406,12 @@ def test_what_a_handler_raises_leaves_the_loader_before_the_batch(pictures: Mani
         loader.batch(0)  # imports, which are no place to be broken off
         for step, expected in enumerate(wanted):
             # Python calls a handler where something is called or has returned.
-            left = int(drawn.integers(1, 120))
+            left = int(drawn.integers(1, 40))
             over = False
 
             def profile(frame: Any, event: str, _: Any, step: int = step) -> None:
                 nonlocal left, over
-                own = frame.f_code.co_filename.endswith("gpufeed/loader.py")
+                own = frame.f_code.co_filename.endswith(("/loader.py", "/stream.py"))
                 over = over or (own and frame.f_code.co_name == "_next" and event == "return")
                 if not own or over or event == "return":
                     return
@@ -447,10 +446,14 @@ import gc, os, signal
 loader = make(manifest)
 iterator = iter(loader)
 print(digest(next(iterator)), flush=True)
-for ending in ("return", "close", "drop", "new"):
+for ending in ("return", "close", "drop", "new", "turn"):
+    if ending == "turn":  # which another thread has, that is in next()
+        loader._turn.acquire()
     child = os.fork()
     if child:
         print(ending, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        if ending == "turn":
+            loader._turn.release()
         continue
     signal.alarm(20)
     if ending == "close":
@@ -458,6 +461,11 @@ for ending in ("return", "close", "drop", "new"):
             next(iterator)
         except gpufeed.ConfigError:
             loader.close()
+    elif ending == "turn":
+        try:
+            next(iter(loader))
+        except gpufeed.ConfigError:
+            pass
     elif ending == "drop":
         del loader, iterator
         gc.collect()
@@ -471,7 +479,7 @@ for batch in iterator:
     (ran,) = run_scripts(pictures, [body], "-Wignore")
     with make(pictures) as loader:
         first, *others = [digest(batch) for batch in loader]
-    endings = ["return 0", "close 0", "drop 0", "new 0"]
+    endings = ["return 0", "close 0", "drop 0", "new 0", "turn 0"]
     assert ran.stdout.splitlines() == [first, *endings, *others], ran.stderr
 
 
@@ -527,6 +535,110 @@ def test_any_thread_may_use_a_loader(pictures: Manifest) -> None:
     thread.start()
     thread.join()
     assert seen == wanted
+
+
+def test_threads_that_end_each_others_iterations_lose_and_double_nothing(
+    pictures: Manifest,
+) -> None:
+    """Each begins a new iteration whenever another's has ended its own."""
+    with make(pictures) as loader:
+        wanted = [digest(batch) for _ in range(4) for batch in loader]
+    seen: list[str] = []
+    with make(pictures) as loader:
+        last = len(wanted)
+
+        def take() -> None:
+            while loader.step < last:
+                # Ended by another thread's, or by the end of the epoch.
+                with contextlib.suppress(gpufeed.ConfigError, StopIteration):
+                    seen.append(digest(next(iter(loader))))
+
+        threads = [threading.Thread(target=take) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert not any(thread.is_alive() for thread in threads)
+    # A thread may take one more, which it was at when the last was taken.
+    assert len(wanted) <= len(seen) < len(wanted) + 4
+    assert len(set(seen)) == len(seen)
+    assert set(wanted) <= set(seen)
+
+
+def test_a_loader_closed_by_another_thread_ends_what_is_under_way(pictures: Manifest) -> None:
+    """Wherever it is, with an error of gpufeed's own; the next iteration goes on."""
+    with make(pictures) as loader:
+        wanted = [digest(batch) for _ in range(4) for batch in loader]
+    loader, seen, failed, seen_alone = make(pictures), [], [], set()
+    done = threading.Event()
+
+    def take() -> None:
+        while loader.step < len(wanted):
+            try:
+                iterator = iter(loader)
+                while loader.step < len(wanted):
+                    seen.append(digest(next(iterator)))
+            except StopIteration:
+                continue
+            except BaseException as error:
+                if not str(error).startswith("this iteration was ended by"):
+                    failed.append(error)
+                    break
+        done.set()
+
+    def alone() -> None:
+        while not done.is_set():
+            seen_alone.add(digest(loader.batch(3)))
+
+    threads = [threading.Thread(target=each, daemon=True) for each in (take, alone)]
+    for thread in threads:
+        thread.start()
+    drawn = np.random.default_rng(5)
+    while not done.wait(float(drawn.exponential(0.03))):
+        loader.close()
+    for thread in threads:
+        thread.join(60)
+    loader.close()
+    assert failed == []
+    assert seen == wanted
+    assert seen_alone <= {wanted[3]}
+
+
+def test_a_collate_fn_may_iterate_itself(pictures: Manifest) -> None:
+    """Which ends the iteration that called it."""
+    found: list[Any] = []
+
+    def collate(records: list[Any]) -> int:
+        if not found:
+            found.append(None)
+            found.append(next(iter(loader)))
+        return len(records)
+
+    with make(pictures, collate_fn=collate) as loader:
+        iterator = iter(loader)
+        assert next(iterator) == 8
+        with pytest.raises(gpufeed.ConfigError, match="this iteration was ended by a later one"):
+            next(iterator)
+    assert found == [None, 8]
+
+
+def test_threads_that_can_not_be_started_are_told_of(
+    pictures: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+
+    def refused(thread: threading.Thread) -> None:
+        if "gpufeed-decode" in thread.name:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with make(pictures) as loader, monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", refused)
+        message = "there is no thread to decode in: can't start new thread"
+        with pytest.raises(gpufeed.PipelineError, match=message):
+            next(iter(loader))
+        with pytest.raises(gpufeed.PipelineError, match=message):
+            loader.batch(0)
 
 
 @pytest.mark.parametrize("prefetch", [1, 3])

@@ -97,15 +97,19 @@ def test_all_errors_have_one_root() -> None:
 
 
 LAYERS = [
-    {"errors", "numbers", "whole"},
-    {"blank", "cache", "ledger", "progress", "quarantine", "rng", "spread", "state", "stats"},
+    {"errors", "machine", "numbers", "shown", "whole"},
+    {
+        *("blank", "cache", "ledger", "progress", "quarantine"),
+        *("regular", "rng", "spread", "state", "stats"),
+    },
     {"records"},
     {"order"},
     {"transforms"},
-    {"presets", "plan", "standins"},
+    {"failures", "presets", "plan", "standins"},
     {"storage"},
     {"engine"},
     {"adapters", "maker", "readahead", "targets"},
+    {"handover", "stream"},
     {"loader"},
     {"tools"},
     {"cli", "__main__"},

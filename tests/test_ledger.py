@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import gpufeed
 from gpufeed import IndexSampler, Ledger, LedgerError, Manifest, ShardOptions, cli
+from gpufeed import transforms as tf
 from gpufeed.ledger import Run, merge
 from loaders import make
 
@@ -271,6 +272,22 @@ def test_single_batches_are_no_deliveries(pictures: Manifest) -> None:
     assert make(pictures).ledger is None
     with pytest.raises(gpufeed.ConfigError, match=r"ledger is 'all'; it must be True, False or"):
         make(pictures, ledger="all")
+
+
+def test_all_views_are_digested(pictures: Manifest) -> None:
+    """As one row of bytes each record, side by side."""
+    views = gpufeed.Views([[tf.RandomResizedCrop(size), tf.ToDtype("uint8")] for size in (8, 12)])
+    with make(pictures, transforms=views, ledger="pixels", last_batch="pad") as loader:
+        batches = list(loader)
+        ledger = loader.ledger
+    wanted, place = Ledger(ledger.run), 0
+    for batch in batches:
+        keys = batch["record_key"][batch["valid"]]
+        rows = [view[: len(keys)].reshape(len(keys), -1) for view in batch["image"]]
+        places = np.arange(place, place + len(keys))
+        wanted.add(places * 0, places, keys, np.hstack(rows))
+        place += len(keys)
+    assert all(each.same for each in ledger.compare(wanted))
 
 
 SAMPLERS = {

@@ -287,7 +287,7 @@ def test_a_state_of_something_else_is_refused(
     ("edit", "message"),
     [
         ({"version": 2}, "the state has version 2, this gpufeed reads 1; load it with the"),
-        ({"records": 10**30}, "'records' is 1000.*: step is .*; there are the batches 0 to"),
+        ({"records": 10**18}, "'records' is 1000.*: step is .*; there are the batches 0 to"),
         ({"records": -1}, "'records' is -1, no integer of 0 or more"),
         ({"records": "8"}, "'records' is '8'"),
         ({"records": 7}, "no batch starts after 7 records"),
@@ -532,7 +532,7 @@ def test_a_loop_left_early_reads_no_more_and_goes_on(
     def reads_no_more() -> bool:
         """Whether no more is read than a loop that goes on would have begun."""
         loader._maker._thread.submit(int).result(60)
-        ahead = 2 * loader._prefetch + 1
+        ahead = 2 * loader._stream._prefetch + 1
         return len(read) <= (loader.step + ahead) * 8
 
     before = set(threading.enumerate())

@@ -1,14 +1,20 @@
-"""Memory that is used again is never in two hands."""
+"""Memory that is used again is never in two hands, and nothing is kept that nobody wants."""
 
 from __future__ import annotations
 
 import gc
+import weakref
+from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpufeed import IndexSampler, Loader
+from gpufeed import transforms as tf
 from gpufeed.engine.memory import Memory
+from media import make_manifest
 
 
 @given(st.lists(st.tuples(st.integers(1, 20_000), st.integers(0, 3)), max_size=40))
@@ -39,3 +45,29 @@ def test_it_is_used_again() -> None:
     del view
     gc.collect()
     assert memory.take(9_000).ctypes.data == address
+
+
+@pytest.mark.parametrize("left_early", [False, True])
+def test_a_loader_that_is_closed_lets_go_of_all_at_once(tmp_path: Path, left_early: bool) -> None:
+    """It holds whole batches; the garbage collector may not come for long."""
+    manifest = make_manifest(tmp_path, [(30, 40)] * 40)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(10):  # closed while this or that is under way
+            loader = Loader(
+                manifest,
+                sampler=IndexSampler(40, shuffle=True),
+                transforms=[tf.RandomResizedCrop(16), tf.ToDtype("uint8")],
+                batch_size=4,
+                device="cpu",
+            )
+            held = [weakref.ref(each) for each in (loader, loader._maker, loader._planner)]
+            for _ in loader:
+                if left_early:
+                    break
+            loader.close()
+            del loader
+            assert [each() for each in held] == [None] * len(held)
+    finally:
+        gc.enable()

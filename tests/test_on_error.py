@@ -6,6 +6,7 @@ import contextlib
 import gc
 import json
 import os
+import re
 import warnings
 import weakref
 from collections.abc import Callable, Collection
@@ -40,6 +41,7 @@ from gpufeed import (
     read_table,
 )
 from gpufeed import transforms as tf
+from gpufeed.blank import blank_sizes
 from gpufeed.engine.decode import WindowDecoder
 from gpufeed.maker import Maker
 from gpufeed.plan import BatchPlan
@@ -413,7 +415,7 @@ def test_a_blank_that_is_refused_is_an_error(
 def test_a_blank_is_as_large_as_what_it_stands_for(
     tmp_path: Path, size: tuple[int, int], transform: tf.Transform
 ) -> None:
-    """Or as pictures may be, and decoders take them."""
+    """Or as pictures may be, and photos are, and decoders take them."""
     sides = {"height": [size[0]], "width": [size[1]]}
     table = pl.DataFrame(
         {"path": ["none.jpg"], "label": [0], **sides},
@@ -421,11 +423,23 @@ def test_a_blank_is_as_large_as_what_it_stands_for(
     )
     bird = Manifest(table, tmp_path, ["bird"])
     chain = [transform, tf.ToDtype("uint8")]
-    options = {"on_error": "blank", "transforms": chain, "batch_size": 1, "max_pixels": 1 << 23}
-    with make(bird, sampler=SequentialSampler(1), **options) as loader:
-        batch = loader.batch(0)
-    assert not batch["image"].any()
-    assert not batch["valid"][0]
+    for most in (1 << 23, 1 << 30):
+        options = {"on_error": "blank", "transforms": chain, "batch_size": 1, "max_pixels": most}
+        with make(bird, sampler=SequentialSampler(1), **options) as loader:
+            batch = loader.batch(0)
+        assert not batch["image"].any()
+        assert not batch["valid"][0]
+
+
+def test_a_blank_is_no_larger_than_photos_are() -> None:
+    """Whatever a list says of a file that is none."""
+    sizes = np.array([[3000, 4000], [65535, 65535], [1, 1 << 40], [1 << 30, 3]])
+    found = blank_sizes(sizes, 1 << 40)
+    assert found[0].tolist() == [3000, 4000]
+    assert (found.prod(axis=1) <= 1 << 24).all()
+    assert (found >= 1).all()
+    assert found.max() <= 65_000
+    assert found[1, 0] == found[1, 1] == 4096
 
 
 def test_a_user_who_runs_out_ends_with_an_error(birds: Manifest) -> None:
@@ -732,8 +746,8 @@ def test_files_far_too_long_are_not_read(birds: Manifest) -> None:
     with make(birds, sampler=SequentialSampler(COUNT)) as loader:
         epochs(loader, 1)
         (failure,) = loader.quarantine
-    assert failure.reason == (
-        "can not be read: it has 4,294,967,296 bytes, far more than a picture of its size"
+    assert re.fullmatch(
+        r"can not be read: it has 4,294,967,296 bytes, of which 16,[\d,]{7} may be", failure.reason
     )
 
 

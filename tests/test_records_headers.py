@@ -7,12 +7,15 @@ import struct
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from gpufeed.records.headers import picture_size
+from damage import pieces
+from gpufeed.engine.decode import WindowDecoder
+from gpufeed.records.headers import check_scans, picture_size
 from nabirds_data import UNTIMED
 
 TURN = Image.Exif()
@@ -101,14 +104,22 @@ def exif_segment(data: bytes) -> tuple[int, bytes]:
     return start, data[start : start + 2 + length]
 
 
-def test_of_two_exif_blocks_the_last_counts_as_it_does_for_dali() -> None:
+def test_exif_blocks_that_disagree_are_refused() -> None:
+    """Of two, nvImageCodec mostly takes the first and DALI the last."""
     data = encoded("JPEG", exif=TURN)
     start, turned = exif_segment(data)
     upright = turned.replace(b"\x01\x12\0\x03\0\0\0\x01\0\x06", b"\x01\x12\0\x03\0\0\0\x01\0\x01")
     assert upright != turned
     rest = data[start + len(turned) :]
-    assert picture_size(data[:start] + upright + turned + rest) == (20, 40)
-    assert picture_size(data[:start] + turned + upright + rest) == (40, 20)
+    assert picture_size(data[:start] + turned * 16 + rest) == (20, 40)
+    assert picture_size(data[:start] + upright * 2 + rest) == (40, 20)
+    for blocks, words in (
+        (upright + turned, "a JPEG whose Exif blocks give the orientations 1 and 6"),
+        (turned + upright + turned, "a JPEG whose Exif blocks give the orientations 6 and 1"),
+        (turned * 17, "a JPEG of more than 16 Exif blocks"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            picture_size(data[:start] + blocks + rest)
 
 
 def test_exif_after_the_frame_header_counts() -> None:
@@ -138,6 +149,63 @@ def test_a_png_may_tell_its_orientation_after_its_pixels() -> None:
     assert picture_size(without[:-12] + block + without[-12:]) == (20, 40)
 
 
+def tiled(side: int, **others: int) -> bytes:
+    """A gray TIFF of 40 x 20 with one tile; Pillow writes none."""
+    entries = {256: 40, 257: 20, 258: 8, 259: 1, 262: 1, 277: 1, 322: side, 323: side, 325: 0}
+    entries |= {int(tag[1:]): value for tag, value in others.items()}
+    pixels = bytes(min(side, 512) ** 2)
+    entries[324], entries[325] = 8 + 2 + 12 * (len(entries) + 1) + 4, len(pixels)
+    listed = [
+        struct.pack("<HHII", tag, 3 if tag in (258, 259, 262, 274, 277) else 4, 1, entries[tag])
+        for tag in sorted(entries)
+    ]
+    directory = struct.pack("<H", len(listed)) + b"".join(listed) + bytes(4)
+    return b"II*\0\x08\0\0\0" + directory + pixels
+
+
+@pytest.mark.parametrize("side", [48, 128, 256, 512])
+def test_a_tiled_tiff_is_read(side: int) -> None:
+    data = tiled(side)
+    assert picture_size(data) == by_pillow(io.BytesIO(data)) == (40, 20)
+    found = WindowDecoder().decode(data, (0, 0), (20, 40))
+    assert found is not None
+    assert found.shape == (20, 40, 3)
+
+
+def test_a_tile_far_beyond_its_picture_is_refused() -> None:
+    """For 65,520 x 65,520 pixels nvImageCodec fills 4 GB, in a file of a few hundred bytes."""
+    for data, tile in (
+        (tiled(65520), "65,520 x 65,520, samples of each: 1"),
+        (tiled(256, t323=65520, t277=3), "256 x 65,520, samples of each: 3"),
+        (tiled(2048, t277=32), "2,048 x 2,048, samples of each: 32"),
+        (tiled(4112), "4,112 x 4,112, samples of each: 1"),
+        (tiled(65520, t256=65520, t257=1), "65,520 x 65,520, samples of each: 1"),
+    ):
+        with pytest.raises(ValueError, match=f"whose tiles have {tile}"):
+            picture_size(data)
+    assert picture_size(tiled(4096)) == (40, 20)
+    assert picture_size(tiled(16384, t256=16380, t257=16370, t277=4)) == (16380, 16370)
+
+
+@pytest.mark.parametrize("tag", [256, 257, 274, 277, 322, 323])
+def test_a_tiff_that_gives_a_tag_in_another_way_is_refused(tag: int) -> None:
+    """Else a decoder might read another number than was judged; nvImageCodec reads none."""
+    data = tiled(256, t274=3)
+    at = next(at for at in range(10, 500, 12) if data[at : at + 2] == struct.pack("<H", tag)) + 2
+    assert WindowDecoder().decode(data, (0, 0), (20, 40)) is not None
+    for kind, count in ((1, 1), (8, 1), (16, 1), (4, 2), (4, 0)):
+        other = data[:at] + struct.pack("<HI", kind, count) + data[at + 6 :]
+        with pytest.raises(ValueError, match=f"is {count} values of type {kind}$"):
+            picture_size(other)
+        assert WindowDecoder().decode(other, (0, 0), (20, 40)) is None or tag == 277
+    entry = data[at - 2 : at + 10]
+    twice = data[:8] + struct.pack("<H", 11) + entry + data[10:]
+    assert picture_size(twice) == (40, 20)
+    twice = data[:8] + struct.pack("<H", 11) + entry[:8] + struct.pack("<I", 7) + data[10:]
+    with pytest.raises(ValueError, match=r"a TIFF whose .* is both 7 and"):
+        picture_size(twice)
+
+
 def test_a_huge_picture_has_a_size_and_takes_no_memory() -> None:
     data = bytearray(encoded("PNG"))
     data[16:24] = struct.pack(">II", 2_000_000, 1_000_000)
@@ -162,6 +230,117 @@ def test_a_huge_picture_has_a_size_and_takes_no_memory() -> None:
 def test_what_is_wrong_is_said(data: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         picture_size(data)
+
+
+@pytest.mark.parametrize("length", [50_000_000, 2**31 - 1, 2**32 - 1])
+@pytest.mark.parametrize(("kind", "chunk"), [("PNG", b"eXIf"), ("PNG", b"IEND"), ("WEBP", b"EXIF")])
+def test_a_chunk_for_which_memory_would_be_set_aside_ends_with_the_file(
+    kind: str, chunk: bytes, length: int
+) -> None:
+    """nvImageCodec fills as much memory as it gives for its length with zeros."""
+    data = encoded(kind, exif=TURN)
+    at = data.index(chunk)
+    lying = data[: at - 4] + struct.pack(">I", length) + data[at:]
+    if kind == "WEBP":
+        lying = data[: at + 4] + struct.pack("<I", length) + data[at + 8 :]
+    with pytest.raises(ValueError, match=f"chunk {chunk.decode()} gives the length {length:,}, be"):
+        picture_size(lying)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "WEBP"])
+def test_an_exif_block_that_is_not_read_is_refused(kind: str) -> None:
+    """nvImageCodec turns by it, whatever its length."""
+    block = TURN.tobytes().removeprefix(b"Exif\0\0") + bytes(1 << 20)
+    with pytest.raises(
+        ValueError, match=r"Exif block has 1,048,\d+ bytes, of which 1,048,576 may be"
+    ):
+        picture_size(encoded(kind, exif=block))
+
+
+@pytest.mark.parametrize("side", [2**31, 2**32 - 1])
+def test_sides_beyond_those_of_a_manifest_are_refused(side: int) -> None:
+    data = bytearray(encoded("PNG"))
+    data[16:24] = struct.pack(">II", side, 1)
+    with pytest.raises(ValueError, match=f"its header gives the size {side}x1"):
+        picture_size(data)
+
+
+class Counted(io.BytesIO):
+    """A file that counts how often it is read."""
+
+    reads = 0
+
+    def read(self, size: int | None = -1) -> bytes:
+        self.reads += 1
+        return super().read(size)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff\xd8\xff" + bytes(1 << 21),
+        b"\xff\xd8" + b"\xff" * (1 << 21),
+        b"\xff\xd8\xff\xd0" + b"\xff\xd0" * (1 << 20),
+        b"\xff\xd8" + b"\xff\xe2\x00\x02" * (1 << 19),
+        b"\xff\xd8" + (b"\xff\xe1\xff\xffExif\0\0II*\0\x08\0\0\0\xff\xff" + bytes(65513)) * 32,
+        encoded("PNG")[:33] + bytes(1 << 21),
+        b"RIFF\xff\xff\xff\xffWEBP" + bytes(1 << 21),
+        b"II*\0\x08\0\0\0\xff\xff" + bytes(1 << 21),
+        b"II+\0\x08\0\0\0\x10" + bytes(7) + b"\xff" * 8 + bytes(1 << 21),
+        b"P6 #" + b" " * (1 << 21),
+    ],
+    ids=["zeros", "fill", "bare", "empty", "EXIF", "PNG", "WebP", "TIFF", "BigTIFF", "PNM"],
+)
+def test_a_header_without_end_is_not_followed_to_its_end(data: bytes) -> None:
+    file = Counted(data)
+    with pytest.raises(ValueError, match="a "):
+        picture_size(file)
+    assert file.reads < 200_000
+
+
+def test_a_jpeg_of_hundreds_of_scans_is_refused() -> None:
+    """Each is as much work as the picture is large, and some take ten bytes."""
+    whole = encoded("JPEG", progressive=True)
+    start, end = [piece for piece in pieces(whole) if whole[piece[0] + 1] == 0xDA][-1]
+    own = sum(whole[start + 1] == 0xDA for start, _ in pieces(whole))
+    assert 3 < own < 20
+    for scans, many in ((256, False), (257, True), (5000, True)):
+        data = whole[:end] + whole[start:end] * (scans - own) + whole[end:]
+        assert picture_size(data) == (40, 20)
+        # At even and at odd places, of which each has half the pairs of bytes.
+        for content in (data, data[:2] + b"\xff\xe2\x00\x03x" + data[2:]):
+            if many:
+                with pytest.raises(
+                    ValueError, match=f"a JPEG of {scans:,} scans, of which 256 may"
+                ):
+                    check_scans(content)
+            else:
+                check_scans(content)
+
+
+def test_scans_of_sequential_jpegs_count_where_there_may_be_many() -> None:
+    whole = encoded("JPEG")
+    start = whole.index(b"\xff\xda")
+    one = b"\xff\xda\x00\x08\x01\x01\x00\x00\x3f\x00"
+    check_scans(whole)
+    with pytest.raises(ValueError, match="a JPEG of 300 scans"):
+        check_scans(whole[:start] + one * 300 + b"\xff\xd9")
+    # A decoder is done with one scan that has all components.
+    check_scans(whole[:-2] + whole[start:-2] * 300 + b"\xff\xd9")
+
+
+def test_what_follows_a_picture_is_not_taken_for_scans() -> None:
+    """Phones put films behind their pictures."""
+    film = np.random.default_rng(0).bytes(24 << 20)
+    assert film.count(b"\xff\xda") > 256
+    check_scans(encoded("JPEG", progressive=True) + film)
+    for kind in ("PNG", "WEBP", "TIFF", "BMP", "PPM"):
+        check_scans(encoded(kind) + b"\xff\xda\x00\x08" * 1000)
+
+
+def test_every_real_picture_has_few_scans(testdata: Path) -> None:
+    for file in sorted((testdata / "photos").rglob("*.jpg")):
+        check_scans(file.read_bytes())
 
 
 def test_a_missing_file_is_an_os_error(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from gpufeed.cli import orders as _orders  # noqa: F401
 from gpufeed.cli import runs as _runs  # noqa: F401
 from gpufeed.cli.app import FAILED, Settings, app
 from gpufeed.errors import GpufeedError
+from gpufeed.shown import printable
 
 __all__ = ["app", "main"]
 
@@ -97,6 +98,7 @@ def _report(error: Exception, debug: bool) -> int:
         code = FAILED
         text = f"unexpected {type(error).__name__}: {text}; for where, run `gpufeed --debug ...`"
     if debug:
-        traceback.print_exception(error)
-    print(f"gpufeed: error: {' '.join(text.split())}", file=sys.stderr)
+        for line in "".join(traceback.format_exception(error)).rstrip("\n").split("\n"):
+            print(printable(line), file=sys.stderr)
+    print(f"gpufeed: error: {printable(' '.join(text.split()))}", file=sys.stderr)
     return code

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpufeed.cli.app import app
-from gpufeed.cli.console import counted, keep_interruptible, say, stdout
+from gpufeed.cli.console import cell, counted, keep_interruptible, say, stdout
 from gpufeed.cli.options import (
     BatchSize,
+    DataArgument,
     Device,
     Framework,
     LabelsOption,
@@ -29,13 +30,7 @@ __all__: list[str] = []
 
 @app.command()
 def bench(
-    data: Annotated[
-        Path,
-        typer.Argument(
-            help="A NABirds folder, a metadata.parquet, or a folder of class folders.",
-            metavar="DATA",
-        ),
-    ],
+    data: DataArgument,
     preset: PresetOption = Preset.train,
     split: Annotated[
         Split | None,
@@ -108,7 +103,6 @@ def bench(
 def _print_bench(found: Bench, data: str, feeding: str) -> None:
     from rich import box
     from rich.table import Table
-    from rich.text import Text
 
     table = Table(box=box.SIMPLE, show_header=False)
     table.add_column(style="bold", no_wrap=True)
@@ -132,7 +126,7 @@ def _print_bench(found: Bench, data: str, feeding: str) -> None:
             ("", _interval(found.waiting.share, ".1%", "of the time waiting")),
         ]
     for head, value in lines:
-        table.add_row(head, Text(value))
+        table.add_row(head, cell(value))
     console = stdout()
     console.print(table)
     rate = found.fed.images_per_second

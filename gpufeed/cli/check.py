@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpufeed.cli.app import FAILED, app
-from gpufeed.cli.console import counted, keep_interruptible, say, stdout
+from gpufeed.cli.console import cell, counted, keep_interruptible, say, stdout
+from gpufeed.cli.options import DataArgument
 
 if TYPE_CHECKING:
     from gpufeed.tools.check.dataset import Report
@@ -18,13 +19,7 @@ __all__: list[str] = []
 
 @app.command()
 def check(
-    data: Annotated[
-        Path,
-        typer.Argument(
-            help="A NABirds folder, a metadata.parquet, or a folder of class folders.",
-            metavar="DATA",
-        ),
-    ],
+    data: DataArgument,
     parquet: Annotated[
         Path | None,
         typer.Option(help="Write all findings there; `Manifest.without` leaves out what fails."),
@@ -69,7 +64,6 @@ def check(
 def _print_report(report: Report, data: Path) -> None:
     from rich import box
     from rich.table import Table
-    from rich.text import Text
 
     from gpufeed.tools.check.kinds import KINDS
 
@@ -89,10 +83,10 @@ def _print_report(report: Report, data: Path) -> None:
         first = rows.row(0, named=True)
         style = {"fails": "red", "doubtful": "yellow", "note": ""}[weight]
         table.add_row(
-            Text(kind.value, style=style),
+            cell(kind.value, style=style),
             f"{rows.height:,}",
-            Text(meaning),
-            Text(f"{first['path']}: {first['detail']}"),
+            cell(meaning),
+            cell(f"{first['path']}: {first['detail']}"),
         )
     console.print(table)
     if report.failing:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
+from gpufeed.shown import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
-__all__ = ["counted", "keep_interruptible", "say", "stdout"]
+__all__ = ["cell", "counted", "keep_interruptible", "say", "stdout"]
 
 
 def keep_interruptible() -> None:
@@ -30,8 +33,18 @@ def stdout() -> Console:
 
 
 def say(console: Console, text: str) -> None:
-    """Print a paragraph, unwrapped, so that a path in it stays in one piece."""
-    console.print(text, markup=False, soft_wrap=True)
+    """Print a paragraph, unwrapped, so that a path in it stays in one piece.
+
+    What is not printable, as escape sequences in the names of files, does not reach the terminal.
+    """
+    console.print(printable(text), markup=False, soft_wrap=True)
+
+
+def cell(text: str, style: str = "") -> Text:
+    """Return a table's cell of a text, which is no markup, and printable as in `say`."""
+    from rich.text import Text
+
+    return Text(printable(text), style=style)
 
 
 def counted(number: int, noun: str, ending: str = "s") -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpufeed.cli.app import app
-from gpufeed.cli.console import counted, keep_interruptible, say, stdout
+from gpufeed.cli.console import cell, counted, keep_interruptible, say, stdout
 from gpufeed.cli.options import (
     BatchSize,
     Data,
@@ -112,7 +112,7 @@ def _print_fed(console: Console, fed: Fed, framework: str) -> None:
             f"{marks['manifest'][:8]}",
         ),
     ):
-        table.add_row(name, Text(value))
+        table.add_row(name, Text("\n").join(map(cell, value.split("\n"))))
     console.print(table)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpufeed.cli.app import app
-from gpufeed.cli.console import stdout
+from gpufeed.cli.console import cell, stdout
 
 __all__: list[str] = []
 
@@ -13,7 +13,6 @@ def info() -> None:
     """List versions and devices, what is missing, and how to get it."""
     from rich import box
     from rich.table import Table
-    from rich.text import Text
 
     from gpufeed.tools.info import list_devices, list_versions
 
@@ -23,7 +22,7 @@ def info() -> None:
         table.add_column(style="bold", no_wrap=True)
         table.add_column(overflow="fold")
         for fact in facts:
-            value = Text(fact.value)
+            value = cell(fact.value)
             if fact.hint:
                 value.append(f"\n{fact.hint}", style="yellow")
             table.add_row(fact.name, value)

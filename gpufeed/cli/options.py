@@ -11,6 +11,7 @@ import typer
 __all__ = [
     "BatchSize",
     "Data",
+    "DataArgument",
     "Device",
     "Framework",
     "Labels",
@@ -90,9 +91,9 @@ class Sampler(StrEnum):
 BatchSize = Annotated[int, typer.Option(min=1, help="Pictures in a batch.")]
 Seed = Annotated[int, typer.Option(min=0, help="Of everything random.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
-Data = Annotated[
-    Path, typer.Option(help="A NABirds folder, a metadata.parquet, or a folder of class folders.")
-]
+_DATA = "A NABirds folder, a metadata.parquet, or a folder of class folders."
+Data = Annotated[Path, typer.Option(help=_DATA)]
+DataArgument = Annotated[Path, typer.Argument(help=_DATA, metavar="DATA")]
 LabelsOption = Annotated[
     Labels | None, typer.Option(help="By default species, where the data have them.")
 ]

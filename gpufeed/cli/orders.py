@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpufeed.cli.app import app
-from gpufeed.cli.console import keep_interruptible, say, stdout
+from gpufeed.cli.console import cell, keep_interruptible, say, stdout
 from gpufeed.cli.options import Data, LabelsOption, Sampler, Seed, Split
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _print_report(console: Console, report: Report) -> None:
             for cell in row.cells
         ]
         name = Text.assemble((row.name, "bold"), (f"\n{row.meaning}", "dim"))
-        table.add_row(name, *cells, Text(row.expected))
+        table.add_row(name, *cells, cell(row.expected))
     console.print(table)
     for note in notes_of(report):
         say(console, note)

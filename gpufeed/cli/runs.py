@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__: list[str] = []
 
+_MOST_STATE = 1 << 26
+"""Bytes of a state: it lists what failed, so it may be a long one."""
+
 
 @app.command()
 def replay(
@@ -43,13 +46,23 @@ def replay(
     ] = Path("gpufeed-replay.png"),
 ) -> None:
     """Draw the contact sheet of a batch of a run, from a state that it saved."""
+    from gpufeed.errors import StateError
+    from gpufeed.regular import read_file
     from gpufeed.tools.replay import replay_batch
     from gpufeed.tools.sheet import check_target, save_sheet
 
     keep_interruptible()
     target = check_target(out, "gpufeed-replay.png")
+    try:
+        saved = read_file(state.expanduser(), _MOST_STATE)
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise StateError(
+            f"{state} is no state: {error}; loader.get_state() gives what is to be in such a file"
+        ) from None
     replayed = replay_batch(
-        state.expanduser().read_bytes(),
+        saved,
         data,
         step,
         batch_size=batch_size,

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import numpy.typing as npt
+
+# Heeded when it is imported. What can not be decoded is told by errors, with the record; its lines
+# on standard error name no file.
+os.environ.setdefault("PYNVIMGCODEC_VERBOSITY", "0")
+
 from nvidia import nvimgcodec
 
 __all__ = ["WindowDecoder", "cpu_decoder"]

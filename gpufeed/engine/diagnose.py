@@ -10,7 +10,7 @@ from PIL import Image
 
 from gpufeed.engine.decode import WindowDecoder
 from gpufeed.errors import DecodeError, SizeMismatchError
-from gpufeed.records.headers import picture_size
+from gpufeed.records.headers import check_scans, picture_size
 from gpufeed.transforms.program import WINDOW
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def check_header(content: bytes, expected: Size, record_key: int, path: Path) ->
     """
     try:
         width, height = picture_size(content)
+        check_scans(content)
     except (OSError, ValueError) as error:
         raise DecodeError(
             record_key, path(record_key), f"not a picture that can be read: {error}"

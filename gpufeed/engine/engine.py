@@ -17,6 +17,7 @@ from gpufeed.engine.job import BadPictures, Failed, Job, bare, finished, out_of_
 from gpufeed.errors import DecodeError, GpufeedError, PipelineError
 
 if TYPE_CHECKING:
+    from gpufeed.engine.budget import Budget
     from gpufeed.engine.device import Device
     from gpufeed.plan import BatchPlan
     from gpufeed.transforms.program import Program
@@ -35,6 +36,7 @@ class Engine:
         num_threads: CPU threads of DALI's own, at least 1, and as many more if `opens_on_host`.
         depth: batches that DALI works on at a time, at least 1.
         opens_on_host: whether pictures are decoded and resized before DALI gets them.
+        budget: how large those may be together.
     """
 
     def __init__(
@@ -47,9 +49,10 @@ class Engine:
         num_threads: int,
         depth: int,
         opens_on_host: bool,
+        budget: Budget,
     ) -> None:
         self._path = path
-        self._host = HostStages(program, path, num_threads) if opens_on_host else None
+        self._host = HostStages(program, path, num_threads, budget) if opens_on_host else None
         try:
             self._pipeline, self._inputs = build_pipeline(
                 program,

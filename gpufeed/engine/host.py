@@ -25,6 +25,7 @@ from gpufeed.transforms.function import Lambda
 from gpufeed.transforms.program import WINDOW, Resample
 
 if TYPE_CHECKING:
+    from gpufeed.engine.budget import Budget
     from gpufeed.plan import BatchPlan
     from gpufeed.transforms.base import Params
     from gpufeed.transforms.program import Program, View
@@ -41,13 +42,18 @@ class HostStages:
         program: what is to be done; an opening's last flip left to right is the graph's.
         path: from a record key to the name of its file.
         num_threads: how many pictures are worked on at a time.
+        budget: how large they may be together.
     """
 
-    def __init__(self, program: Program, path: Callable[[int], str], num_threads: int) -> None:
+    def __init__(
+        self, program: Program, path: Callable[[int], str], num_threads: int, budget: Budget
+    ) -> None:
         self._program = program
+        self._budget = budget
         self._path = path
         self._num_threads = num_threads
         self._workers = ThreadPoolExecutor(num_threads, "gpufeed-decode")
+        self._closed = False
         self._tools = threading.local()
         self._memory = [Memory() for _ in program.views]
 
@@ -56,7 +62,7 @@ class HostStages:
     ) -> Future[Job | Failed]:
         """Begin work on a batch, after those begun before; for any thread.
 
-        Letting go of what is returned ends the work.
+        Letting go of what is returned ends the work. It is cancelled where all work has ended.
 
         Args:
             plan: the batch.
@@ -64,15 +70,24 @@ class HostStages:
             kept: what was opened of it when it failed; those of the same bytes are taken over.
         """
         try:
-            batch = _Batch(plan, encoded, self._program, self._path, self._memory, kept)
+            batch = _Batch(
+                plan, encoded, self._program, self._path, self._budget, self._memory, kept
+            )
         except MemoryError as error:
             return finished(Failed(plan.step, out_of_memory(str(error))))
-        for _ in range(min(self._num_threads, batch.pending)):
-            self._workers.submit(_work, weakref.ref(batch), self._tools)
+        try:
+            for _ in range(min(self._num_threads, batch.pending)):
+                self._workers.submit(_work, weakref.ref(batch), self._tools)
+        except RuntimeError as error:
+            if not self._closed:
+                failed = PipelineError(f"there is no thread to decode in: {error}")
+                return finished(Failed(plan.step, failed))
+            batch.cancel()  # this error, kept, would keep the batch with it
         return batch
 
     def close(self) -> None:
         """End the threads."""
+        self._closed = True
         self._workers.shutdown(cancel_futures=True)
 
 
@@ -117,6 +132,7 @@ class _Batch(Future["Job | Failed"]):
         encoded: Sequence[bytes],
         program: Program,
         path: Callable[[int], str],
+        budget: Budget,
         memory: Sequence[Memory],
         kept: Opened | None,
     ) -> None:
@@ -124,6 +140,7 @@ class _Batch(Future["Job | Failed"]):
         self._plan = plan
         self._encoded = encoded
         self._path = path
+        self._budget = budget
         self._keys = plan.record_keys.tolist()
         self._sizes = plan.sizes.tolist()
         self._starts = plan.params[f"{WINDOW}.start"].tolist()
@@ -168,7 +185,9 @@ class _Batch(Future["Job | Failed"]):
         try:
             if not hasattr(local, "tools"):
                 local.tools = _Tools()
-            self._make(place, local.tools)
+            height, width = self._sizes[place]
+            with self._budget.take(height * width):
+                self._make(place, local.tools)
         except BaseException as error:  # whatever it is, who waits for the batch must hear of it
             self._errors[place] = error
         with self._lock:

@@ -9,6 +9,7 @@ import polars as pl
 
 from gpufeed.errors import ManifestError
 from gpufeed.records.checks import at_line, first_true
+from gpufeed.records.files import read_text
 
 __all__ = ["read_lines"]
 
@@ -53,11 +54,11 @@ def read_lines(file: Path, fields: Mapping[str, type[pl.DataType]]) -> pl.DataFr
 
 def _text(file: Path) -> str:
     try:
-        data = file.read_bytes()
+        data = read_text(file)
     except FileNotFoundError:
         raise ManifestError(f"the file {file} is missing") from None
     except OSError as error:
-        raise ManifestError(f"can not read {file}: {error.strerror}") from error
+        raise ManifestError(f"can not read {file}: {error.strerror or error}") from error
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

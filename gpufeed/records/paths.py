@@ -9,9 +9,12 @@ import polars as pl
 
 from gpufeed.errors import ManifestError
 from gpufeed.records.checks import Where, first_true
+from gpufeed.shown import shown
 
 __all__ = ["check_links", "check_names", "inside"]
 
+_LONGEST = 1000
+"""Letters of a whole path that are told: of a long one, what is at its end is to be seen too."""
 _RULES = [
     (pl.col("path") == "", "is empty"),
     (pl.col("path").str.contains("\0", literal=True), "holds a NUL character"),
@@ -36,7 +39,7 @@ def check_names(paths: pl.Series, where: Where) -> None:
     broken = paths.to_frame("path").select(rule.alias(str(i)) for i, (rule, _) in enumerate(_RULES))
     for column, (_, reason) in zip(broken, _RULES, strict=True):
         if (row := first_true(column)) is not None:
-            raise ManifestError(f"{where(row)}: the path {paths[row]!r} {reason}")
+            raise ManifestError(f"{where(row)}: the path {shown(repr(paths[row]))} {reason}")
 
 
 def check_links(root: Path, paths: pl.Series, where: Where) -> None:
@@ -66,15 +69,17 @@ def check_links(root: Path, paths: pl.Series, where: Where) -> None:
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            raise ManifestError(f"can not list the folder {folder}: {error.strerror}") from error
+            raise ManifestError(
+                f"can not list the folder {shown(folder, _LONGEST)}: {error.strerror}"
+            ) from error
     if bad_folders or bad_files:
         # A folder may hold many links out that no path asks for.
         asked = set(paths.to_list()).intersection(bad_files)
         leaves = parents.is_in(bad_folders) | paths.is_in(sorted(asked))
         if (row := first_true(leaves)) is not None:
             raise ManifestError(
-                f"{where(row)}: the path {paths[row]!r} leaves the root {root} by a symbolic link, "
-                f"to {os.path.realpath(root / paths[row])}"
+                f"{where(row)}: the path {shown(repr(paths[row]))} leaves the root {root} by a "
+                f"symbolic link, to {shown(os.path.realpath(root / paths[row]), _LONGEST)}"
             )
 
 

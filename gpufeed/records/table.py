@@ -22,6 +22,7 @@ from gpufeed.records.targets import (
     read_boxes,
     read_points,
 )
+from gpufeed.shown import shown
 
 __all__ = ["read_table"]
 
@@ -94,7 +95,7 @@ def read_table(
     for asked in (path, label, *(asked for asked, _ in targets)):
         if asked not in frame.columns:
             raise ManifestError(
-                f"{source}: there is no column {asked!r}; there are {frame.columns}"
+                f"{source}: there is no column {asked!r}; there are {shown(str(frame.columns))}"
             )
     if path == label:
         raise ManifestError(f"{source}: column {path!r} can not be both the path and the label")
@@ -114,7 +115,9 @@ def read_table(
 
     paths = frame[path].alias("path")
     if paths.dtype != pl.String:
-        raise ManifestError(f"{source}: column {path!r} must be text, not {paths.dtype}")
+        raise ManifestError(
+            f"{source}: column {path!r} must be text, not {shown(str(paths.dtype))}"
+        )
     if (row := first_true(paths.is_null())) is not None:
         raise ManifestError(f"{at(row)}: {path} is null")
     check_names(paths, at)
@@ -175,7 +178,7 @@ def _labels(
     else:
         raise ManifestError(
             f"{source}: column {values.name!r} must hold integers, text or booleans, "
-            f"not {values.dtype}"
+            f"not {shown(str(values.dtype))}"
         )
     if (row := first_true(keys.is_null())) is not None:
         raise ManifestError(f"{at(row)}: {values.name} is null")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import stat
 from typing import TYPE_CHECKING
 
 from gpufeed.errors import DecodeError
+from gpufeed.regular import read_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from gpufeed.records import Manifest
     from gpufeed.storage.readers import Readers
 
-__all__ = ["FileStore", "most_bytes", "read_file"]
+__all__ = ["FileStore", "most_bytes"]
 
 _PIXEL_BYTES = 16
 """Bytes of a pixel in the most wasteful of formats, four channels of 32 bits each."""
-_SPARE_BYTES = 1 << 26
+_SPARE_BYTES = 1 << 24
 """What a file may have beside its pixels: previews, profiles, texts."""
 
 
@@ -87,34 +87,3 @@ def _attempt(file: tuple[str, int]) -> bytes | OSError:
 def most_bytes(pixels: int) -> int:
     """Return how long the file of a picture of so many pixels may be."""
     return pixels * _PIXEL_BYTES + _SPARE_BYTES
-
-
-def read_file(path: str, most: int = 1 << 40) -> bytes:
-    """Return the content of a regular file.
-
-    Args:
-        path: where it is.
-        most: how many bytes it may have.
-
-    Raises:
-        OSError: it can not be read, is empty, has more bytes, or is no regular file (a pipe would
-            block for ever).
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError("not a regular file")
-        if found.st_size > most:
-            raise OSError(f"it has {found.st_size:,} bytes, far more than a picture of its size")
-        content = os.read(descriptor, found.st_size)
-        while len(content) < found.st_size:
-            more = os.read(descriptor, found.st_size - len(content))
-            if not more:
-                break
-            content += more
-    finally:
-        os.close(descriptor)
-    if not content:
-        raise OSError("the file is empty")
-    return content

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from gpufeed.engine.device import Device, available_threads
+from gpufeed.regular import read_file
 
 __all__ = ["PlainDecode"]
 
@@ -46,7 +47,7 @@ class PlainDecode:
         """Decode all pictures of all batches.
 
         Raises:
-            OSError: a file can not be read.
+            OSError: a file can not be read, or is no regular one, or empty.
         """
         if self._device.is_cuda:
             self._run_on_gpu(batches)
@@ -62,7 +63,7 @@ class PlainDecode:
 
             # One for each thread: its own pool takes a thread less than it is told to.
             decode = self._decoders.decode = cpu_decoder().decode
-        decode(path.read_bytes())
+        decode(read_file(path))
 
     def _run_on_gpu(self, batches: Sequence[Sequence[Path]]) -> None:
         from nvidia import nvimgcodec
@@ -89,4 +90,4 @@ class PlainDecode:
             ahead += [self._begin(batch) for batch in islice(waiting, 1)]
 
     def _begin(self, batch: Sequence[Path]) -> list[Any]:
-        return [self._pool.submit(path.read_bytes) for path in batch]
+        return [self._pool.submit(read_file, path) for path in batch]

@@ -11,8 +11,8 @@ import polars as pl
 from PIL import Image
 
 from gpufeed.engine.decode import WindowDecoder
-from gpufeed.records.headers import picture_size
-from gpufeed.storage.files import read_file
+from gpufeed.records.headers import check_scans, picture_size
+from gpufeed.regular import read_file
 from gpufeed.tools.check.dataset import Report
 from gpufeed.tools.check.kinds import KINDS
 from gpufeed.whole import write_whole
@@ -85,6 +85,7 @@ def _thumbnail(path: Path, decoder: WindowDecoder) -> str | None:
     try:
         content = read_file(str(path), _MOST_BYTES)
         width, height = picture_size(content)
+        check_scans(content)
     except (OSError, ValueError):
         return None
     if width * height > _MOST_PIXELS:

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from PIL import Image
 
 from gpufeed.engine.decode import WindowDecoder
-from gpufeed.records.headers import picture_size
-from gpufeed.storage.files import most_bytes, read_file
+from gpufeed.records.headers import check_scans, picture_header
+from gpufeed.regular import EmptyFileError, FileTooLongError, read_file
+from gpufeed.storage.files import most_bytes
 from gpufeed.tools.check.kinds import Finding, Kind
 
 __all__ = ["Examiner", "Looked"]
@@ -25,7 +26,6 @@ _ENDINGS = {
     "PPM": (".ppm", ".pgm", ".pbm", ".pnm"),
 }
 _KNOWN = {ending for endings in _ENDINGS.values() for ending in endings}
-_ORIENTATION = 0x0112
 _EIGHTHS = ("JPEG", "MPO")
 _EIGHTH = 8
 """JPEGs are decoded at an eighth of their size: all data are gone through, with half the work."""
@@ -76,18 +76,19 @@ class Examiner:
         except FileNotFoundError:
             looked.add(Kind.missing, "no such file")
             return looked
+        except EmptyFileError as error:
+            looked.add(Kind.empty, str(error))
+            return looked
+        except FileTooLongError as error:
+            looked.add(Kind.too_large, str(error))
+            return looked
         except OSError as error:
-            said = error.strerror or str(error)
-            kind = Kind.unreadable
-            if error.errno is None and "empty" in said:
-                kind = Kind.empty
-            elif error.errno is None and "bytes" in said:
-                kind = Kind.too_large
-            looked.add(kind, said)
+            looked.add(Kind.unreadable, error.strerror or str(error))
             return looked
         looked.digest = hashlib.blake2b(content, digest_size=16).digest()
         try:
-            width, height = picture_size(content)
+            width, height, orientation = picture_header(content)
+            check_scans(content)
         except (OSError, ValueError) as error:
             looked.add(Kind.not_a_picture, str(error))
             return looked
@@ -109,6 +110,8 @@ class Examiner:
                 Kind.other_size,
                 f"{width} x {height} (width x height), listed as {expected[1]} x {expected[0]}",
             )
+        if orientation != 1:
+            looked.add(Kind.turned, f"orientation {orientation}")
         self._decode(content, path, looked.size, looked)
         return looked
 
@@ -145,6 +148,3 @@ class Examiner:
             looked.add(Kind.disguised, f"{form} named {ending}")
         if image.mode != "RGB":
             looked.add(Kind.colours, image.mode)
-        orientation = image.getexif().get(_ORIENTATION, 1) if form != "PNG" else 1
-        if orientation in range(2, 9):
-            looked.add(Kind.turned, f"orientation {orientation}")

@@ -1,0 +1,161 @@
+"""What has failed in a run, and how much may."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, fields
+
+from gpufeed.errors import ConfigError, DecodeError, StateError, TooManyFailuresError
+from gpufeed.numbers import is_integer, is_number
+from gpufeed.quarantine import Failure, Quarantine
+from gpufeed.shown import shown
+
+__all__ = ["Failures", "check_limit"]
+
+_REASON_LENGTH = 300
+_NAMED = 5
+
+
+class Failures:
+    """Writes down which records failed, once each.
+
+    Args:
+        name: from a record key to its path below the manifest's root.
+
+    Attributes:
+        quarantine: the list.
+    """
+
+    def __init__(self, name: Callable[[int], str]) -> None:
+        self._name = name
+        self._failures: dict[int, Failure] = {}
+        self.quarantine = Quarantine(self._failures)
+
+    def add(self, error: DecodeError, step: int) -> bool:
+        """Write a failure down; False where the record is in the list already."""
+        key = error.record_key
+        if key in self._failures:
+            return False
+        reason = error.reason[:_REASON_LENGTH]
+        self._failures[key] = Failure(key, self._name(key), reason, step)
+        return True
+
+    def state(self) -> str:
+        """Return the list as JSON; as one text, which checkpoints of any kind carry whole."""
+        return json.dumps([asdict(failure) for failure in self.quarantine])
+
+    def parse(self, text: object, *, same: bool) -> list[Failure]:
+        """Return the failures that `state` had returned.
+
+        Args:
+            text: the list, possibly edited.
+            same: whether it is of the same manifest; if not, failures of other files are left out.
+
+        Raises:
+            StateError: it is no such list, or names other files.
+        """
+        try:
+            state = json.loads(text) if isinstance(text, str) else None
+        except (ValueError, RecursionError):
+            state = None
+        if not isinstance(state, list):
+            raise StateError("the state's 'quarantine' is no JSON list")
+        failures = []
+        for place, entry in enumerate(state):
+            failure = _parsed(entry, place)
+            try:
+                found = self._name(failure.record_key)
+            except (IndexError, OverflowError):
+                found = None
+            if found == failure.path:
+                failures.append(failure)
+            elif same:
+                key = shown(str(failure.record_key), 20)
+                raise StateError(
+                    f"the state's quarantine[{place}] is of record {key} "
+                    f"({shown(failure.path)}), which is {shown(str(found))} in this manifest"
+                )
+        return failures
+
+    def restore(self, failures: Sequence[Failure]) -> None:
+        """Take over a list in place of what is there."""
+        self._failures.clear()
+        self._failures.update({failure.record_key: failure for failure in failures})
+
+    def check(
+        self, limit: int, max_failures: float, error: Callable[[Failure], DecodeError]
+    ) -> None:
+        """Raise `TooManyFailuresError` where there are more than `limit`.
+
+        Args:
+            limit: how many there may be.
+            max_failures: the argument it comes from, for the message.
+            error: from a failure to the error it was.
+        """
+        count = len(self.quarantine)
+        if count <= limit:
+            return
+        reasons = Counter(failure.reason for failure in self.quarantine)
+        told = []
+        for reason, times in reasons.most_common(_NAMED):
+            first = next(failure for failure in self.quarantine if failure.reason == reason)
+            told.append(
+                f"{times} x {shown(reason, _REASON_LENGTH)} (first record {first.record_key}, "
+                f"{shown(first.path)})"
+            )
+        if len(reasons) > _NAMED:
+            told.append(f"and {len(reasons) - _NAMED} more reasons")
+        raise TooManyFailuresError(
+            f"{count} records could not be read or decoded, and max_failures={max_failures} "
+            f"allows {limit}: {'; '.join(told)}; see loader.quarantine, leave them out with "
+            "Manifest.without, or allow more",
+            [error(failure) for failure in self.quarantine],
+        )
+
+
+def check_limit(max_failures: float, num_records: int) -> int:
+    """Return how many records may fail.
+
+    Args:
+        max_failures: how many, an integer; or which share of the records, a float from 0 to 1, of
+            which at least one may fail unless it is 0.
+        num_records: how many there are.
+
+    Raises:
+        ConfigError: it is out of range.
+    """
+    if is_integer(max_failures) and max_failures >= 0:
+        return int(max_failures)
+    if is_number(max_failures) and not is_integer(max_failures) and 0.0 <= max_failures <= 1.0:
+        return max(int(max_failures * num_records), 1) if max_failures else 0
+    raise ConfigError(
+        f"max_failures is {max_failures!r}; it must be how many records may fail, an integer of 0 "
+        "or more, or which share of them, a float from 0 to 1"
+    )
+
+
+def _parsed(entry: object, place: int) -> Failure:
+    names = {field.name: int if field.type == "int" else str for field in fields(Failure)}
+    if (
+        not isinstance(entry, Mapping)
+        or set(entry) != set(names)
+        or any(type(entry[name]) is not kind for name, kind in names.items())
+        or entry["record_key"] < 0
+        or not 0 <= entry["step"] < 1 << 63
+        or not _is_text(entry["reason"])
+    ):
+        raise StateError(
+            f"the state's quarantine[{place}] is no failure, which has {', '.join(names)}"
+        )
+    return Failure(**entry)
+
+
+def _is_text(reason: str) -> bool:
+    """Whether it can be written down; JSON can hold halves of letters, which can not."""
+    try:
+        reason.encode()
+    except UnicodeEncodeError:
+        return False
+    return len(reason) <= _REASON_LENGTH

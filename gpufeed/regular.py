@@ -1,0 +1,74 @@
+"""Opens regular files and nothing else: a pipe would block, a device may never end."""
+
+from __future__ import annotations
+
+import os
+import stat
+from io import BufferedReader
+
+__all__ = ["EmptyFileError", "FileTooLongError", "open_file", "read_file"]
+
+
+_NOT_REGULAR = "not a regular file"
+
+
+class EmptyFileError(OSError):
+    """A file has no bytes."""
+
+
+class FileTooLongError(OSError):
+    """A file has more bytes than it may have."""
+
+
+def open_file(path: str | os.PathLike[str]) -> BufferedReader:
+    """Return a regular file, opened to be read.
+
+    Raises:
+        OSError: it can not be opened, or is no regular file.
+    """
+    descriptor, _ = _opened(path)
+    return os.fdopen(descriptor, "rb")
+
+
+def read_file(path: str | os.PathLike[str], most: int = 1 << 40) -> bytes:
+    """Return the content of a regular file.
+
+    Args:
+        path: where it is.
+        most: how many bytes it may have.
+
+    Raises:
+        EmptyFileError: it has no bytes.
+        FileTooLongError: it has more than `most`.
+        OSError: it can not be read, or is no regular file.
+    """
+    descriptor, size = _opened(path)
+    try:
+        if size > most:
+            raise FileTooLongError(f"it has {size:,} bytes, of which {most:,} may be")
+        content = os.read(descriptor, size)
+        while len(content) < size:
+            more = os.read(descriptor, size - len(content))
+            if not more:
+                break
+            content += more
+    finally:
+        os.close(descriptor)
+    if not content:
+        raise EmptyFileError("the file is empty")
+    return content
+
+
+def _opened(path: str | os.PathLike[str]) -> tuple[int, int]:
+    """The descriptor, and how many bytes there are."""
+    # A device may do something when it is opened: rewind a tape, raise a line.
+    if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 - of many files, and any path
+        raise OSError(_NOT_REGULAR)
+    # It may be another one by now: a pipe would have us wait for whoever writes to it, a terminal
+    # would become that of this process.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(descriptor)
+        raise OSError(_NOT_REGULAR)
+    return descriptor, found.st_size

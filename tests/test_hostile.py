@@ -1,0 +1,144 @@
+"""Damaged and odd files: none ends a run, none is lost, and each is the same under every policy."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hostile
+import hostile_table
+from damage import FORMS, KINDS, Damager, lie_about_size, pieces
+from gpufeed.records.headers import picture_size
+from hostile import Outcome, Run
+from hostile_child import EXACT, ODD, POLICIES
+from hostile_table import DOCUMENT, mark
+from watched import DiedError, lines
+
+FILES = 120
+
+
+@pytest.fixture(scope="module")
+def outcome(testdata: Path, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    scratch = tmp_path_factory.mktemp("hostile")
+    return Run(testdata, scratch, files=FILES, seed=1, odd_step=10, together=True).run()
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_nothing_ends_a_run_and_nothing_is_lost(outcome: Outcome, policy: str) -> None:
+    fed = outcome.policies[policy]
+    assert (fed.crashes, fed.hangs, fed.foreign) == ([], [], [])
+    assert (fed.lost, fed.double) == (0, 0)
+    assert len(fed.errors) == (len(fed.refused) if policy == "raise" else 0)
+    assert len(fed.missing) == len(fed.errors)
+    assert len(fed.measures) == 10
+    assert outcome.crashed == []
+
+
+def test_a_file_is_the_same_under_every_policy(outcome: Outcome) -> None:
+    assert outcome.disagreements() == []
+    came = [set(outcome.policies[policy].came) for policy in EXACT]
+    assert len(came[0]) > FILES // 4
+    assert all(each == came[0] for each in came)
+
+
+def test_threads_and_files_are_given_back(outcome: Outcome) -> None:
+    """Of what is opened for each bad picture there would be hundreds."""
+    for fed in outcome.policies.values():
+        assert fed.growth("files") <= 2
+        assert fed.growth("threads") <= 16
+    assert outcome.filters
+
+
+def test_what_is_not_damaged_is_fed_as_pillow_decodes_it(outcome: Outcome) -> None:
+    whole = outcome.files.filter(kind="nothing", gpufeed=True)
+    assert len(whole) > 1
+    assert whole["pillow"].all()
+    assert whole["largest"].max() <= hostile_table.ALIKE
+
+
+def test_damage_does_harm_of_every_kind(outcome: Outcome) -> None:
+    """Else the laws above would be held by files that nothing is wrong with."""
+    refused = " ".join(outcome.policies["raise"].refused.values())
+    for reason in ("not a picture that can be read", "the picture is damaged", "manifest says"):
+        assert reason in refused
+    counts = outcome.files.group_by("pillow", "gpufeed").len()
+    assert counts["len"].sum() == len(outcome.files)
+    assert len(counts) == 4
+    assert 0.2 < outcome.files["gpufeed"].mean() < 0.8
+
+
+def test_files_are_made_by_their_number(testdata: Path) -> None:
+    photos = hostile.photos(testdata)
+    made = [Damager(photos, 3).make(number) for number in (5, 2, 5)]
+    assert made[0] == made[2]
+    assert Damager(photos, 3).make(2) == made[1]
+    assert Damager(photos, 4).make(2) != made[1]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_lie_about_the_size_is_all_that_is_changed(testdata: Path, form: str) -> None:
+    damager = Damager(hostile.photos(testdata)[:1], 0)
+    content, size = damager._whole(form, np.random.default_rng(0))
+    lying = lie_about_size(content, 65535, 7)
+    assert picture_size(content) == size
+    assert picture_size(lying) in ((65535, 7), (7, 65535))
+    changed = sum(one != other for one, other in zip(content, lying, strict=False))
+    assert changed <= 20 or form == "PNM"
+    assert pieces(content) == pieces(lying) or form == "PNM"
+
+
+def test_the_document_is_of_what_the_code_has() -> None:
+    """All kinds, in their order, and figures as the command writes them."""
+    text = DOCUMENT.read_text()
+    for name, wanted in (
+        ("policies", list(POLICIES)),
+        ("damage", [*KINDS, ODD, *FORMS, "odd JPEG"]),
+        ("large", list(hostile_table.LARGE.values())),
+    ):
+        begin, end = mark(name)
+        table = text.partition(begin)[2].partition(end)[0]
+        rows = [line.strip("|").split("|") for line in table.strip().splitlines()[2:]]
+        named = [row[0].strip() for row in rows if not row[0].strip().startswith("**")]
+        assert named == wanted, "run `python tests/hostile.py`, which writes docs/hostile.md"
+        assert all(cell.strip() for row in rows for cell in row[1:2] if "**" not in row[0])
+
+
+# ------------------------------------------------------------------------------ the watch
+
+
+def test_a_child_that_crashes_or_hangs_is_told_of(tmp_path: Path) -> None:
+    noise = tmp_path / "noise.txt"
+    for code, how, silence, words in (
+        ("print(1, flush=True); import os; os.abort()", "crash", 60, "it ended with -6"),
+        ("print(1, flush=True); raise SystemExit(3)", "crash", 60, "it ended with 3"),
+        ("print(1, flush=True); import time; time.sleep(1000)", "hang", 1, "nothing was heard for"),
+    ):
+        said = lines([sys.executable, "-c", code], noise, silence=silence)
+        heard = []
+        with pytest.raises(DiedError, match=words) as caught:
+            heard.extend(said)
+        assert caught.value.how == how
+        assert heard == [] or heard == [1]
+    assert list(lines([sys.executable, "-c", "print(1); print('[2]')"], noise)) == [1, [2]]
+
+
+# ------------------------------------------------------------------------------ memory
+
+
+def test_a_picture_too_large_takes_no_memory(testdata: Path, tmp_path: Path) -> None:
+    """Neither the 18 MB of its pixels, nor a good part of them, where it is refused."""
+    said = hostile.large(hostile.photos(testdata), tmp_path, (3000, 2000), 1_000_000)
+    assert said["refused"]["refused"] == [
+        "the picture has 3000 x 2000 = 6,000,000 pixels, max_pixels is 1,000,000; pass more where "
+        "there is memory for it"
+    ]
+    assert 32 not in said["refused"]["fed"]
+    assert len(said["refused"]["fed"]) == 65
+    assert said["fed"]["refused"] == []
+    assert sorted(said["fed"]["fed"]) == list(range(65))
+    peak = {case: each["measured"]["peak"] * 1024 for case, each in said.items()}
+    assert peak["refused"] - peak["alone"] < 3000 * 2000 * 3
+    assert peak["fed"] - peak["alone"] > 3000 * 2000 * 3

@@ -1,0 +1,62 @@
+"""Pipes, devices, links and holes in the place of files: a named error, or quarantine, at once."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import refusals
+from refusals import HARMS, LISTS, PICTURES
+
+Said = dict[tuple[str, str], tuple[str, str]]
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> Said:
+    """What each reader said of each harm, from a process that is ended should it hang."""
+    folder = tmp_path_factory.mktemp("harm")
+    command = [sys.executable, refusals.__file__, str(folder)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    rows = [json.loads(line) for line in run.stdout.splitlines()]
+    return {(reader, harm): (kind, message) for reader, harm, kind, message in rows}
+
+
+@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize("reader", [each.__name__ for each in (*PICTURES, *LISTS)])
+def test_each_is_refused_by_name(said: Said, reader: str, harm: str) -> None:
+    kind, message = said[reader, harm]
+    if reader == "by_loader":
+        assert message.startswith("in quarantine: 00005.jpg: "), message
+    elif reader == "by_check":
+        assert message.startswith("found: "), message
+    elif reader == "list_sizes":
+        assert message == "passed over"
+    elif reader == "list_ledger":
+        assert kind in ("LedgerError", "OSError")
+        assert "ROOT/rank-0.ledger" in message
+    else:
+        assert kind == "ManifestError", message
+        assert "ROOT" in message
+
+
+@pytest.mark.parametrize(
+    ("reader", "harm", "message"),
+    [
+        ("by_table", "a pipe", "ROOT/harm.jpg: not a regular file;"),
+        ("by_table", "a PNG with a hole", "harm.jpg: a PNG of more than 65,536 chunks;"),
+        ("by_table", "a JPEG filled up", "no scan after 65,536 segments or stray bytes;"),
+        ("by_folder", "a device", "leaves the folder ROOT by a symbolic link, to /dev/zero"),
+        ("by_loader", "a device", "can not be read: not a regular file"),
+        ("by_loader", "a link to itself", "Too many levels of symbolic links"),
+        ("by_loader", "a PNG with a hole", "it has 4,294,967,296 bytes, of which"),
+        ("list_csv", "a device", "can not read ROOT/list.csv: not a regular file"),
+        ("list_csv", "a text with a hole", "ROOT/list.csv, line 3: holds a NUL character"),
+        ("list_parquet", "a Parquet file with a hole", "The file must end with PAR1"),
+        ("list_without", "a pipe", "can not read ROOT/bad.parquet: not a regular file"),
+    ],
+)
+def test_it_is_said_what_was_met(said: Said, reader: str, harm: str, message: str) -> None:
+    assert message in said[reader, harm][1]

@@ -1,0 +1,115 @@
+"""What a file says is told in few letters, all of which are printable."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import gpufeed
+from gpufeed import DecodeError, Ledger, LedgerError, ManifestError, StateError, read_table
+from gpufeed.failures import Failures
+from gpufeed.ledger import Run, merge
+from gpufeed.shown import printable, shown
+
+ODD = {
+    "long": "x" * 10**6,
+    "long, of escapes": "\x1b" * 10**6,
+    "lines": "a\ngpufeed: error: another\r\x85\u2028",
+    "an escape sequence": "\x1b]0;title\x07\x1b[31m\x9b31m",
+    "half a letter": "\ud800",
+    "right to left": "\u202egpj.exe",
+}
+
+
+@given(st.text(st.characters(exclude_categories=[])), st.integers(1, 50))
+@example(ODD["an escape sequence"], 10)
+def test_anything_is_shown_short_and_printable(text: str, most: int) -> None:
+    whole, told = printable(text), shown(text, most)
+    assert whole.isprintable()
+    assert told.isprintable()
+    assert len(told) <= most + 30
+    if whole == text and len(text) <= most:
+        assert told == text
+    assert len(text) <= most or f"({len(text):,} letters)" in told
+
+
+def test_control_characters_are_told_as_python_writes_them() -> None:
+    assert printable("é 鳥\t\x1b[31m\ud800\u202e\n") == r"é 鳥\t\x1b[31m\ud800\u202e\n"
+    assert shown("x" * 201) == "x" * 200 + "... (201 letters)"
+
+
+def is_fit(error: pytest.ExceptionInfo[gpufeed.GpufeedError]) -> bool:
+    said = str(error.value)
+    return said.isprintable() and len(said) < 2000
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_a_state_of_odd_texts_is_refused_shortly(kind: str) -> None:
+    failure = {"record_key": 3, "path": ODD[kind], "reason": "", "step": 0}
+    for name in (lambda _: "3.jpg", lambda _: ODD[kind] + "!"):
+        with pytest.raises(StateError, match="is of record 3") as caught:
+            Failures(name).parse(json.dumps([failure]), same=True)
+        assert is_fit(caught)
+    failure["record_key"] = 10**4000
+    with pytest.raises(StateError, match="is of record 1000") as caught:
+        Failures(lambda _: "").parse(json.dumps([failure]), same=True)
+    assert is_fit(caught)
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_failures_of_odd_names_are_told_shortly(kind: str) -> None:
+    failures = Failures(lambda _: ODD[kind])
+    error = DecodeError(1, ODD[kind], ODD[kind])
+    failures.add(error, 0)
+    with pytest.raises(gpufeed.TooManyFailuresError) as caught:
+        failures.check(0, 0, lambda _: error)
+    assert is_fit(caught)
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_ledgers_of_odd_runs_are_told_apart_shortly(kind: str) -> None:
+    run: dict[str, Any] = {"num_records": 9, "epoch_size": 9, "per_epoch": 9}
+    run |= {"sampler": "s", "transforms": "t", "repeats": False, "pixels": False}
+    one, other = (Ledger(Run(manifest=text, **run)) for text in (ODD[kind], ODD[kind] + "!"))
+    for ask in (lambda: merge([one, other]), lambda: one.compare(other)):
+        with pytest.raises(LedgerError, match="not of one run: manifest is ") as caught:
+            ask()
+        assert is_fit(caught)
+
+
+def by_path(text: str, folder: Path) -> pl.DataFrame:
+    return pl.DataFrame({"path": [f"../{text}"], "label": [1]})
+
+
+def by_link(text: str, folder: Path) -> pl.DataFrame:
+    (folder / "out").symlink_to(f"/{text[:200]}")
+    return pl.DataFrame({"path": ["out"], "label": [1]})
+
+
+def by_columns(text: str, folder: Path) -> pl.DataFrame:
+    return pl.DataFrame({text: ["a.jpg"], "label": [1]})
+
+
+def by_dtype(text: str, folder: Path) -> pl.DataFrame:
+    return pl.DataFrame({"path": pl.Series([{text: 1}]), "label": [1]})
+
+
+def by_label(text: str, folder: Path) -> pl.DataFrame:
+    return pl.DataFrame({"path": ["a.jpg"], "label": pl.Series([{text: 1}])})
+
+
+@pytest.mark.parametrize("make", [by_path, by_link, by_columns, by_dtype, by_label])
+@pytest.mark.parametrize("kind", sorted({*ODD} - {"half a letter"}))  # which polars can not hold
+def test_tables_of_odd_texts_are_refused_shortly(
+    kind: str, make: Callable[[str, Path], pl.DataFrame], tmp_path: Path
+) -> None:
+    with pytest.raises(ManifestError) as caught:
+        read_table(make(ODD[kind], tmp_path), root=tmp_path)
+    assert is_fit(caught)
