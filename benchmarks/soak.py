@@ -7,10 +7,11 @@ The first feeds one loader, batch after batch, of small pictures. The second fee
 small set, with the loader, its iterator and its state made anew for each. `--bad SHARE` cuts that
 share of the files off, which others stand in for. Looked at, a hundred times on the way: memory,
 threads, file descriptors, bytes in /dev/shm, and the rate. After the first twentieth nothing may
-grow: memory that is held by 1 % at most (`--growth`), the others not at all. Held is what is
-resident, but for libraries' own pages, which come and go, and for what malloc keeps free, which
-goes up and down by chance. Resident memory is told beside it, and so is the rate of the last tenth
-beside the first's, which neighbours make differ. The exit code is 1 where something grew.
+grow: memory that is held by 1 % of what is resident at most (`--growth`), the others not at all.
+Held is what is resident, but for libraries' own pages, which come and go, and for what malloc keeps
+free, which goes up and down by chance. How resident memory itself changed is told beside it, and so
+is the rate of the last tenth beside the first's, which neighbours make differ. The exit code is 1
+where something grew.
 """
 
 from __future__ import annotations
@@ -173,7 +174,7 @@ def soak(fed: Iterator[int], total: int, every: int) -> list[Look]:
 def judge(looks: Sequence[Look]) -> dict[str, float]:
     """Return what grew from the tenth after the first twentieth to the last tenth.
 
-    Beside it how the rate changed, from the first tenth.
+    Memory as a share of what was resident. Beside it how the rate changed, from the first tenth.
     """
     warm, tenth = max(int(_WARM * len(looks)), 1), max(len(looks) // 10, 1)
     begun, ended = looks[warm : warm + tenth], looks[-tenth:]
@@ -181,7 +182,8 @@ def judge(looks: Sequence[Look]) -> dict[str, float]:
     rates = [(b.batches - a.batches) / (b.seconds - a.seconds) for a, b in steps]
     # Medians of a tenth each: what is under way differs a little from look to look.
     return {
-        "held": _middle(ended, "held_mib") / _middle(begun, "held_mib") - 1,
+        "held": (_middle(ended, "held_mib") - _middle(begun, "held_mib"))
+        / _middle(begun, "rss_mib"),
         "resident": _middle(ended, "rss_mib") / _middle(begun, "rss_mib") - 1,
         "threads": _middle(ended, "threads") - _middle(begun, "threads"),
         "descriptors": _middle(ended, "descriptors") - _middle(begun, "descriptors"),
@@ -234,7 +236,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     how.add_argument("--epochs", type=int, help="each with a loader of its own")
     parser.add_argument("--bad", type=float, default=0.0, help="share of the files that is bad")
     parser.add_argument(
-        "--growth", type=float, default=_GROWTH, help="share by which memory held may grow"
+        "--growth",
+        type=float,
+        default=_GROWTH,
+        help="by which share of resident memory what is held may grow",
     )
     parser.add_argument("--out", type=Path, help="folder for a JSON and a picture")
     given = parser.parse_args(arguments)

@@ -59,9 +59,9 @@ def grown(**most: float) -> list[Look]:
         (LEVEL, []),
         (grown(rss_mib=50), []),
         (grown(own_mib=50, spare_mib=50), []),
-        (grown(own_mib=0.5), []),
-        (grown(own_mib=1), ["held"]),
-        (grown(spare_mib=-1), ["held"]),
+        (grown(own_mib=2), []),
+        (grown(own_mib=3), ["held"]),
+        (grown(spare_mib=-3), ["held"]),
         (grown(threads=THREADS), []),
         (grown(threads=2 * THREADS), ["threads"]),
         (grown(descriptors=2), ["descriptors"]),
@@ -75,11 +75,11 @@ def test_what_grows_is_named(looks: list[Look], found: list[str]) -> None:
 
 @pytest.mark.parametrize("leaks", [False, True])
 def test_a_leak_is_found(leaks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a twentieth of what is held, in all."""
+    """Of a twentieth of what is resident, in all."""
     monkeypatch.setattr(soak, "wait_until_quiet", lambda: 0.0)
     kept: list[bytes] = []
-    held = soak.look(0, 0.0).held_mib
-    size = int(leaks * held * (1 << 20) / 20 / 200)
+    resident = soak.look(0, 0.0).rss_mib
+    size = int(leaks * resident * (1 << 20) / 20 / 200)
 
     def feed() -> Iterator[int]:
         for number in itertools.count(1):
