@@ -12,6 +12,7 @@ from gpufeed import Manifest, cli, read_folder
 from gpufeed.adapters import Framework
 from gpufeed.engine.device import Device
 from gpufeed.tools import bench as bench_module
+from gpufeed.tools import plain_decode
 from gpufeed.tools.bench import bench
 from gpufeed.tools.plain_decode import PlainDecode
 from media import jpeg, picture
@@ -103,8 +104,10 @@ def test_plain_decode_is_of_the_pictures_just_fed(
 def test_every_picture_is_decoded(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = sorted(folders.rglob("*.jpg"))
     read: list[Path] = []
-    read_bytes = Path.read_bytes
-    monkeypatch.setattr(Path, "read_bytes", lambda path: read.append(path) or read_bytes(path))
+    read_file = plain_decode.read_file
+    monkeypatch.setattr(
+        plain_decode, "read_file", lambda path: read.append(path) or read_file(path)
+    )
     with PlainDecode(Device(None), 2) as plain:
         plain.run([files[:4], files[4:]])
         assert sorted(read) == files
