@@ -199,7 +199,7 @@ def test_damaged_files(root: Path, ending: str, content: bytes) -> None:
         read_table(file)
 
 
-@UNTIMED
+@settings(UNTIMED, max_examples=20)  # each takes a process
 @given(st.integers(0, 400), st.integers(0, 255), st.integers(0, 400))
 def test_a_damaged_parquet_is_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, place: int, byte: int, end: int
