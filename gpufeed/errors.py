@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gpufeed.shown import printable
+
 __all__ = [
     "ConfigError",
     "DecodeError",
@@ -39,7 +41,13 @@ __all__ = [
 
 
 class GpufeedError(Exception):
-    """Root of all errors that gpufeed raises on purpose."""
+    """Root of all errors that gpufeed raises on purpose.
+
+    As text it is one line that can be printed, whatever names of files stand in it.
+    """
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class ManifestError(GpufeedError, ValueError):
@@ -91,7 +99,7 @@ class DecodeError(GpufeedError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"record {self.record_key} ({self.path}): {self.reason}"
+        return printable(f"record {self.record_key} ({self.path}): {self.reason}")
 
 
 class SizeMismatchError(DecodeError):
@@ -133,7 +141,7 @@ class TransformError(GpufeedError):
         place = "" if self.step is None else f" in batch {self.step}"
         if self.record_key is not None:
             place = f" for record {self.record_key} ({self.path}){place}"
-        return f"the transform {self.transform} failed{place}: {self.said}"
+        return printable(f"the transform {self.transform} failed{place}: {self.said}")
 
 
 class PipelineError(GpufeedError, RuntimeError):

@@ -73,9 +73,10 @@ class Failures:
                 failures.append(failure)
             elif same:
                 key = shown(str(failure.record_key), 20)
+                here = "not" if found is None else shown(found)
                 raise StateError(
                     f"the state's quarantine[{place}] is of record {key} "
-                    f"({shown(failure.path)}), which is {shown(str(found))} in this manifest"
+                    f"({shown(failure.path)}), which is {here} in this manifest"
                 )
         return failures
 

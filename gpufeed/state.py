@@ -125,7 +125,9 @@ def check_state(
         )
     records, saved = state.get("records"), state.get("fingerprints")
     if type(records) is not int or not 0 <= records <= _MOST_RECORDS:
-        raise StateError(f"the state's 'records' is {_short(records)}, no integer of 0 or more")
+        raise StateError(
+            f"the state's 'records' is {_short(records)}, no integer from 0 to 2^63 - 1"
+        )
     if not isinstance(saved, Mapping):
         raise StateError(f"the state's 'fingerprints' is {_short(saved)}, no mapping")
     changed = {

@@ -293,6 +293,7 @@ def test_the_command_prints_writes_and_exits(
     [
         (["nowhere"], "there is no file or folder nowhere"),
         ([".", "--parquet", "nowhere/x.parquet"], "there is no folder nowhere"),
+        ([".", "--html", "."], ". is a folder; name a file"),
         ([".", "--threads", "0"], "--threads"),
     ],
 )

@@ -288,7 +288,7 @@ def test_a_state_of_something_else_is_refused(
     [
         ({"version": 2}, "the state has version 2, this gpufeed reads 1; load it with the"),
         ({"records": 10**18}, "'records' is 1000.*: step is .*; there are the batches 0 to"),
-        ({"records": -1}, "'records' is -1, no integer of 0 or more"),
+        ({"records": -1}, "'records' is -1, no integer from 0 to"),
         ({"records": "8"}, "'records' is '8'"),
         ({"records": 7}, "no batch starts after 7 records"),
         ({"fingerprints": None}, "'fingerprints' is None, no mapping"),

@@ -266,7 +266,10 @@ def test_pytorchs_distributed_checkpoints_carry_it(birds: Manifest, tmp_path: Pa
             [{"record_key": 1, "path": "x", "reason": "", "step": 0}],
             r"is of record 1 \(x\), which is 00001.jpg in this manifest",
         ),
-        ([{"record_key": 10**30, "path": "x", "reason": "", "step": 0}], "which is None"),
+        (
+            [{"record_key": 10**30, "path": "x", "reason": "", "step": 0}],
+            "which is not in this manifest",
+        ),
     ],
 )
 def test_an_edited_quarantine_is_refused(birds: Manifest, entry: Any, said: str) -> None:
@@ -663,6 +666,7 @@ def test_the_list_is_written_and_read_back(birds: Manifest, tmp_path: Path) -> N
     assert frame.drop("reason").rows() == [(2, "00002.jpg", 0), (9, "00009.jpg", 2)]
     assert frame["reason"][0].startswith("the picture is damaged")
     good = birds.without(tmp_path / "bad.parquet")
+    assert birds.without(loader.quarantine).frame.equals(good.frame)
     assert (
         good.frame["path"].to_list()
         == birds.filter(~pl.col("path").is_in(["00002.jpg", "00009.jpg"])).frame["path"].to_list()
@@ -676,6 +680,8 @@ def test_the_list_is_written_and_read_back(birds: Manifest, tmp_path: Path) -> N
         birds.without(frame.drop("path"))
     with pytest.raises(ManifestError, match="is no valid Parquet file"):
         birds.without(path_of(birds, 0))
+    with pytest.raises(ConfigError, match=r"without\(\) was given builtins.list; it takes"):
+        birds.without(["00000.jpg"])
 
 
 def test_with_raise_failures_are_listed_too(birds: Manifest) -> None:

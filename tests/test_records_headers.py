@@ -247,6 +247,29 @@ def test_a_chunk_for_which_memory_would_be_set_aside_ends_with_the_file(
         picture_size(lying)
 
 
+@pytest.mark.parametrize("chunk", [b"PLTE", b"tEXt", b"iCCP", b"\xff\x1b[m"])
+def test_no_chunk_of_a_png_reaches_beyond_its_end(chunk: bytes) -> None:
+    """For a palette's length too nvImageCodec sets gigabytes aside."""
+    data = encoded("PNG")
+    lying = data[:33] + struct.pack(">I", 2**31 - 1) + chunk + data[33:]
+    with pytest.raises(
+        ValueError, match="gives the length 2,147,483,647, beyond the file's"
+    ) as met:
+        picture_size(lying)
+    assert str(met.value).isprintable()
+    longer = data[:8] + struct.pack(">I", 2**31 - 1) + data[12:]
+    with pytest.raises(ValueError, match="whose chunk IHDR gives the length 2,147,483,647, not 13"):
+        picture_size(longer)
+
+
+def test_what_a_webp_says_of_itself_ends_with_the_file() -> None:
+    data = encoded("WEBP", exif=TURN)
+    at = data.index(b"VP8X")
+    lying = data[: at + 4] + struct.pack("<I", 2**31 - 1) + data[at + 8 :]
+    with pytest.raises(ValueError, match="chunk VP8X gives the length 2,147,483,647, be"):
+        picture_size(lying)
+
+
 @pytest.mark.parametrize("kind", ["PNG", "WEBP"])
 def test_an_exif_block_that_is_not_read_is_refused(kind: str) -> None:
     """nvImageCodec turns by it, whatever its length."""

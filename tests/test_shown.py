@@ -13,7 +13,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import gpufeed
-from gpufeed import DecodeError, Ledger, LedgerError, ManifestError, StateError, read_table
+from gpufeed import (
+    DecodeError,
+    Ledger,
+    LedgerError,
+    ManifestError,
+    StateError,
+    StateMismatchError,
+    TransformError,
+    read_table,
+)
 from gpufeed.failures import Failures
 from gpufeed.ledger import Run, merge
 from gpufeed.shown import printable, shown
@@ -113,3 +122,13 @@ def test_tables_of_odd_texts_are_refused_shortly(
     with pytest.raises(ManifestError) as caught:
         read_table(make(ODD[kind], tmp_path), root=tmp_path)
     assert is_fit(caught)
+
+
+def test_errors_are_one_line_that_can_be_printed() -> None:
+    name = "x\x1b[31m\n\ud800.jpg"
+    told = TransformError("Crop", name)
+    told.path, told.record_key = name, 3
+    for error in (ManifestError(name), StateMismatchError(name), DecodeError(3, name, name), told):
+        assert str(error).isprintable()
+        assert r"x\x1b[31m\n\ud800.jpg" in str(error)
+    assert DecodeError(3, name, "bad").path == name

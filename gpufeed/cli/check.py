@@ -47,6 +47,8 @@ def check(
     for target in (parquet, html):
         if target is not None and not target.expanduser().parent.is_dir():
             raise typer.BadParameter(f"there is no folder {target.expanduser().parent}")
+        if target is not None and target.expanduser().is_dir():
+            raise typer.BadParameter(f"{target} is a folder; name a file")
     frame, root = list_pictures(data)
     report = look(frame, root, max_pixels=max_pixels or MAX_PIXELS, threads=threads)
     _print_report(report, data)

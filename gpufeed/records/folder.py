@@ -132,7 +132,8 @@ def _entries(folder: Path, real_root: str) -> list[tuple[str, bool]]:
                 if entry.is_symlink() and not inside(entry.path, real_root):
                     raise ManifestError(
                         f"{entry.path} leaves the folder {real_root} by a symbolic link, to "
-                        f"{os.path.realpath(entry.path)}"
+                        f"{os.path.realpath(entry.path)}; remove the link, or copy there what it "
+                        "leads to"
                     )
                 found.append((entry.name, entry.is_dir()))
     except OSError as error:

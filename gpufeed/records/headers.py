@@ -24,6 +24,7 @@ import numpy as np
 
 from gpufeed.records.exif import orientation
 from gpufeed.regular import open_file
+from gpufeed.shown import printable
 
 __all__ = ["PictureHeader", "check_scans", "picture_header", "picture_size"]
 
@@ -42,6 +43,8 @@ _MOST_TILE = 1 << 24
 """Samples of a tile, of a picture of any size: 2,048 x 2,048 pixels of four."""
 # Orientations 5 to 8 turn the picture by a quarter, so its sides change places.
 _TURNED = (5, 6, 7, 8)
+_IHDR_BYTES = 13
+_WEBP_PIXELS = (b"VP8 ", b"VP8L")
 _WEBP_EXIF = 0x08
 """The flag in VP8X that there is an EXIF chunk; without it decoders do not look for one."""
 _SOF = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
@@ -225,9 +228,11 @@ def _listed(values: list[int]) -> str:
 def _png(file: BinaryIO) -> tuple[int, int, int]:
     length = _length(file)
     file.seek(8)
-    _, kind, width, height = struct.unpack(">I4sII", file.read(16))
+    size, kind, width, height = struct.unpack(">I4sII", file.read(16))
     if kind != b"IHDR":
         raise ValueError("a PNG that does not begin with IHDR")
+    if size != _IHDR_BYTES:
+        raise ValueError(f"a PNG whose chunk IHDR gives the length {size:,}, not {_IHDR_BYTES}")
     turns: list[int] = []
     file.seek(33)
     # eXIf may stand before or after the pixels. A file cut short has a size all the same.
@@ -237,7 +242,7 @@ def _png(file: BinaryIO) -> tuple[int, int, int]:
             break
         size, kind = struct.unpack(">I4s", start)
         end = file.tell() + size + 4
-        if kind in (b"eXIf", b"IEND"):
+        if kind != b"IDAT":  # which may be cut short
             _check_end("PNG", kind, size, end, length)
         if kind == b"IEND":
             break
@@ -271,6 +276,8 @@ def _webp(file: BinaryIO) -> tuple[int, int, int]:
             break
         kind, held = struct.unpack("<4sI", start)
         end = at + 8 + held
+        if kind not in _WEBP_PIXELS:  # which may be cut short
+            _check_end("WebP", kind, held, end, length)
         if kind in (b"VP8X", b"VP8 ", b"VP8L"):
             # With two, or with VP8X behind the pixels, nvImageCodec heeds no EXIF chunk.
             if kind in seen:
@@ -291,11 +298,9 @@ def _webp(file: BinaryIO) -> tuple[int, int, int]:
         elif kind == b"VP8L" and size is None:
             _, bits = _unpack(file, "<BI")
             size = 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
-        elif kind == b"EXIF":
-            _check_end("WebP", kind, held, end, length)
-            if announced:
-                _check_exif("WebP", held)
-                _add_turn(turns, "WebP", file.read(held))
+        elif kind == b"EXIF" and announced:
+            _check_exif("WebP", held)
+            _add_turn(turns, "WebP", file.read(held))
         file.seek(end + held % 2)
     else:
         raise ValueError(f"a WebP of more than {_MOST_PARTS:,} chunks")
@@ -309,10 +314,11 @@ def _length(file: BinaryIO) -> int:
 
 
 def _check_end(form: str, kind: bytes, size: int, end: int, length: int) -> None:
-    """Raise where a chunk for which nvImageCodec sets memory aside is longer than the file."""
+    """Raise where a chunk is longer than the file: decoders set memory aside for most of them."""
     if end > length:
         raise ValueError(
-            f"a {form} whose chunk {kind.decode()} gives the length {size:,}, beyond the file's end"
+            f"a {form} whose chunk {printable(kind.decode('latin-1'))} gives the length {size:,}, "
+            "beyond the file's end"
         )
 
 

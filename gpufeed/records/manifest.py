@@ -12,6 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from gpufeed.errors import ConfigError, ManifestError
+from gpufeed.quarantine import Quarantine
 from gpufeed.records.boxes import BOX
 from gpufeed.records.checks import first_true
 from gpufeed.records.files import read_parquet
@@ -206,19 +207,31 @@ class Manifest:
             raise ConfigError(f"the predicate gives {len(mask)} values for {len(self)} images")
         return self._part(mask, "the filter leaves no image")
 
-    def without(self, bad: pl.DataFrame | str | Path) -> Manifest:
+    def without(self, bad: Quarantine | pl.DataFrame | str | Path) -> Manifest:
         """The images that a list of bad ones does not name, in the same order.
 
         Args:
-            bad: the list, of paths relative to the same root, as `loader.quarantine.save` and
-                `gpufeed check` write it: a frame, or a Parquet file, with a column `path`. Where it
-                has a boolean column `fails`, only rows where that is true count.
+            bad: a loader's quarantine; or a list of paths relative to the same root, as
+                `loader.quarantine.save` and `gpufeed check` write it: a frame, or a Parquet file,
+                with a column `path`. Where it has a boolean column `fails`, only rows where that is
+                true count.
 
         Raises:
             ManifestError: the file can not be read, has no such column, or names all images.
+            ConfigError: it is something else.
         """
-        frame = bad if isinstance(bad, pl.DataFrame) else read_parquet(Path(bad))
-        source = "the list" if isinstance(bad, pl.DataFrame) else str(bad)
+        source = "the list"
+        if isinstance(bad, Quarantine):
+            frame = bad.frame()
+        elif isinstance(bad, pl.DataFrame):
+            frame = bad
+        elif isinstance(bad, str | Path):
+            frame, source = read_parquet(Path(bad)), str(bad)
+        else:
+            raise ConfigError(
+                f"without() was given {_kind(bad)}; it takes a loader's quarantine, a frame with a "
+                "column 'path', or the Parquet file of one"
+            )
         if frame.schema.get("path") != pl.String:
             raise ManifestError(f"{source} has no column 'path' of text; there are {frame.columns}")
         if frame.schema.get("fails") == pl.Boolean:

@@ -79,7 +79,8 @@ def check_links(root: Path, paths: pl.Series, where: Where) -> None:
         if (row := first_true(leaves)) is not None:
             raise ManifestError(
                 f"{where(row)}: the path {shown(repr(paths[row]))} leaves the root {root} by a "
-                f"symbolic link, to {shown(os.path.realpath(root / paths[row]), _LONGEST)}"
+                f"symbolic link, to {shown(os.path.realpath(root / paths[row]), _LONGEST)}; remove "
+                "the link, or copy there what it leads to"
             )
 
 
