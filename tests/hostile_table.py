@@ -110,8 +110,8 @@ def fed(outcome: Outcome) -> str:
     """What came under each policy."""
     lines = [
         "| `on_error` | files | refused | crashes | hangs | errors that are not gpufeed's | places "
-        "lost | delivered twice | memory held | peak memory | threads | open files |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "lost | delivered twice | memory held | threads | open files |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for name, each in outcome.policies.items():
         shown = [
@@ -123,7 +123,6 @@ def fed(outcome: Outcome) -> str:
             f"{each.lost}",
             f"{each.double}",
             f"{each.growth('held') / 1024:+.0f} MB",
-            f"{each.measures[-1]['peak'] / 1024:,.0f} MB",
             f"{each.growth('threads'):+}",
             f"{each.growth('files'):+}",
         ]

@@ -262,6 +262,28 @@ def test_no_chunk_of_a_png_reaches_beyond_its_end(chunk: bytes) -> None:
         picture_size(longer)
 
 
+def test_pixels_of_a_png_may_be_cut_short_but_not_be_gigabytes() -> None:
+    data = encoded("PNG")
+    at = data.index(b"IDAT")
+    for claimed in (1000, 1 << 24):
+        assert picture_size(data[: at - 4] + struct.pack(">I", claimed) + data[at:]) == (40, 20)
+    lying = data[: at - 4] + struct.pack(">I", 1 << 25) + data[at:]
+    with pytest.raises(ValueError, match="chunk IDAT gives the length 33,554,432, beyond the file"):
+        picture_size(lying)
+
+
+def test_an_exif_chunk_behind_a_webps_own_end_is_in_the_file_too() -> None:
+    """It does not count, but nvImageCodec makes room for it."""
+    data = encoded("WEBP", exif=TURN)
+    at = data.index(b"EXIF")
+    short = data[:4] + struct.pack("<I", at - 8) + data[8:]
+    assert picture_size(short) == (40, 20)
+    assert picture_size(short + bytes(1000) + b"\xff" * 1000) == (40, 20)
+    lying = short[: at + 4] + struct.pack("<I", 2**32 - 1) + short[at + 8 :]
+    with pytest.raises(ValueError, match="chunk EXIF gives the length 4,294,967,295, beyond the"):
+        picture_size(lying)
+
+
 def test_what_a_webp_says_of_itself_ends_with_the_file() -> None:
     data = encoded("WEBP", exif=TURN)
     at = data.index(b"VP8X")

@@ -44,6 +44,8 @@ _MOST_TILE = 1 << 24
 # Orientations 5 to 8 turn the picture by a quarter, so its sides change places.
 _TURNED = (5, 6, 7, 8)
 _IHDR_BYTES = 13
+_PIXEL_BYTES, _SPARE_BYTES = 16, 1 << 24
+"""Bytes of a pixel in the most wasteful of formats, and what else may come with them."""
 _WEBP_PIXELS = (b"VP8 ", b"VP8L")
 _WEBP_EXIF = 0x08
 """The flag in VP8X that there is an EXIF chunk; without it decoders do not look for one."""
@@ -242,7 +244,8 @@ def _png(file: BinaryIO) -> tuple[int, int, int]:
             break
         size, kind = struct.unpack(">I4s", start)
         end = file.tell() + size + 4
-        if kind != b"IDAT":  # which may be cut short
+        # Pixels may be cut short, but not claim to be many times what they can be.
+        if kind != b"IDAT" or size > width * height * _PIXEL_BYTES + _SPARE_BYTES:
             _check_end("PNG", kind, size, end, length)
         if kind == b"IEND":
             break
@@ -271,11 +274,19 @@ def _webp(file: BinaryIO) -> tuple[int, int, int]:
     for _ in range(_MOST_PARTS):
         at = file.tell()
         start = file.read(8)
-        # What follows the RIFF's own end is no part of the picture.
-        if len(start) < 8 or at >= 8 + said:
+        if len(start) < 8:
             break
         kind, held = struct.unpack("<4sI", start)
         end = at + 8 + held
+        # What follows the RIFF's own end is no part of the picture, though nvImageCodec sets memory
+        # aside for an EXIF chunk there.
+        if at >= 8 + said:
+            if kind == b"EXIF":
+                _check_end("WebP", kind, held, end, length)
+            if end > length:
+                break
+            file.seek(end + held % 2)
+            continue
         if kind not in _WEBP_PIXELS:  # which may be cut short
             _check_end("WebP", kind, held, end, length)
         if kind in (b"VP8X", b"VP8 ", b"VP8L"):
