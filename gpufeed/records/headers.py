@@ -26,7 +26,7 @@ from gpufeed.records.exif import orientation
 from gpufeed.regular import open_file
 from gpufeed.shown import printable
 
-__all__ = ["PictureHeader", "check_scans", "picture_header", "picture_size"]
+__all__ = ["PictureHeader", "check_scans", "most_bytes", "picture_header", "picture_size"]
 
 _WIDTH, _HEIGHT, _ORIENTATION, _SAMPLES = 0x0100, 0x0101, 0x0112, 0x0115
 _TILE_WIDTH, _TILE_HEIGHT = 0x0142, 0x0143
@@ -44,8 +44,10 @@ _MOST_TILE = 1 << 24
 # Orientations 5 to 8 turn the picture by a quarter, so its sides change places.
 _TURNED = (5, 6, 7, 8)
 _IHDR_BYTES = 13
-_PIXEL_BYTES, _SPARE_BYTES = 16, 1 << 24
-"""Bytes of a pixel in the most wasteful of formats, and what else may come with them."""
+_PIXEL_BYTES = 16
+"""Bytes of a pixel in the most wasteful of formats, four channels of 32 bits each."""
+_SPARE_BYTES = 1 << 24
+"""What a file may have beside its pixels: previews, profiles, texts."""
 _WEBP_PIXELS = (b"VP8 ", b"VP8L")
 _WEBP_EXIF = 0x08
 """The flag in VP8X that there is an EXIF chunk; without it decoders do not look for one."""
@@ -108,6 +110,11 @@ def picture_header(file: File) -> PictureHeader:
     if isinstance(file, bytes | bytearray | memoryview):
         return _header(io.BytesIO(file))
     return _header(file)
+
+
+def most_bytes(pixels: int) -> int:
+    """Return how long the file of a picture of so many pixels may be."""
+    return pixels * _PIXEL_BYTES + _SPARE_BYTES
 
 
 def check_scans(content: bytes) -> None:
@@ -245,7 +252,7 @@ def _png(file: BinaryIO) -> tuple[int, int, int]:
         size, kind = struct.unpack(">I4s", start)
         end = file.tell() + size + 4
         # Pixels may be cut short, but not claim to be many times what they can be.
-        if kind != b"IDAT" or size > width * height * _PIXEL_BYTES + _SPARE_BYTES:
+        if kind != b"IDAT" or size > most_bytes(width * height):
             _check_end("PNG", kind, size, end, length)
         if kind == b"IEND":
             break

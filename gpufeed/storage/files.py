@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from gpufeed.errors import DecodeError
+from gpufeed.records.headers import most_bytes
 from gpufeed.regular import read_file
 
 if TYPE_CHECKING:
@@ -15,12 +16,7 @@ if TYPE_CHECKING:
     from gpufeed.records import Manifest
     from gpufeed.storage.readers import Readers
 
-__all__ = ["FileStore", "most_bytes"]
-
-_PIXEL_BYTES = 16
-"""Bytes of a pixel in the most wasteful of formats, four channels of 32 bits each."""
-_SPARE_BYTES = 1 << 24
-"""What a file may have beside its pixels: previews, profiles, texts."""
+__all__ = ["FileStore"]
 
 
 class FileStore:
@@ -82,8 +78,3 @@ def _attempt(file: tuple[str, int]) -> bytes | OSError:
     except OSError as error:
         # Without the frames it was raised in, which hold whole batches.
         return error.with_traceback(None)
-
-
-def most_bytes(pixels: int) -> int:
-    """Return how long the file of a picture of so many pixels may be."""
-    return pixels * _PIXEL_BYTES + _SPARE_BYTES

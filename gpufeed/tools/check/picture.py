@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from PIL import Image
 
 from gpufeed.engine.decode import WindowDecoder
-from gpufeed.records.headers import check_scans, picture_header
+from gpufeed.records.headers import check_scans, most_bytes, picture_header
 from gpufeed.regular import EmptyFileError, FileTooLongError, read_file
-from gpufeed.storage.files import most_bytes
 from gpufeed.tools.check.kinds import Finding, Kind
 
 __all__ = ["Examiner", "Looked"]
