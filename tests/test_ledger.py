@@ -195,7 +195,7 @@ def test_a_ledger_of_another_format_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("gpufeed.ledger._FORMAT", 2)
+        patch.setattr("gpufeed.ledger.file._FORMAT", 2)
         Ledger(RUN).save(tmp_path / "x")
     with pytest.raises(LedgerError, match="x has format 2, this gpufeed reads 1"):
         Ledger.load(tmp_path / "x")
