@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,9 @@ _THEN = " | "
 _LONGEST = 1 << 18
 """Letters of a text that is parsed: those of presets have thousands, and a parser takes a thousand
 bytes of memory for a letter."""
+_STRING = re.compile(r"""'(?:[^'\\\n\r]|\\.)*+'?|"(?:[^"\\\n\r]|\\.)*+"?""")
+_NOT_WRITTEN = re.compile(r"\w'|''|[\n\r]")
+"""A prefix of a string, two strings side by side (as a triple quote is), and lines."""
 _TOLD = 2000
 """Letters of a text that an error tells."""
 _MOST_RECORDS = (1 << 63) - 1
@@ -55,6 +59,9 @@ def parse_all(text: str) -> list[tuple[str, dict[str, Any]]]:
     try:
         if len(text) > _LONGEST:
             raise ValueError("it is too long")
+        # Python's parser goes through an f-string again for each of its fields.
+        if _NOT_WRITTEN.search(_STRING.sub("'", text)):
+            raise ValueError("no string is written in this way")
         # As one expression: | is the operator between calls.
         node: ast.expr = ast.parse(text, mode="eval").body
         calls: list[ast.expr] = []

@@ -292,6 +292,7 @@ def test_the_command_prints_writes_and_exits(
     ("arguments", "said"),
     [
         (["nowhere"], "there is no file or folder nowhere"),
+        (["pipe"], "pipe is neither a file nor a folder"),
         ([".", "--parquet", "nowhere/x.parquet"], "there is no folder nowhere"),
         ([".", "--html", "."], ". is a folder; name a file"),
         ([".", "--threads", "0"], "--threads"),
@@ -305,5 +306,6 @@ def test_wrong_use_is_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
     assert main(["check", *arguments]) == 2
     assert said in capsys.readouterr().err

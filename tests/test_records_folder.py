@@ -112,11 +112,29 @@ def test_links(root: Path, tmp_path: Path) -> None:
     assert len(read_folder(root)) == 7
     outside = tmp_path / "outside"
     write_picture(outside / "o.jpg", (4, 4))
-    for link in (root / "wren" / "out.jpg", root / "out"):
+    links = [root / "out", root / "wren" / "out.jpg"]
+    for link in links:
         link.symlink_to(outside / "o.jpg" if link.suffix else outside)
-        with pytest.raises(ManifestError, match=f"{link} leaves the folder {root} by a symbolic"):
+        with pytest.raises(ManifestError) as caught:
             read_folder(root)
+        assert str(caught.value) == (
+            f"a symbolic link leaves the folder {root}: {link} to {link.resolve()}; remove it, or "
+            "copy there what it leads to"
+        )
         link.unlink()
+
+
+@pytest.mark.parametrize("count", [2, 5, 6, 30])
+def test_all_links_out_are_told_of_at_once(root: Path, tmp_path: Path, count: int) -> None:
+    for number in range(count):
+        folder = (root, root / "wren", root / "auk")[number % 3]
+        (folder / f"{number:02}.jpg").symlink_to(tmp_path)
+    with pytest.raises(ManifestError, match=f"{count} symbolic links leave the folder") as caught:
+        read_folder(root)
+    said = str(caught.value)
+    assert said.count(f".jpg to {tmp_path};") == min(count, 5)
+    assert ("; and" in said) == (count > 5)
+    assert f"; and {count - 5} more; remove them" in said or count <= 5
 
 
 def test_names_that_can_not_be_kept(root: Path) -> None:

@@ -15,6 +15,8 @@ from gpufeed.records.sizes import OnUnreadable, with_sizes
 
 __all__ = ["EXTENSIONS", "list_folder", "read_folder"]
 
+_TOLD = 5
+"""Links that an error names."""
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp")
 
 
@@ -68,7 +70,11 @@ def list_folder(
         raise ManifestError(f"there is no folder {root}")
     real_root = os.path.realpath(root)
     ends = tuple(end.lower() for end in extensions)
-    classes = [name for name, is_folder in _entries(root, real_root) if is_folder]
+    away: list[str] = []
+    classes = [name for name, is_folder in _entries(root, real_root, away) if is_folder]
+    listed = [_below(root, name, real_root, ends, frozenset(), away) for name in classes]
+    if away:
+        raise ManifestError(_tell_away(away, real_root))
     if not classes:
         raise ManifestError(
             f"{root} has no class folder; pictures belong in a folder for each class, as "
@@ -76,12 +82,8 @@ def list_folder(
         )
     pictures = [
         # By folder and then by name, so that "a-b/" comes before "a/c/".
-        [
-            file
-            for _, files in sorted(_below(root, name, real_root, ends, frozenset()))
-            for file in files
-        ]
-        for name in classes
+        [file for _, files in sorted(folders) for file in files]
+        for folders in listed
     ]
     for name, found in zip(classes, pictures, strict=True):
         if not found:
@@ -103,22 +105,32 @@ def list_folder(
 
 
 def _below(
-    root: Path, folder: str, real_root: str, ends: tuple[str, ...], above: frozenset[str]
+    root: Path,
+    folder: str,
+    real_root: str,
+    ends: tuple[str, ...],
+    above: frozenset[str],
+    away: list[str],
 ) -> list[tuple[str, list[str]]]:
     """This folder and each one below it, with its pictures in order, as paths from the root."""
     above |= {os.path.realpath(root / folder)}
-    entries = [(f"{folder}/{name}", deeper) for name, deeper in _entries(root / folder, real_root)]
+    entries = [
+        (f"{folder}/{name}", deeper) for name, deeper in _entries(root / folder, real_root, away)
+    ]
     found = [
         (folder, [path for path, deeper in entries if not deeper and path.lower().endswith(ends)])
     ]
     for path, deeper in entries:
         if deeper and os.path.realpath(root / path) not in above:  # a link may form a ring
-            found += _below(root, path, real_root, ends, above)
+            found += _below(root, path, real_root, ends, above, away)
     return found
 
 
-def _entries(folder: Path, real_root: str) -> list[tuple[str, bool]]:
-    """The names in a folder that are not hidden, in order, and which are folders."""
+def _entries(folder: Path, real_root: str, away: list[str]) -> list[tuple[str, bool]]:
+    """The names in a folder that are not hidden, in order, and which are folders.
+
+    Links that leave the root are not among them; they are added to `away`.
+    """
     found = []
     try:
         with os.scandir(folder) as entries:
@@ -130,12 +142,23 @@ def _entries(folder: Path, real_root: str) -> list[tuple[str, bool]]:
                 except UnicodeEncodeError:
                     raise ManifestError(f"a file name is not UTF-8: {entry.path!r}") from None
                 if entry.is_symlink() and not inside(entry.path, real_root):
-                    raise ManifestError(
-                        f"{entry.path} leaves the folder {real_root} by a symbolic link, to "
-                        f"{os.path.realpath(entry.path)}; remove the link, or copy there what it "
-                        "leads to"
-                    )
+                    away.append(entry.path)
+                    continue
                 found.append((entry.name, entry.is_dir()))
     except OSError as error:
         raise ManifestError(f"can not list the folder {folder}: {error.strerror}") from error
     return sorted(found)
+
+
+def _tell_away(links: Sequence[str], real_root: str) -> str:
+    told = "; ".join(f"{link} to {os.path.realpath(link)}" for link in sorted(links)[:_TOLD])
+    if len(links) == 1:
+        return (
+            f"a symbolic link leaves the folder {real_root}: {told}; remove it, or copy there what "
+            "it leads to"
+        )
+    more = f"; and {len(links) - _TOLD:,} more" if len(links) > _TOLD else ""
+    return (
+        f"{len(links):,} symbolic links leave the folder {real_root}: {told}{more}; remove them, "
+        "or copy there what they lead to"
+    )

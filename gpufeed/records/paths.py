@@ -77,10 +77,12 @@ def check_links(root: Path, paths: pl.Series, where: Where) -> None:
         asked = set(paths.to_list()).intersection(bad_files)
         leaves = parents.is_in(bad_folders) | paths.is_in(sorted(asked))
         if (row := first_true(leaves)) is not None:
+            others = int(leaves.sum()) - 1
             raise ManifestError(
                 f"{where(row)}: the path {shown(repr(paths[row]))} leaves the root {root} by a "
-                f"symbolic link, to {shown(os.path.realpath(root / paths[row]), _LONGEST)}; remove "
-                "the link, or copy there what it leads to"
+                f"symbolic link, to {shown(os.path.realpath(root / paths[row]), _LONGEST)}"
+                + (f", and {others:,} more leave it" if others else "")
+                + "; remove the link, or copy there what it leads to"
             )
 
 

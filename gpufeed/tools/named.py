@@ -132,6 +132,8 @@ def _found(path: str | Path) -> tuple[Path, bool]:
                 "of class folders"
             )
         return source, True
+    if not source.is_dir() and source.exists():
+        raise ManifestError(f"{source} is neither a file nor a folder")
     if not source.is_dir():
         raise ManifestError(f"there is no file or folder {source}")
     # Any of them, so that an incomplete distribution is reported as one.
