@@ -1,17 +1,20 @@
-"""Long runs: whether anything grows that should not.
+"""Long runs: whether anything grows that should not, or slows down.
 
     python -m benchmarks.soak --batches 20000
     python -m benchmarks.soak --epochs 200
 
 The first feeds one loader, batch after batch, of small pictures. The second feeds epochs of a
 small set, with the loader, its iterator and its state made anew for each. `--bad SHARE` cuts that
-share of the files off, which others stand in for. Looked at, a hundred times on the way: memory,
-threads, file descriptors, bytes in /dev/shm, and the rate. After the first twentieth nothing may
-grow: memory that is held by 1 % of what is resident at most (`--growth`), the others not at all.
-Held is what is resident, but for libraries' own pages, which come and go, and for what malloc keeps
-free, which goes up and down by chance. How resident memory itself changed is told beside it, and so
-is the rate of the last tenth beside the first's, which neighbours make differ. The exit code is 1
-where something grew.
+share of the files off, which others stand in for. Looked at, a hundred times on the way: resident
+memory, threads, file descriptors, bytes in /dev/shm, CPU time and the rate. After the first
+twentieth memory may grow by 1 % at most (`--growth`), and threads, descriptors and /dev/shm not at
+all; a batch of the last tenth may take 5 % more CPU time than one of the first (`--slower`). The
+exit code is 1 where something grew. The rate by the clock, which neighbours on the machine make
+differ, is told beside it.
+
+malloc is told to give back what is freed, with MALLOC_MMAP_THRESHOLD_ at its first value. Left
+alone it raises that by itself, and then keeps memory by chance: resident memory goes up and down by
+5 %, and tells nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ import argparse
 import gc
 import itertools
 import json
+import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -33,19 +38,21 @@ import polars as pl
 from PIL import Image
 
 import gpufeed
-from benchmarks.heap import spare_bytes
 from benchmarks.machine import Machine
 from benchmarks.quiet import wait_until_quiet
 from gpufeed.progress import progress
 from gpufeed.storage.readers import THREADS
 
-_SIDE = 64
+_SIDE = 32
+"""Pixels; so small that one batch more under way at a time is little beside 1 % of all memory."""
 _PICTURES = 2048
-_FEW = 256
+_FEW = 1024
 _BATCH = 64
 _LOOKS = 100
 _WARM = 0.05
 _GROWTH = 0.01
+_SLOWER = 0.05
+_MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(1 << 17)}
 _SHARED = Path("/dev/shm")  # noqa: S108 - looked at, not written to
 
 
@@ -56,10 +63,8 @@ class Look:
     Attributes:
         batches: fed so far.
         seconds: spent on them, the looks not counted.
+        cpu_seconds: likewise, of all threads.
         rss_mib: resident memory, MiB.
-        own_mib: of it, what is not read from files, as libraries are; those the system takes out of
-            memory and back in as it likes.
-        spare_mib: of that, what malloc keeps free, to hand out again.
         threads: of the process, Python's or not.
         descriptors: open files.
         shm_bytes: what is in /dev/shm, of all processes.
@@ -67,40 +72,41 @@ class Look:
 
     batches: int
     seconds: float
+    cpu_seconds: float
     rss_mib: float
-    own_mib: float
-    spare_mib: float
     threads: int
     descriptors: int
     shm_bytes: int
 
-    @property
-    def held_mib(self) -> float:
-        """Memory that is in use."""
-        return self.own_mib - self.spare_mib
 
+class Watch:
+    """Looks at this process now and then, and takes the time between."""
 
-def look(batches: int, fed_for: float) -> Look:
-    """Look at this process, once all that it may begin ahead is done: as much each time."""
-    wait_until_quiet()
-    gc.collect()
-    status = Path("/proc/self/status").read_text().splitlines()
-    values = dict(line.split(":", 1) for line in status)
+    def __init__(self) -> None:
+        self._seconds = self._cpu_seconds = 0.0
+        self._go_on()
 
-    def mib(name: str) -> float:
-        return int(values[name].split()[0]) / 1024
+    def _go_on(self) -> None:
+        self._began, self._cpu_began = time.perf_counter(), time.process_time()
 
-    shm = sum(entry.stat().st_size for entry in _SHARED.iterdir() if entry.is_file())
-    return Look(
-        batches,
-        fed_for,
-        mib("VmRSS"),
-        mib("RssAnon") + mib("VmSwap"),
-        spare_bytes() / (1 << 20),
-        int(values["Threads"]),
-        len(list(Path("/proc/self/fd").iterdir())),
-        shm,
-    )
+    def look(self, batches: int) -> Look:
+        """Look, once all that may be begun ahead is done: as much each time."""
+        self._seconds += time.perf_counter() - self._began
+        self._cpu_seconds += wait_until_quiet() - self._cpu_began
+        gc.collect()
+        status = Path("/proc/self/status").read_text().splitlines()
+        values = dict(line.split(":", 1) for line in status)
+        found = Look(
+            batches,
+            self._seconds,
+            self._cpu_seconds,
+            int(values["VmRSS"].split()[0]) / 1024,
+            int(values["Threads"]),
+            len(list(Path("/proc/self/fd").iterdir())),
+            sum(entry.stat().st_size for entry in _SHARED.iterdir() if entry.is_file()),
+        )
+        self._go_on()
+        return found
 
 
 def write_pictures(folder: Path, count: int, bad: float) -> gpufeed.Manifest:
@@ -160,68 +166,95 @@ def by_epochs(manifest: gpufeed.Manifest, count: int) -> Iterator[int]:
 
 def soak(fed: Iterator[int], total: int, every: int) -> list[Look]:
     """Feed it all, and look now and then."""
-    looks, fed_for, began = [], 0.0, time.perf_counter()
+    looks, watch = [], Watch()
     with progress("Soaking", total, unit="batches") as done:
         for batches in fed:
             done(1)
             if batches % every == 0:
-                fed_for += time.perf_counter() - began
-                looks.append(look(batches, fed_for))
-                began = time.perf_counter()
+                looks.append(watch.look(batches))
     return looks
 
 
 def judge(looks: Sequence[Look]) -> dict[str, float]:
-    """Return what grew from the tenth after the first twentieth to the last tenth.
+    """Return what grew: from the tenth after the first twentieth, or the first tenth, to the last.
 
-    Memory as a share of what was resident. Beside it how the rate changed, from the first tenth.
+    "resident" memory, "cpu" time of a batch and the "rate" by the clock as shares, others as they
+    are counted.
     """
-    warm, tenth = max(int(_WARM * len(looks)), 1), max(len(looks) // 10, 1)
-    begun, ended = looks[warm : warm + tenth], looks[-tenth:]
+    begun, ended = _tenths(looks)
+    tenth = len(ended)
     steps = list(itertools.pairwise(looks))
-    rates = [(b.batches - a.batches) / (b.seconds - a.seconds) for a, b in steps]
+    early, late = steps[:tenth], steps[-tenth:]
     # Medians of a tenth each: what is under way differs a little from look to look.
-    return {
-        "held": (_middle(ended, "held_mib") - _middle(begun, "held_mib"))
-        / _middle(begun, "rss_mib"),
-        "resident": _middle(ended, "rss_mib") / _middle(begun, "rss_mib") - 1,
-        "threads": _middle(ended, "threads") - _middle(begun, "threads"),
-        "descriptors": _middle(ended, "descriptors") - _middle(begun, "descriptors"),
-        "shm_bytes": _middle(ended, "shm_bytes") - _middle(begun, "shm_bytes"),
-        "rate": median(rates[-tenth:]) / median(rates[:tenth]) - 1,
+    counted = {
+        name: _middle(ended, name) - _middle(begun, name)
+        for name in ("threads", "descriptors", "shm_bytes")
     }
+    return {
+        "resident": _middle(ended, "rss_mib") / _middle(begun, "rss_mib") - 1,
+        **counted,
+        "cpu": _each(late, "cpu_seconds") / _each(early, "cpu_seconds") - 1,
+        "rate": _each(early, "seconds") / _each(late, "seconds") - 1,
+    }
+
+
+def _tenths(looks: Sequence[Look]) -> tuple[Sequence[Look], Sequence[Look]]:
+    """The tenth after the first twentieth, and the last."""
+    warm, tenth = max(int(_WARM * len(looks)), 1), max(len(looks) // 10, 1)
+    return looks[warm : warm + tenth], looks[-tenth:]
 
 
 def _middle(looks: Sequence[Look], name: str) -> float:
     return float(median(getattr(each, name) for each in looks))
 
 
-def broken(grew: dict[str, float], growth: float) -> list[str]:
-    """The names of what grew too much; `growth` is the share by which memory may."""
+def _each(steps: Sequence[tuple[Look, Look]], name: str) -> float:
+    """Seconds of a batch between one look and the next."""
+    return float(
+        median((getattr(b, name) - getattr(a, name)) / (b.batches - a.batches) for a, b in steps)
+    )
+
+
+def broken(grew: dict[str, float], growth: float, slower: float) -> list[str]:
+    """The names of what grew too much.
+
+    Args:
+        grew: from `judge`.
+        growth: the share by which memory may.
+        slower: the share by which a batch's CPU time may.
+    """
     # Those who read begin when files are slow to come for the first time, and stay.
-    allowed = {"held": growth, "threads": THREADS, "descriptors": 0, "shm_bytes": 0}
+    allowed = {
+        "resident": growth,
+        "threads": THREADS,
+        "descriptors": 0,
+        "shm_bytes": 0,
+        "cpu": slower,
+    }
     return [name for name, most in allowed.items() if grew[name] > most]
 
 
-def plot(looks: Sequence[Look], title: str, path: Path) -> None:
-    """Draw memory and rate over the batches."""
+def plot(looks: Sequence[Look], title: str, growth: float, path: Path) -> None:
+    """Draw memory, near what it may be, and CPU time over the batches."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 6), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True)
     batches = [each.batches for each in looks]
-    above.plot(batches, [each.rss_mib for each in looks], color="#56b4e9", label="resident")
-    held = [each.held_mib for each in looks]
-    above.plot(batches, held, color="#0072b2", label="of it in use")
-    above.set_ylabel("memory, MiB")
-    above.set_ylim(bottom=0)
-    above.legend(loc="lower right", frameon=False)
+    begun, ended = _tenths(looks)
+    base = _middle(begun, "rss_mib")
+    above.fill_between(batches[len(looks) - len(ended) - 1 :], base, base * (1 + growth), alpha=0.3)
+    above.plot(batches, [each.rss_mib for each in looks], color="#0072b2")
+    above.set_ylabel("resident memory, MiB")
+    above.margins(y=0.2)
+    told = f"{base:.1f} MiB after the first {_WARM:.0%}; shaded: where the last tenth may be"
+    above.text(0.01, 0.95, told, transform=above.transAxes, va="top", color="#555555")
     above.set_title(title, loc="left")
     steps = list(itertools.pairwise(looks))
-    rates = [_BATCH * (b.batches - a.batches) / (b.seconds - a.seconds) for a, b in steps]
-    below.plot(batches[1:], rates, color="#d55e00")
-    below.set_ylabel("images/s")
-    below.set_ylim(bottom=0)
+    spent = [_each([step], "cpu_seconds") * 1e6 / _BATCH for step in steps]
+    below.plot(batches[1:], spent, color="#d55e00")
+    below.set_ylabel("CPU µs an image")
+    below.set_ylim(0, 1.2 * max(spent))
     below.set_xlabel("batches")
     for axes in (above, below):
         axes.spines[["top", "right"]].set_visible(False)
@@ -239,10 +272,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--growth",
         type=float,
         default=_GROWTH,
-        help="by which share of resident memory what is held may grow",
+        help="by which share resident memory may grow",
+    )
+    parser.add_argument(
+        "--slower",
+        type=float,
+        default=_SLOWER,
+        help="by which share a batch's CPU time may grow",
     )
     parser.add_argument("--out", type=Path, help="folder for a JSON and a picture")
     given = parser.parse_args(arguments)
+    if any(name not in os.environ for name in _MALLOC):
+        again = sys.argv[1:] if arguments is None else arguments
+        command = [sys.executable, "-m", "benchmarks.soak", *again]
+        return subprocess.run(command, env={**_MALLOC, **os.environ}, check=False).returncode
     with tempfile.TemporaryDirectory() as name:
         if given.batches is not None:
             title, total = f"{given.batches:,} batches of one loader", given.batches
@@ -258,24 +301,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     said = f", {given.bad:.0%} of the files bad" if given.bad else ""
     last = looks[-1]
     print(
-        f"{title}{said}: {last.held_mib:,.0f} MiB held of {last.rss_mib:,.0f} resident, "
-        f"{last.threads} threads, {last.descriptors} descriptors at the end; since the first "
-        f"{_WARM:.0%} held {grew['held']:+.2%}, resident {grew['resident']:+.2%}, threads "
-        f"{grew['threads']:+g}, descriptors {grew['descriptors']:+g}, /dev/shm "
-        f"{grew['shm_bytes']:+g} bytes; rate of the last tenth {grew['rate']:+.1%}"
+        f"{title}{said}: {last.rss_mib:,.0f} MiB resident, {last.threads} threads, "
+        f"{last.descriptors} descriptors at the end; since the first {_WARM:.0%} resident "
+        f"{grew['resident']:+.2%}, threads {grew['threads']:+g}, descriptors "
+        f"{grew['descriptors']:+g}, /dev/shm {grew['shm_bytes']:+g} bytes; in the last tenth CPU "
+        f"time {grew['cpu']:+.1%}, rate {grew['rate']:+.1%}"
     )
     if given.out is not None:
         given.out.mkdir(parents=True, exist_ok=True)
         kind = "batches" if given.batches is not None else "epochs"
         kept = {
             "machine": asdict(Machine.here()),
+            "environment": _MALLOC,
             "title": title + said,
             "grew": grew,
             "looks": [asdict(each) for each in looks],
         }
         (given.out / f"{kind}.json").write_text(json.dumps(kept, indent=1))
-        plot(looks, title + said, given.out / f"{kind}.png")
-    wrong = broken(grew, given.growth)
+        plot(looks, title + said, given.growth, given.out / f"{kind}.png")
+    wrong = broken(grew, given.growth, given.slower)
     if wrong:
         print(f"grew: {', '.join(wrong)}", file=sys.stderr)
     return int(bool(wrong))

@@ -23,11 +23,11 @@ import numpy as np
 import polars as pl
 from PIL import Image, ImageOps
 
-from benchmarks.heap import used_bytes
 from damage import Damaged, Damager
 from gpufeed import DecodeError, GpufeedError, Ledger, Loader, Manifest, SequentialSampler
 from gpufeed import transforms as tf
 from gpufeed.loader import MAX_PIXELS
+from heap import used_bytes
 
 CLASSES = 7
 ODD = "nothing: odd files"

@@ -2,49 +2,27 @@
 
 from __future__ import annotations
 
-import ctypes
 import itertools
-import re
+import os
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from benchmarks import soak
-from benchmarks.heap import spare_bytes
 from benchmarks.soak import Look, broken, judge
 from gpufeed.storage.readers import THREADS
 
-
-def by_malloc_info(path: Path) -> int:
-    """The same as malloc writes it down itself."""
-    libc = ctypes.CDLL(None)
-    libc.fopen.restype = ctypes.c_void_p
-    file = ctypes.c_void_p(libc.fopen(bytes(path), b"w"))
-    libc.malloc_info(0, file)
-    libc.fclose(file)
-    all_heaps = path.read_text().rpartition("</heap>")[2]
-    return sum(map(int, re.findall(r'type="(?:fast|rest)" count="\d+" size="(\d+)"', all_heaps)))
-
-
-def test_spare_memory_is_what_malloc_tells(tmp_path: Path) -> None:
-    given_back = [bytes(50_000) for _ in range(400)]
-    before = spare_bytes()
-    del given_back[::2]  # every other one, so that none of it goes back to the system
-    after = spare_bytes()
-    assert after - before > 100 * 50_000
-    assert abs(by_malloc_info(tmp_path / "told.xml") - after) < 1 << 20
-
-
 LEVEL = [
-    Look(10 * number, float(number), 200.0 + 30 * (number % 3), 100.0, 20.0, 30, 9, 4096)
+    Look(10 * number, float(number), 2.0 * number, 200.0 + number % 2, 30, 9, 4096)
     for number in range(1, 101)
 ]
 
 
 def grown(**most: float) -> list[Look]:
-    """Looks in which something grows steadily from a tenth on."""
+    """Looks in which something grows steadily, by so much in all."""
     return [
         replace(
             each, **{name: getattr(each, name) + by * number / 100 for name, by in most.items()}
@@ -53,24 +31,44 @@ def grown(**most: float) -> list[Look]:
     ]
 
 
+def slowed(share: float) -> list[Look]:
+    """Looks between which batches take ever more CPU time, and at the end a share more."""
+    each, spent = [], 0.0
+    for number, look in enumerate(LEVEL):
+        spent += 2.0 * (1 + share * number / 90)
+        each.append(replace(look, cpu_seconds=spent))
+    return each
+
+
 @pytest.mark.parametrize(
     ("looks", "found"),
     [
         (LEVEL, []),
-        (grown(rss_mib=50), []),
-        (grown(own_mib=50, spare_mib=50), []),
-        (grown(own_mib=2), []),
-        (grown(own_mib=3), ["held"]),
-        (grown(spare_mib=-3), ["held"]),
+        (grown(rss_mib=2), []),
+        (grown(rss_mib=3), ["resident"]),
+        (grown(rss_mib=-50), []),
         (grown(threads=THREADS), []),
         (grown(threads=2 * THREADS), ["threads"]),
         (grown(descriptors=2), ["descriptors"]),
         (grown(shm_bytes=2), ["shm_bytes"]),
-        (grown(own_mib=9, threads=99, descriptors=9), ["held", "threads", "descriptors"]),
+        (grown(rss_mib=9, threads=99, descriptors=9), ["resident", "threads", "descriptors"]),
+        (slowed(0.04), []),
+        (slowed(0.08), ["cpu"]),
+        (grown(seconds=50), []),
     ],
 )
 def test_what_grows_is_named(looks: list[Look], found: list[str]) -> None:
-    assert broken(judge(looks), 0.01) == found
+    assert broken(judge(looks), 0.01, 0.05) == found
+
+
+def test_the_rate_is_told() -> None:
+    assert judge(LEVEL)["rate"] == pytest.approx(0)
+    twice = [replace(each, seconds=2 * each.seconds) for each in LEVEL]
+    late = [
+        one if number < 50 else two
+        for number, (one, two) in enumerate(zip(LEVEL, twice, strict=True))
+    ]
+    assert judge(late)["rate"] == pytest.approx(-0.5)
 
 
 @pytest.mark.parametrize("leaks", [False, True])
@@ -79,7 +77,7 @@ def test_a_leak_is_found(leaks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(soak, "wait_until_quiet", lambda: 0.0)
     monkeypatch.setattr(soak.gc, "collect", lambda: 0)  # half a second, after other tests
     kept: list[bytes] = []
-    resident = soak.look(0, 0.0).rss_mib
+    resident = soak.Watch().look(0).rss_mib
     size = int(leaks * resident * (1 << 20) / 20 / 200)
 
     def feed() -> Iterator[int]:
@@ -88,4 +86,20 @@ def test_a_leak_is_found(leaks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
             yield number
 
     looks = soak.soak(itertools.islice(feed(), 200), 200, 2)
-    assert (judge(looks)["held"] > 0.01) == leaks
+    assert (judge(looks)["resident"] > 0.01) == leaks
+
+
+def test_malloc_is_told_to_give_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By running again, since it reads its settings when a process begins."""
+    begun: list[Any] = []
+
+    def run(command: list[str], *, env: dict[str, str], check: bool) -> Any:
+        begun.append((command, env))
+        return SimpleNamespace(returncode=7)
+
+    monkeypatch.delenv("MALLOC_MMAP_THRESHOLD_", raising=False)
+    monkeypatch.setattr(soak.subprocess, "run", run)
+    assert soak.main(["--epochs", "2", "--bad", "0.5"]) == 7
+    ((command, environment),) = begun
+    assert command[1:] == ["-m", "benchmarks.soak", "--epochs", "2", "--bad", "0.5"]
+    assert environment == {**os.environ, "MALLOC_MMAP_THRESHOLD_": "131072"}
