@@ -9,7 +9,6 @@ numbers; the references are those of the tests. It writes both tables of docs/tr
 from __future__ import annotations
 
 import argparse
-import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -33,8 +32,11 @@ from gpufeed.transforms.compose import _narrowed
 from gpufeed.transforms.operations import KINDS, NAMES, build_layer, lay_out
 from pillow_reference import reference
 from policy_reference import MOVES, operated
+from written import Document
 
-DOCUMENT = Path(__file__).parent.parent / "docs" / "transforms.md"
+DOCUMENT = Document(
+    Path(__file__).parent.parent / "docs" / "transforms.md", "python tests/differences.py"
+)
 BIRDS = 16
 SEED = colour_cases.SEED
 SIDE = 96
@@ -413,11 +415,6 @@ def measured(birds: Manifest) -> list[Row]:
 # ------------------------------------------------------------------------------ the document
 
 
-def mark(name: str) -> tuple[str, str]:
-    """The comments between which a table stands."""
-    return f"<!-- {name}: python tests/differences.py -->", f"<!-- end of {name} -->"
-
-
 def differences_table(rows: Sequence[Row]) -> str:
     lines = [
         "| | what it does | mean | largest | differing | why |",
@@ -480,14 +477,6 @@ def _listed(kinds: Sequence[type]) -> list[str]:
     return [f"| `{written(kind)}` | {purpose(kind)} |" for kind in kinds]
 
 
-def with_table(document: str, name: str, table: str) -> str:
-    begin, end = mark(name)
-    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
-    if not pattern.search(document):
-        raise ValueError(f"no place for {name}; it goes between the lines {begin} and {end}")
-    return pattern.sub(lambda _: f"{begin}\n\n{table}\n\n{end}", document)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="Writes the tables of docs/transforms.md.")
     parser.add_argument("--data", type=Path, help="print the differences on these pictures instead")
@@ -499,9 +488,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as scratch:
         rows = measured(synthetic(Path(scratch)))
-    text = with_table(DOCUMENT.read_text(), "the list", listing())
-    text = with_table(text, "the differences", differences_table(rows))
-    DOCUMENT.write_text(text)
+    DOCUMENT.write({"the list": listing(), "the differences": differences_table(rows)})
     for row in sorted(rows, key=lambda row: row.mean, reverse=True)[:10]:
         print(f"{row.mean:8.3f} {row.largest:5.0f} {row.share:7.1%}  {row.call}")
 

@@ -27,7 +27,7 @@ from damage import Damager
 from gpufeed.loader import MAX_PIXELS
 from gpufeed.progress import progress
 from hostile_child import CLASSES, POLICIES
-from hostile_table import DOCUMENT, compared, fed, peaks, refusals, with_table
+from hostile_table import DOCUMENT, compared, fed, peaks, refusals
 from media import jpeg
 from watched import DiedError, lines, python
 
@@ -359,7 +359,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--files", type=int, default=20_000, help="how many damaged files")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=DOCUMENT, help="where the tables go")
     parser.add_argument("--file", type=int, help="write this damaged file here, and nothing else")
     parser.add_argument("--large", action="store_true", help="what memory a large picture takes")
     options = parser.parse_args()
@@ -378,17 +377,15 @@ def main() -> None:
         if options.large:
             said = large(photos(data), scratch, (20_000, 14_000), MAX_PIXELS)
             print(peaks(said))
-            options.out.write_text(with_table(options.out.read_text(), "large", peaks(said)))
+            DOCUMENT.write({"large": peaks(said)})
             return
         run = Run(data, scratch, files=options.files, seed=options.seed)
         with progress("Hostile files", run.steps, unit="files") as done:
             run._done = done
             outcome = run.run()
         tell(outcome)
-    text = with_table(options.out.read_text(), "damage", compared(outcome.files))
-    text = with_table(text, "policies", fed(outcome))
-    text = with_table(text, "refusals", refusals(outcome))
-    options.out.write_text(text)
+    tables = {"damage": compared(outcome.files), "policies": fed(outcome)}
+    DOCUMENT.write({**tables, "refusals": refusals(outcome)})
 
 
 def tell(outcome: Outcome) -> None:

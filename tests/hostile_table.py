@@ -12,26 +12,14 @@ import polars as pl
 
 from damage import FORMS, KINDS
 from hostile_child import ODD
+from written import Document
 
 if TYPE_CHECKING:
     from hostile import Outcome
 
-DOCUMENT = Path(__file__).parent.parent / "docs" / "hostile.md"
+DOCUMENT = Document(Path(__file__).parent.parent / "docs" / "hostile.md", "python tests/hostile.py")
 ALIKE = 2
 """Grey levels by which two decoders may be apart."""
-
-
-def mark(name: str) -> tuple[str, str]:
-    """The comments between which a table stands."""
-    return f"<!-- {name}: python tests/hostile.py -->", f"<!-- end of {name} -->"
-
-
-def with_table(document: str, name: str, table: str) -> str:
-    begin, end = mark(name)
-    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
-    if not pattern.search(document):
-        raise ValueError(f"no place for {name}; it goes between the lines {begin} and {end}")
-    return pattern.sub(lambda _: f"{begin}\n\n{table}\n\n{end}", document)
 
 
 def compared(files: pl.DataFrame) -> str:
@@ -86,7 +74,7 @@ def refusals(outcome: Outcome) -> str:
 def alike(reason: str) -> str:
     """A reason without what it quotes, so that those of one kind are the same."""
     reason = re.sub(r"b'.*'|b\".*\"", "...", reason)
-    reason = re.sub(r"chunk \w+", "chunk ...", reason)
+    reason = re.sub(r"chunk .*? gives", "chunk ... gives", reason)
     return re.sub(r"0x[0-9A-F]+|\d+(?:,\d{3})*", "N", reason)
 
 
@@ -110,8 +98,8 @@ def fed(outcome: Outcome) -> str:
     """What came under each policy."""
     lines = [
         "| `on_error` | files | refused | crashes | hangs | errors that are not gpufeed's | places "
-        "lost | delivered twice | memory held | threads | open files |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "lost | delivered twice | peak memory | memory held | threads | open files |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for name, each in outcome.policies.items():
         shown = [
@@ -122,6 +110,7 @@ def fed(outcome: Outcome) -> str:
             f"{len(each.foreign)}",
             f"{each.lost}",
             f"{each.double}",
+            f"{each.measures[-1]['peak'] / 1024:,.0f} MB",
             f"{each.growth('held') / 1024:+.0f} MB",
             f"{each.growth('threads'):+}",
             f"{each.growth('files'):+}",

@@ -10,23 +10,15 @@ import pytest
 
 import differences
 import gpufeed
-from differences import ABSTRACT, DOCUMENT, Row, differences_table, kinds, listing, mark, measured
+from differences import ABSTRACT, DOCUMENT, Row, differences_table, kinds, listing, measured
 from gpufeed import Manifest, SequentialSampler
 from gpufeed import transforms as tf
 from gpufeed.tools.called import call, purpose, signature
 from gpufeed.tools.synth import write_nabirds
+from written import Document, cells
 
-TEXT = DOCUMENT.read_text()
+TEXT = DOCUMENT.path.read_text()
 WRITE = "run `python tests/differences.py`, which writes docs/transforms.md"
-
-
-def between(name: str) -> str:
-    begin, end = mark(name)
-    return TEXT.partition(begin)[2].partition(end)[0].strip()
-
-
-def cells(table: str) -> list[list[str]]:
-    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]]
 
 
 def number(cell: str) -> float:
@@ -43,7 +35,10 @@ def test_differences_are_as_told(birds: Manifest) -> None:
 
     Where a difference of more than eight levels is that of a few pixels, the largest is any.
     """
-    told, found = cells(between("the differences")), cells(differences_table(measured(birds)))
+    told, found = (
+        cells(DOCUMENT.table("the differences")),
+        cells(differences_table(measured(birds))),
+    )
     assert [row[:2] for row in told] == [row[:2] for row in found], WRITE
     for was, now in zip(told, found, strict=True):
         (mean, largest, share), (mean_now, largest_now, share_now) = (
@@ -57,18 +52,18 @@ def test_differences_are_as_told(birds: Manifest) -> None:
 
 
 def test_the_list_is_that_of_the_package() -> None:
-    assert between("the list") == listing(), WRITE
+    assert DOCUMENT.table("the list") == listing(), WRITE
 
 
 def test_every_transform_is_compared() -> None:
-    compared = " ".join(row[0] for row in cells(between("the differences")))
+    compared = " ".join(row[0] for row in cells(DOCUMENT.table("the differences")))
     left = {kind for kind in kinds() if f"{kind.__name__}(" not in compared}
     # A list, and what changes no pixel.
     assert left == {tf.Compose, tf.SoftLabels}
     for name in tf.__all__:
         kind = getattr(tf, name)
         if isinstance(kind, type) and issubclass(kind, tf.Transform) and kind not in ABSTRACT:
-            assert f"| `{name}(" in between("the list")
+            assert f"| `{name}(" in DOCUMENT.table("the list")
 
 
 def test_what_is_compared_would_show() -> None:
@@ -107,7 +102,7 @@ def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_linked_files_are_there() -> None:
     for target in re.findall(r"\]\(([^)#:]+)", TEXT):
-        assert (DOCUMENT.parent / target).exists(), target
+        assert (DOCUMENT.path.parent / target).exists(), target
 
 
 def test_calls_are_written_as_they_were_made() -> None:
@@ -121,6 +116,14 @@ def test_calls_are_written_as_they_were_made() -> None:
     assert purpose(tf.Resize) == "Resize, antialiased"
 
 
-def test_a_document_without_a_place_for_a_table() -> None:
-    with pytest.raises(ValueError, match="no place for the list; it goes between the lines"):
-        differences.with_table("# A\n", "the list", "")
+def test_a_table_goes_to_its_place_and_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "a.md"
+    path.write_text("# A\n<!-- b: c -->old<!-- end of b -->\n<!-- d: c -->kept<!-- end of d -->\n")
+    document = Document(path, "c")
+    document.write({"b": "| e |\n|---|\n| \\1 |"})
+    assert document.table("d") == "kept"
+    assert cells(document.table("b")) == [["\\1"]]
+    assert path.read_text().startswith("# A\n<!-- b: c -->\n\n| e |")
+    with pytest.raises(ValueError, match="has no place for x; it goes between the lines <!-- x: c"):
+        document.write({"b": "lost", "x": ""})
+    assert document.table("b") != "lost"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import re
 import sys
 from pathlib import Path
 
@@ -12,10 +14,12 @@ import hostile
 import hostile_table
 from damage import FORMS, KINDS, Damager, lie_about_size, pieces
 from gpufeed.records.headers import picture_size
+from heap import used_bytes
 from hostile import Outcome, Run
 from hostile_child import EXACT, ODD, POLICIES
-from hostile_table import DOCUMENT, mark
+from hostile_table import DOCUMENT
 from watched import DiedError, lines
+from written import cells
 
 FILES = 120
 
@@ -92,21 +96,42 @@ def test_a_lie_about_the_size_is_all_that_is_changed(testdata: Path, form: str) 
 
 def test_the_document_is_of_what_the_code_has() -> None:
     """All kinds, in their order, and figures as the command writes them."""
-    text = DOCUMENT.read_text()
     for name, wanted in (
         ("policies", list(POLICIES)),
         ("damage", [*KINDS, ODD, *FORMS, "odd JPEG"]),
         ("large", list(hostile_table.LARGE.values())),
     ):
-        begin, end = mark(name)
-        table = text.partition(begin)[2].partition(end)[0]
-        rows = [line.strip("|").split("|") for line in table.strip().splitlines()[2:]]
-        named = [row[0].strip() for row in rows if not row[0].strip().startswith("**")]
-        assert named == wanted, "run `python tests/hostile.py`, which writes docs/hostile.md"
-        assert all(cell.strip() for row in rows for cell in row[1:2] if "**" not in row[0])
+        rows = [row for row in cells(DOCUMENT.table(name)) if not row[0].startswith("**")]
+        assert [row[0] for row in rows] == wanted, (
+            "run `python tests/hostile.py`, which writes docs/hostile.md"
+        )
+        assert all(row[1] for row in rows)
 
 
 # ------------------------------------------------------------------------------ the watch
+
+
+def used_by_malloc_info(path: Path) -> int:
+    """The same as malloc writes it down itself."""
+    libc = ctypes.CDLL(None)
+    libc.fopen.restype = ctypes.c_void_p
+    file = ctypes.c_void_p(libc.fopen(bytes(path), b"w"))
+    libc.malloc_info(0, file)
+    libc.fclose(file)
+    told = path.read_text().rpartition("</heap>")[2]
+    sizes = dict(re.findall(r'type="(fast|rest|mmap|current)"(?: count="\d+")? size="(\d+)"', told))
+    free = int(sizes["fast"]) + int(sizes["rest"])
+    return int(sizes["current"]) - free + int(sizes["mmap"])
+
+
+def test_used_memory_is_what_malloc_tells(tmp_path: Path) -> None:
+    before = used_bytes()
+    taken = [bytes(50_000) for _ in range(400)]
+    after = used_bytes()
+    assert after - before > 400 * 50_000
+    assert abs(used_by_malloc_info(tmp_path / "told.xml") - after) < 1 << 20
+    del taken[::2]  # every other one, so that none of it goes back to the system
+    assert after - used_bytes() > 150 * 50_000
 
 
 def test_a_child_that_crashes_or_hangs_is_told_of(tmp_path: Path) -> None:
