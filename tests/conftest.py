@@ -59,6 +59,12 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
     return make_manifest(tmp_path_factory.mktemp("pictures"), sizes, boxes=True)
 
 
+@pytest.fixture
+def own_pictures(tmp_path: Path) -> Manifest:
+    """Twenty-four small pictures of one size, in three classes, which a test may change."""
+    return make_manifest(tmp_path / "birds", [(40, 50)] * 24)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip tests marked `gpu` where DALI sees no GPU."""
     marked = [item for item in items if item.get_closest_marker("gpu")]
