@@ -14,6 +14,7 @@ from gpufeed.adapters import Framework, make_adapter
 from gpufeed.engine.device import available_threads, resolve_device
 from gpufeed.errors import ConfigError, EpochsExhausted, GpufeedError, PipelineError, StateError
 from gpufeed.handover import Batch, HandOver
+from gpufeed.identity import describe, describe_all
 from gpufeed.ledger import Ledger, Run
 from gpufeed.maker import Maker, check_pixels
 from gpufeed.numbers import is_integer
@@ -210,8 +211,8 @@ class Loader:
         )
         # Here, so that what no state can be made of is found out now and not at a checkpoint.
         self._described = {
-            "sampler": states.describe(self.sampler.identity),
-            "transforms": states.describe_all(self._planner.identities),
+            "sampler": describe(self.sampler.identity),
+            "transforms": describe_all(self._planner.identities),
         }
         self.device = resolve_device(device)
         # On a GPU, DALI's graph decodes and resizes; on the CPU there is a faster way.

@@ -2,90 +2,25 @@
 
 from __future__ import annotations
 
-import ast
 import json
-import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from gpufeed.errors import StateError, StateMismatchError
+from gpufeed.identity import THEN
 
 __all__ = [
     "VERSION",
     "check_state",
     "decode_state",
-    "describe",
-    "describe_all",
     "encode_state",
     "make_state",
-    "parse_all",
 ]
 
 VERSION = 1
-_THEN = " | "
-_LONGEST = 1 << 18
-"""Letters of a text that is parsed: those of presets have thousands, and a parser takes a thousand
-bytes of memory for a letter."""
-_STRING = re.compile(r"""'(?:[^'\\\n\r]|\\.)*+'?|"(?:[^"\\\n\r]|\\.)*+"?""")
-_NOT_WRITTEN = re.compile(r"\w'|''|[\n\r]")
-"""A prefix of a string, two strings side by side (as a triple quote is), and lines."""
 _TOLD = 2000
 """Letters of a text that an error tells."""
 _MOST_RECORDS = (1 << 63) - 1
-
-
-def describe(identity: Mapping[str, object]) -> str:
-    """Return an identity as a person reads it: kind(name=value, ...), as Python would write it.
-
-    Args:
-        identity: JSON values; "kind" is the name of the class.
-    """
-    settings = {name: _plain(value) for name, value in identity.items() if name != "kind"}
-    listed = ", ".join(f"{name}={settings[name]!r}" for name in sorted(settings))
-    return f"{identity['kind']}({listed})"
-
-
-def describe_all(identities: Sequence[Mapping[str, object]]) -> str:
-    """Return several identities, in their order."""
-    return _THEN.join(describe(identity) for identity in identities)
-
-
-def parse_all(text: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return the kinds and settings that `describe_all` or `describe` wrote.
-
-    Raises:
-        StateError: it wrote no such text.
-    """
-    try:
-        if len(text) > _LONGEST:
-            raise ValueError("it is too long")
-        # Python's parser goes through an f-string again for each of its fields.
-        if _NOT_WRITTEN.search(_STRING.sub("'", text)):
-            raise ValueError("no string is written in this way")
-        # As one expression: | is the operator between calls.
-        node: ast.expr = ast.parse(text, mode="eval").body
-        calls: list[ast.expr] = []
-        while isinstance(node, ast.BinOp):
-            calls.insert(0, node.right)
-            node = node.left
-        found = []
-        for call in [node, *calls]:
-            if not isinstance(call, ast.Call) or call.args or not isinstance(call.func, ast.Name):
-                raise ValueError("not a kind and its settings")
-            settings = {}
-            for each in call.keywords:
-                if each.arg is None:
-                    raise ValueError("a setting has no name")
-                settings[each.arg] = ast.literal_eval(each.value)
-            found.append((call.func.id, settings))
-        return found
-    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
-        raise StateError(f"{_short(text)} is no fingerprint of a sampler or transforms") from error
-
-
-def _plain(value: object) -> object:
-    """As JSON has it, whatever kind of sequence it was."""
-    return json.loads(json.dumps(value))
 
 
 def make_state(records: int, fingerprints: Mapping[str, str], quarantine: str) -> dict[str, Any]:
@@ -155,7 +90,7 @@ def check_state(
 
 def _difference(name: str, was: str, here: str) -> str:
     """From what to what; of lists only the parts that differ."""
-    before, now = was.split(_THEN), here.split(_THEN)
+    before, now = was.split(THEN), here.split(THEN)
     if len(before) == len(now) > 1:
         return "; ".join(
             f"{name}[{place}] was {one[:_TOLD]}, is {other}"

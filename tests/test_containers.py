@@ -215,7 +215,7 @@ def test_transforms_can_be_copied() -> None:
 
 @pytest.mark.parametrize("p", [None, [1, 2], [0.1, 0.3], [3, 0]])
 def test_containers_are_made_again_from_their_fingerprint(p: Any) -> None:
-    from gpufeed.state import describe_all
+    from gpufeed.identity import describe_all
     from gpufeed.tools.replay import _transforms
 
     chain = [

@@ -98,6 +98,7 @@ def test_all_errors_have_one_root() -> None:
 
 LAYERS = [
     {"errors", "machine", "numbers", "shown", "whole"},
+    {"identity"},
     {
         *("blank", "cache", "ledger", "progress", "quarantine"),
         *("regular", "rng", "spread", "state", "stats"),

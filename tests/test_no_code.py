@@ -9,14 +9,14 @@ import pytest
 
 import gpufeed
 from gpufeed import StateError
-from gpufeed.state import parse_all
+from gpufeed.identity import parse_all
 
 PACKAGE = Path(gpufeed.__file__).parent
 
 
 RUNS_CODE = {
     *("pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib"),
-    *("marshal", "shelve", "code", "codeop", "runpy", "imp"),
+    *("marshal", "shelve", "code", "codeop", "runpy", "imp", "ast"),
 }
 CALLS = {"eval", "exec", "compile", "__import__"}
 

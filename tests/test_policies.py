@@ -17,8 +17,8 @@ from PIL import Image
 
 from gpufeed import ConfigError, Loader, Manifest, SequentialSampler, SubsetSampler
 from gpufeed import transforms as tf
+from gpufeed.identity import describe_all, parse_all
 from gpufeed.rng import BatchRng
-from gpufeed.state import describe_all, parse_all
 from gpufeed.transforms import policies, timm
 from gpufeed.transforms.compose import _narrowed
 from gpufeed.transforms.operations import NAMES

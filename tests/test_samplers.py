@@ -141,7 +141,7 @@ def test_the_global_generator_has_no_say(sampler: Sampler) -> None:
 
 @given(samplers())
 def test_identities_are_plain_and_read_back(sampler: Sampler) -> None:
-    from gpufeed.state import describe, parse_all
+    from gpufeed.identity import describe, parse_all
 
     text = describe(sampler.identity)
     ((kind, settings),) = parse_all(text)

@@ -17,8 +17,8 @@ from PIL import Image
 import gpufeed
 from gpufeed import ConfigError, Loader, Manifest, SequentialSampler
 from gpufeed import transforms as tf
+from gpufeed.identity import describe, parse_all
 from gpufeed.rng import BatchRng
-from gpufeed.state import describe, parse_all
 from gpufeed.transforms.compose import compose
 from gpufeed.transforms.frame import Frame
 from media import make_manifest
