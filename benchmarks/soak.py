@@ -6,21 +6,22 @@
 The first feeds one loader, batch after batch, of small pictures. The second feeds epochs of a
 small set, with the loader, its iterator and its state made anew for each. `--bad SHARE` cuts that
 share of the files off, which others stand in for. Looked at, a hundred times on the way: resident
-memory, threads, file descriptors, bytes in /dev/shm, CPU time and the rate. After the first
-twentieth memory may grow by 1 % at most (`--growth`), and threads, descriptors and /dev/shm not at
-all; a batch of the last tenth may take 5 % more CPU time than one of the first (`--slower`). The
-exit code is 1 where something grew. The rate by the clock, which neighbours on the machine make
-differ, is told beside it.
+memory, threads, file descriptors, bytes in /dev/shm (of all processes), CPU time and the rate.
+After the first twentieth memory may grow by 1 % at most (`--growth`), descriptors and /dev/shm not
+at all, and threads by as many as read files, which begin when files are slow to come; a batch of
+the last tenth may take 5 % more CPU time than one after the first twentieth (`--slower`; 0 for any,
+since in a short run neighbours on the machine have more say). The exit code is 1 where something
+grew. The rate by the clock is told beside it.
 
 malloc is told to give back what is freed, with MALLOC_MMAP_THRESHOLD_ at its first value. Left
-alone it raises that by itself, and then keeps memory by chance: resident memory goes up and down by
-5 %, and tells nothing.
+alone (`--as-it-is`) it raises that by itself, and then keeps by chance what batches took: resident
+memory goes up and down by some per cent. What is kept of blocks above that size is not seen, then.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
+import contextlib
 import itertools
 import json
 import os
@@ -32,6 +33,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -49,6 +51,7 @@ _PICTURES = 2048
 _FEW = 1024
 _BATCH = 64
 _LOOKS = 100
+_FEWEST = 30
 _WARM = 0.05
 _GROWTH = 0.01
 _SLOWER = 0.05
@@ -93,7 +96,6 @@ class Watch:
         """Look, once all that may be begun ahead is done: as much each time."""
         self._seconds += time.perf_counter() - self._began
         self._cpu_seconds += wait_until_quiet() - self._cpu_began
-        gc.collect()
         status = Path("/proc/self/status").read_text().splitlines()
         values = dict(line.split(":", 1) for line in status)
         found = Look(
@@ -103,10 +105,18 @@ class Watch:
             int(values["VmRSS"].split()[0]) / 1024,
             int(values["Threads"]),
             len(list(Path("/proc/self/fd").iterdir())),
-            sum(entry.stat().st_size for entry in _SHARED.iterdir() if entry.is_file()),
+            _shared_bytes(),
         )
         self._go_on()
         return found
+
+
+def _shared_bytes() -> int:
+    found = 0
+    for entry in _SHARED.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # another process's, and gone again
+            found += entry.stat().st_size if entry.is_file() else 0
+    return found
 
 
 def write_pictures(folder: Path, count: int, bad: float) -> gpufeed.Manifest:
@@ -176,15 +186,12 @@ def soak(fed: Iterator[int], total: int, every: int) -> list[Look]:
 
 
 def judge(looks: Sequence[Look]) -> dict[str, float]:
-    """Return what grew: from the tenth after the first twentieth, or the first tenth, to the last.
+    """Return what grew, from the tenth after the first twentieth to the last.
 
     "resident" memory, "cpu" time of a batch and the "rate" by the clock as shares, others as they
     are counted.
     """
-    begun, ended = _tenths(looks)
-    tenth = len(ended)
-    steps = list(itertools.pairwise(looks))
-    early, late = steps[:tenth], steps[-tenth:]
+    (begun, ended), (early, late) = _tenths(looks), _tenths(list(itertools.pairwise(looks)))
     # Medians of a tenth each: what is under way differs a little from look to look.
     counted = {
         name: _middle(ended, name) - _middle(begun, name)
@@ -198,7 +205,7 @@ def judge(looks: Sequence[Look]) -> dict[str, float]:
     }
 
 
-def _tenths(looks: Sequence[Look]) -> tuple[Sequence[Look], Sequence[Look]]:
+def _tenths(looks: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
     """The tenth after the first twentieth, and the last."""
     warm, tenth = max(int(_WARM * len(looks)), 1), max(len(looks) // 10, 1)
     return looks[warm : warm + tenth], looks[-tenth:]
@@ -221,7 +228,7 @@ def broken(grew: dict[str, float], growth: float, slower: float) -> list[str]:
     Args:
         grew: from `judge`.
         growth: the share by which memory may.
-        slower: the share by which a batch's CPU time may.
+        slower: the share by which a batch's CPU time may; 0 for any.
     """
     # Those who read begin when files are slow to come for the first time, and stay.
     allowed = {
@@ -229,7 +236,7 @@ def broken(grew: dict[str, float], growth: float, slower: float) -> list[str]:
         "threads": THREADS,
         "descriptors": 0,
         "shm_bytes": 0,
-        "cpu": slower,
+        "cpu": slower or float("inf"),
     }
     return [name for name, most in allowed.items() if grew[name] > most]
 
@@ -261,6 +268,15 @@ def plot(looks: Sequence[Look], title: str, growth: float, path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
+def _every(parser: argparse.ArgumentParser, batches: int | None, epochs: int | None) -> int:
+    """How many batches there are from look to look: whole epochs, for each to have a beginning."""
+    one = 1 if batches is not None else _FEW // _BATCH
+    counted = batches if batches is not None else epochs or 0
+    if counted < _FEWEST:
+        parser.error(f"{counted} are too few to tell what grows; take {_FEWEST} or more")
+    return one * (counted // _LOOKS or 1)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="benchmarks.soak", description=__doc__)
@@ -278,14 +294,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--slower",
         type=float,
         default=_SLOWER,
-        help="by which share a batch's CPU time may grow",
+        help="by which share a batch's CPU time may grow; 0 for any",
     )
+    parser.add_argument("--as-it-is", action="store_true", help="leave malloc as it is")
     parser.add_argument("--out", type=Path, help="folder for a JSON and a picture")
     given = parser.parse_args(arguments)
-    if any(name not in os.environ for name in _MALLOC):
+    every = _every(parser, given.batches, given.epochs)
+    wanted = {} if given.as_it_is else _MALLOC
+    if any(os.environ.get(name) != value for name, value in wanted.items()):
         again = sys.argv[1:] if arguments is None else arguments
         command = [sys.executable, "-m", "benchmarks.soak", *again]
-        return subprocess.run(command, env={**_MALLOC, **os.environ}, check=False).returncode
+        return subprocess.run(command, env={**os.environ, **wanted}, check=False).returncode
     with tempfile.TemporaryDirectory() as name:
         if given.batches is not None:
             title, total = f"{given.batches:,} batches of one loader", given.batches
@@ -296,9 +315,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             total = given.epochs * (_FEW // _BATCH)
             manifest = write_pictures(Path(name), _FEW, given.bad)
             fed = by_epochs(manifest, given.epochs)
-        looks = soak(fed, total, max(total // _LOOKS, 1))
+        looks = soak(fed, total, every)
     grew = judge(looks)
     said = f", {given.bad:.0%} of the files bad" if given.bad else ""
+    said += ", malloc as it is" if given.as_it_is else ""
     last = looks[-1]
     print(
         f"{title}{said}: {last.rss_mib:,.0f} MiB resident, {last.threads} threads, "
@@ -310,9 +330,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.out is not None:
         given.out.mkdir(parents=True, exist_ok=True)
         kind = "batches" if given.batches is not None else "epochs"
+        kind += "-as-it-is" if given.as_it_is else ""
         kept = {
             "machine": asdict(Machine.here()),
-            "environment": _MALLOC,
+            "malloc": {name: os.environ.get(name) for name in _MALLOC},
             "title": title + said,
             "grew": grew,
             "looks": [asdict(each) for each in looks],

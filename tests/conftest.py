@@ -62,7 +62,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
 @pytest.fixture
 def own_pictures(tmp_path: Path) -> Manifest:
     """Twenty-four small pictures of one size, in three classes, which a test may change."""
-    return make_manifest(tmp_path / "birds", [(40, 50)] * 24)
+    return make_manifest(tmp_path / "own-pictures", [(40, 50)] * 24)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -264,7 +264,8 @@ def test_a_bad_picture_is_named(
     printed = capsys.readouterr().err
     assert re.fullmatch(
         r"gpufeed: error: record \d+ \(\S+/images/\d{4}/\w+\.jpg\): .*; 2 more pictures of this "
-        r"batch are bad; `gpufeed check DATA` lists all pictures that a run would fail over\n",
+        r"batch are bad; `gpufeed check DATA --parquet FILE` lists all that a run would fail "
+        r"over\n",
         printed,
     ), printed
 

@@ -25,8 +25,6 @@ from gpufeed.whole import write_whole
 from loaders import make
 from media import picture
 
-COUNT = 24
-
 
 @contextlib.contextmanager
 def file_limit(_: Path) -> Iterator[str]:
@@ -141,12 +139,12 @@ def test_on_a_full_disk_sizes_are_just_not_kept(
         return read_table(table, root=own_pictures.root).frame.select("width", "height").rows()
 
     with full(folder):
-        assert sizes_of() == [(50, 40)] * COUNT
+        assert sizes_of() == [(50, 40)] * len(table)
         assert not list((folder / "gpufeed").iterdir())
     for kept in (False, True):
         read.clear()
-        assert sizes_of() == [(50, 40)] * COUNT
-        assert len(read) == (0 if kept else COUNT)
+        assert sizes_of() == [(50, 40)] * len(table)
+        assert len(read) == (0 if kept else len(table))
 
 
 def test_a_file_is_replaced_at_once_and_keeps_its_mode(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,26 @@ def test_neither_order_nor_parts_count(
         assert whole.digest(epoch) == parts.digest(epoch)
         assert whole.counts(epoch).tolist() == parts.counts(epoch).tolist()
         assert whole.counts(epoch).tolist() == [deliveries.count((epoch, key)) for key in range(9)]
+
+
+def test_epochs_past_take_next_to_nothing(tmp_path: Path) -> None:
+    """Counted, put together, written and read: one epoch at a time is laid out."""
+    count, epochs = 200_000, 12
+    run = replace(RUN, num_records=count, epoch_size=count, per_epoch=count)
+    laid_out = 4 * count
+    tracemalloc.start()
+    try:
+        parts = [ledger_of([(epoch, epoch) for epoch in range(epochs)], run) for _ in range(2)]
+        whole = merge(parts)
+        assert tracemalloc.get_traced_memory()[0] < 4 * laid_out
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        whole.save(tmp_path / "whole.ledger")
+        again = Ledger.load(tmp_path / "whole.ledger")
+        assert tracemalloc.get_traced_memory()[1] - before < 5 * laid_out
+    finally:
+        tracemalloc.stop()
+    assert [again.counts(epoch)[epoch] for epoch in range(epochs)] == [2] * epochs
 
 
 @given(DELIVERIES, DELIVERIES)

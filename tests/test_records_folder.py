@@ -124,6 +124,18 @@ def test_links(root: Path, tmp_path: Path) -> None:
         link.unlink()
 
 
+def test_a_link_out_is_told_of_once(root: Path, tmp_path: Path) -> None:
+    """However often its folder is listed, and in bounds."""
+    deep = tmp_path.joinpath("x" * 200, "y" * 200, "z" * 200, "x" * 200, "y" * 200, "z" * 200)
+    deep.mkdir(parents=True)
+    (root / "auk" / "out.jpg").symlink_to(deep)
+    (root / "owl").symlink_to(root / "auk")
+    with pytest.raises(ManifestError, match="a symbolic link leaves the folder") as caught:
+        read_folder(root)
+    assert str(caught.value).count("out.jpg to ") == 1
+    assert len(str(caught.value)) < 1500
+
+
 @pytest.mark.parametrize("count", [2, 5, 6, 30])
 def test_all_links_out_are_told_of_at_once(root: Path, tmp_path: Path, count: int) -> None:
     for number in range(count):

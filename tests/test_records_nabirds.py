@@ -406,8 +406,8 @@ def test_a_link_out_of_the_root(tmp_path: Path) -> None:
     file.symlink_to(secret)
     assert refusal(birds) == (
         f"{birds / 'images.txt'}, line 3: the path '{picture_path(*IMAGES[2][:2])}' leaves the "
-        f"root {birds / 'images'} by a symbolic link, to {secret}; remove the link, or copy there "
-        "what it leads to"
+        f"root {birds / 'images'} by a symbolic link, to {secret}; remove such links, or copy "
+        "there what they lead to"
     )
     # A link that stays inside is none of our business, nor is one that no row asks for.
     file.unlink()

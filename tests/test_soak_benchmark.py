@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,12 +34,25 @@ def grown(**most: float) -> list[Look]:
 
 
 def slowed(share: float) -> list[Look]:
-    """Looks between which batches take ever more CPU time, and at the end a share more."""
+    """Looks between which batches take ever more CPU time, a share more from the middle on."""
     each, spent = [], 0.0
     for number, look in enumerate(LEVEL):
-        spent += 2.0 * (1 + share * number / 90)
+        spent += 2.0 * (1 + share * (number > 50))
         each.append(replace(look, cpu_seconds=spent))
     return each
+
+
+def settling() -> list[Look]:
+    """Looks in the first twentieth of which much is begun."""
+    return [
+        replace(
+            each,
+            rss_mib=each.rss_mib - 50 * (number < 5),
+            descriptors=each.descriptors - 5 * (number < 5),
+            cpu_seconds=each.cpu_seconds - min(number, 4),
+        )
+        for number, each in enumerate(LEVEL)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -55,10 +70,12 @@ def slowed(share: float) -> list[Look]:
         (slowed(0.04), []),
         (slowed(0.08), ["cpu"]),
         (grown(seconds=50), []),
+        (settling(), []),
     ],
 )
 def test_what_grows_is_named(looks: list[Look], found: list[str]) -> None:
     assert broken(judge(looks), 0.01, 0.05) == found
+    assert broken(judge(looks), 0.01, 0) == [name for name in found if name != "cpu"]
 
 
 def test_the_rate_is_told() -> None:
@@ -75,7 +92,6 @@ def test_the_rate_is_told() -> None:
 def test_a_leak_is_found(leaks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a twentieth of what is resident, in all."""
     monkeypatch.setattr(soak, "wait_until_quiet", lambda: 0.0)
-    monkeypatch.setattr(soak.gc, "collect", lambda: 0)  # half a second, after other tests
     kept: list[bytes] = []
     resident = soak.Watch().look(0).rss_mib
     size = int(leaks * resident * (1 << 20) / 20 / 200)
@@ -89,6 +105,61 @@ def test_a_leak_is_found(leaks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (judge(looks)["resident"] > 0.01) == leaks
 
 
+def test_a_look_sees_threads_files_and_shared_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(soak, "wait_until_quiet", lambda: 0.0)
+    monkeypatch.setattr(soak, "_SHARED", tmp_path)
+    watch, ended = soak.Watch(), threading.Event()
+    before = watch.look(1)
+    waiting = [threading.Thread(target=ended.wait) for _ in range(5)]
+    try:
+        for each in waiting:
+            each.start()
+        (tmp_path / "one").write_bytes(b"x" * 1000)
+        with (tmp_path / "one").open(), (tmp_path / "one").open():
+            after = watch.look(2)
+    finally:
+        ended.set()
+        for each in waiting:
+            each.join()
+    assert (after.batches, after.threads - before.threads) == (2, 5)
+    assert (after.descriptors - before.descriptors, after.shm_bytes) == (2, 1000)
+
+
+def test_what_looks_take_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch takes 1 second and 3 of CPU time, what was begun ahead 5 more; a look 100 of each."""
+    clock, spent = [0.0], [0.0]
+    monkeypatch.setattr(soak.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(soak.time, "process_time", lambda: spent[0])
+
+    def quiet() -> float:
+        spent[0] += 5
+        at = spent[0]
+        clock[0] += 100
+        spent[0] += 100
+        return at
+
+    def feed() -> Iterator[int]:
+        for number in range(1, 7):
+            clock[0] += 1
+            spent[0] += 3
+            yield number
+
+    monkeypatch.setattr(soak, "wait_until_quiet", quiet)
+    looks = soak.soak(feed(), 6, 2)
+    assert [(each.seconds, each.cpu_seconds) for each in looks] == [(2, 11), (4, 22), (6, 33)]
+
+
+@pytest.mark.parametrize(("given", "count"), [(["--batches", "29"], 29), (["--epochs", "2"], 2)])
+def test_too_few_to_tell_are_refused(
+    given: list[str], count: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        soak.main(given)
+    assert f"{count} are too few to tell what grows; take 30" in capsys.readouterr().err
+
+
 def test_malloc_is_told_to_give_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """By running again, since it reads its settings when a process begins."""
     begun: list[Any] = []
@@ -97,9 +168,9 @@ def test_malloc_is_told_to_give_back(monkeypatch: pytest.MonkeyPatch) -> None:
         begun.append((command, env))
         return SimpleNamespace(returncode=7)
 
-    monkeypatch.delenv("MALLOC_MMAP_THRESHOLD_", raising=False)
+    monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", "33554432")
     monkeypatch.setattr(soak.subprocess, "run", run)
-    assert soak.main(["--epochs", "2", "--bad", "0.5"]) == 7
+    assert soak.main(["--epochs", "30", "--bad", "0.5"]) == 7
     ((command, environment),) = begun
-    assert command[1:] == ["-m", "benchmarks.soak", "--epochs", "2", "--bad", "0.5"]
+    assert command[1:] == ["-m", "benchmarks.soak", "--epochs", "30", "--bad", "0.5"]
     assert environment == {**os.environ, "MALLOC_MMAP_THRESHOLD_": "131072"}

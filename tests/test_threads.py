@@ -67,7 +67,9 @@ def test_loaders_side_by_side_are_as_if_alone(pictures: Manifest, own_pictures: 
     kinds: list[Callable[[], Loader]] = [
         lambda: make(pictures),
         lambda: make(pictures, batch_size=5, sampler=IndexSampler(50, shuffle=True, seed=8)),
-        lambda: make(own_pictures, on_error="substitute", max_failures=1.0, read_timeout=60),
+        lambda: make(
+            own_pictures, batch_size=4, on_error="substitute", max_failures=1.0, read_timeout=60
+        ),
         lambda: make(pictures, transforms=gpufeed.presets.simclr(16), batch_size=10),
     ]
 

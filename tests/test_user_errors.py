@@ -12,12 +12,9 @@ from gpufeed import transforms as tf
 from loaders import digest, make
 from media import picture
 
-COUNT, BATCH = 24, 8
-STEPS = COUNT // BATCH
-
-
+BATCH = 4
 MET = 13
-"""The record, or the batch, at which they fail."""
+"""The record at which they fail."""
 
 
 class SpoiltError(ValueError):
@@ -86,13 +83,13 @@ FAULTY = {
 @pytest.mark.parametrize("fault", FAULTY)
 def test_a_transforms_error_is_told_with_its_name(own_pictures: Manifest, fault: str) -> None:
     transforms, name, said = FAULTY[fault]
-    sampler = SequentialSampler(COUNT)
-    with make(own_pictures, sampler=sampler, transforms=OUT) as loader:
+    sampler = SequentialSampler(len(own_pictures))
+    with make(own_pictures, batch_size=BATCH, sampler=sampler, transforms=OUT) as loader:
         healthy = [digest(batch) for batch in loader]
-    with make(own_pictures, sampler=sampler, transforms=transforms) as loader:
+    with make(own_pictures, batch_size=BATCH, sampler=sampler, transforms=transforms) as loader:
         found = []
         iterator = iter(loader)
-        for step in range(STEPS):
+        for step in range(len(loader)):
             if step != MET // BATCH:
                 found.append(digest(next(iterator)))
                 continue
@@ -111,20 +108,22 @@ def test_a_transforms_error_is_told_with_its_name(own_pictures: Manifest, fault:
 def test_an_error_while_the_graph_is_built_is_told(own_pictures: Manifest) -> None:
     faulty = FaultyBuild()
     message = "^the transform FaultyBuild failed: SpoiltError: no operator for it"
-    with make(own_pictures, transforms=[OUT[0], faulty, OUT[1]]) as loader:
+    with make(own_pictures, batch_size=BATCH, transforms=[OUT[0], faulty, OUT[1]]) as loader:
         for _ in range(2):
             with pytest.raises(TransformError, match=message):
                 next(iter(loader))
             with pytest.raises(TransformError, match=message):
                 loader.batch(2)
-        with make(own_pictures, transforms=OUT) as other:
+        with make(own_pictures, batch_size=BATCH, transforms=OUT) as other:
             healthy = [digest(batch) for batch in other]
         faulty._works = True
         assert [digest(batch) for batch in loader] == healthy
 
 
 def test_an_error_of_a_function_is_told_with_its_record(own_pictures: Manifest) -> None:
-    with make(own_pictures, transforms=OUT, sampler=SequentialSampler(COUNT)) as loader:
+    with make(
+        own_pictures, batch_size=BATCH, transforms=OUT, sampler=SequentialSampler(len(own_pictures))
+    ) as loader:
         healthy = [digest(batch) for batch in loader]
     bad = np.asarray(picture(40, 50, seed=MET)).mean()
 
@@ -134,7 +133,12 @@ def test_an_error_of_a_function_is_told_with_its_record(own_pictures: Manifest) 
         return pixels
 
     chain = [tf.Lambda(faulty, name="mine"), *OUT]
-    with make(own_pictures, transforms=chain, sampler=SequentialSampler(COUNT)) as loader:
+    with make(
+        own_pictures,
+        batch_size=BATCH,
+        transforms=chain,
+        sampler=SequentialSampler(len(own_pictures)),
+    ) as loader:
         iterator = iter(loader)
         found = [digest(next(iterator)) for _ in range(MET // BATCH)]
         with pytest.raises(TransformError) as caught:

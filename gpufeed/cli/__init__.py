@@ -92,7 +92,7 @@ def _report(error: Exception, debug: bool) -> int:
     elif isinstance(error, GpufeedError):
         text = "; ".join([text, *getattr(error, "__notes__", [])])
         if isinstance(error, DecodeError):
-            text += "; `gpufeed check DATA` lists all pictures that a run would fail over"
+            text += "; `gpufeed check DATA --parquet FILE` lists all that a run would fail over"
     elif isinstance(error, OSError):
         names = [str(name) for name in (error.filename, error.filename2) if name is not None]
         text = ": ".join([*names, error.strerror or text])

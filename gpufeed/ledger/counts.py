@@ -112,8 +112,8 @@ class EpochCounts:
         self.pack()
 
     def parts(self) -> dict[str, Counts | Digests]:
-        """What a file holds of it, by name, to be filled in."""
-        counts = self._open()
+        """What a file holds of it, by name: to be written, or where it is new to be filled in."""
+        counts = self._read()
         parts: dict[str, Counts | Digests] = {
             "counts": counts[: self._records],
             "places": counts[self._records :],

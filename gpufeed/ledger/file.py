@@ -44,16 +44,19 @@ def write_file(path: str | os.PathLike[str], run: Run, epochs: Mapping[int, Epoc
     """
     digests = {str(epoch): one.digest for epoch, one in epochs.items()}
     about = {"format": _FORMAT, "run": asdict(run), "digests": digests}
-    arrays: dict[str, Any] = {}
-    for epoch, one in epochs.items():
-        arrays[f"counts-{epoch}"] = one.counts()
-        arrays[f"places-{epoch}"] = one.places()
-        if run.pixels:
-            arrays[f"pixels-{epoch}"] = one.pixels
-    arrays["about"] = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)
+    # Not by np.savez_compressed, which is given all epochs unpacked.
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        _pack(archive, _ABOUT, np.frombuffer(json.dumps(about).encode(), dtype=np.uint8))
+        for epoch, one in epochs.items():
+            for part, array in one.parts().items():
+                _pack(archive, f"{part}-{epoch}.npy", array)
     write_whole(path, buffer.getvalue())
+
+
+def _pack(archive: zipfile.ZipFile, name: str, array: npt.NDArray[Any]) -> None:
+    with archive.open(name, "w", force_zip64=True) as file:
+        np.lib.format.write_array(file, array, allow_pickle=False)
 
 
 def read_file(path: str | os.PathLike[str]) -> Read:
@@ -106,11 +109,11 @@ def _read(file: BinaryIO, path: str | os.PathLike[str]) -> Read:
                 f"{_FORMAT}"
             )
         run = _checked_run(about["run"])
-        digests = _checked_digests(about["digests"])
+        totals = _checked_totals(about["digests"])
         parts = {"counts": 2 * run.num_records, "places": 2 * run.epoch_size}
         if run.pixels:
             parts["pixels"] = 8 * run.num_records
-        wanted = {f"{part}-{epoch}.npy": size for epoch in digests for part, size in parts.items()}
+        wanted = {f"{part}-{epoch}.npy": size for epoch in totals for part, size in parts.items()}
         if set(lengths) != {_ABOUT, *wanted}:
             raise ValueError("it has other parts than it tells of")
         for name, size in wanted.items():
@@ -118,15 +121,15 @@ def _read(file: BinaryIO, path: str | os.PathLike[str]) -> Read:
                 raise ValueError(f"{name} has {lengths[name]:,} bytes, and should have {size:,}")
         # Each epoch keeps its pixels; one at a time is laid out, and twice packed at most.
         pixels = parts.get("pixels", 0)
-        needed = len(digests) * pixels + 3 * (parts["counts"] + parts["places"])
+        needed = len(totals) * pixels + 3 * (parts["counts"] + parts["places"])
         epochs: dict[int, EpochCounts] = {}
-        for epoch, digest in digests.items():
-            _check_memory(needed, run, len(digests), path)
+        for epoch, total in totals.items():
+            _check_memory(needed, run, len(totals), path)
             one = EpochCounts(run)
             for part, array in one.parts().items():
                 if _unpack(archive, f"{part}-{epoch}.npy", array) != len(array):
                     raise ValueError(f"{part}-{epoch} is too short")
-            one.total = digest
+            one.total = total
             needed += one.pack()
             epochs[epoch] = one
     return run, epochs
@@ -179,15 +182,15 @@ def _check_memory(needed: int, run: Run, epochs: int, path: str | os.PathLike[st
         )
 
 
-def _checked_digests(told: Mapping[str, Any]) -> dict[int, int]:
-    digests = {}
+def _checked_totals(told: Mapping[str, Any]) -> dict[int, int]:
+    totals = {}
     for epoch, digest in told.items():
         if not re.fullmatch("[0-9]{1,19}", epoch):
             raise ValueError(f"an epoch is {shown(repr(epoch))}")
         if not re.fullmatch("[0-9a-f]{32}", digest):
             raise ValueError(f"epoch {epoch} has the digest {shown(repr(digest))}")
-        digests[int(epoch)] = int(digest, 16)
-    return digests
+        totals[int(epoch)] = int(digest, 16)
+    return totals
 
 
 def _checked_run(told: Mapping[str, Any]) -> Run:

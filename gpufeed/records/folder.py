@@ -10,8 +10,9 @@ import polars as pl
 
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.manifest import Manifest
-from gpufeed.records.paths import check_names, inside
+from gpufeed.records.paths import LONGEST, check_names, inside
 from gpufeed.records.sizes import OnUnreadable, with_sizes
+from gpufeed.shown import shown
 
 __all__ = ["EXTENSIONS", "list_folder", "read_folder"]
 
@@ -70,11 +71,11 @@ def list_folder(
         raise ManifestError(f"there is no folder {root}")
     real_root = os.path.realpath(root)
     ends = tuple(end.lower() for end in extensions)
-    away: list[str] = []
+    away: set[str] = set()
     classes = [name for name, is_folder in _entries(root, real_root, away) if is_folder]
     listed = [_below(root, name, real_root, ends, frozenset(), away) for name in classes]
     if away:
-        raise ManifestError(_tell_away(away, real_root))
+        raise ManifestError(_tell_away(sorted(away), real_root))
     if not classes:
         raise ManifestError(
             f"{root} has no class folder; pictures belong in a folder for each class, as "
@@ -110,7 +111,7 @@ def _below(
     real_root: str,
     ends: tuple[str, ...],
     above: frozenset[str],
-    away: list[str],
+    away: set[str],
 ) -> list[tuple[str, list[str]]]:
     """This folder and each one below it, with its pictures in order, as paths from the root."""
     above |= {os.path.realpath(root / folder)}
@@ -126,7 +127,7 @@ def _below(
     return found
 
 
-def _entries(folder: Path, real_root: str, away: list[str]) -> list[tuple[str, bool]]:
+def _entries(folder: Path, real_root: str, away: set[str]) -> list[tuple[str, bool]]:
     """The names in a folder that are not hidden, in order, and which are folders.
 
     Links that leave the root are not among them; they are added to `away`.
@@ -142,7 +143,8 @@ def _entries(folder: Path, real_root: str, away: list[str]) -> list[tuple[str, b
                 except UnicodeEncodeError:
                     raise ManifestError(f"a file name is not UTF-8: {entry.path!r}") from None
                 if entry.is_symlink() and not inside(entry.path, real_root):
-                    away.append(entry.path)
+                    # Once, whatever links within the root its folder is reached by.
+                    away.add(os.path.join(os.path.realpath(folder), entry.name))  # noqa: PTH118
                     continue
                 found.append((entry.name, entry.is_dir()))
     except OSError as error:
@@ -151,7 +153,10 @@ def _entries(folder: Path, real_root: str, away: list[str]) -> list[tuple[str, b
 
 
 def _tell_away(links: Sequence[str], real_root: str) -> str:
-    told = "; ".join(f"{link} to {os.path.realpath(link)}" for link in sorted(links)[:_TOLD])
+    told = "; ".join(
+        f"{shown(link, LONGEST)} to {shown(os.path.realpath(link), LONGEST)}"
+        for link in links[:_TOLD]
+    )
     if len(links) == 1:
         return (
             f"a symbolic link leaves the folder {real_root}: {told}; remove it, or copy there what "

@@ -11,9 +11,9 @@ from gpufeed.errors import ManifestError
 from gpufeed.records.checks import Where, first_true
 from gpufeed.shown import shown
 
-__all__ = ["check_links", "check_names", "inside"]
+__all__ = ["LONGEST", "check_links", "check_names", "inside"]
 
-_LONGEST = 1000
+LONGEST = 1000
 """Letters of a whole path that are told: of a long one, what is at its end is to be seen too."""
 _RULES = [
     (pl.col("path") == "", "is empty"),
@@ -70,7 +70,7 @@ def check_links(root: Path, paths: pl.Series, where: Where) -> None:
             continue
         except OSError as error:
             raise ManifestError(
-                f"can not list the folder {shown(folder, _LONGEST)}: {error.strerror}"
+                f"can not list the folder {shown(folder, LONGEST)}: {error.strerror}"
             ) from error
     if bad_folders or bad_files:
         # A folder may hold many links out that no path asks for.
@@ -80,9 +80,9 @@ def check_links(root: Path, paths: pl.Series, where: Where) -> None:
             others = int(leaves.sum()) - 1
             raise ManifestError(
                 f"{where(row)}: the path {shown(repr(paths[row]))} leaves the root {root} by a "
-                f"symbolic link, to {shown(os.path.realpath(root / paths[row]), _LONGEST)}"
-                + (f", and {others:,} more leave it" if others else "")
-                + "; remove the link, or copy there what it leads to"
+                f"symbolic link, to {shown(os.path.realpath(root / paths[row]), LONGEST)}"
+                + (f", as do {others:,} more rows" if others else "")
+                + "; remove such links, or copy there what they lead to"
             )
 
 
