@@ -15,6 +15,7 @@ from gpufeed import DecodeError, Loader, Manifest, PipelineError, SequentialSamp
 from gpufeed import transforms as tf
 from gpufeed.engine import host
 from gpufeed.engine.decode import WindowDecoder
+from heap import used_bytes
 from media import jpeg, make_manifest, picture
 
 
@@ -161,3 +162,16 @@ def test_nothing_is_decoded_twice_where_an_epoch_ends(
         # Those ahead of the last one handed out: `prefetch` in DALI, one more and one on the way.
         ahead = 5
         assert 6 * 12 <= len(decoded) <= (6 * 3 + ahead) * 4
+
+
+def test_decoding_keeps_nothing() -> None:
+    """A few bytes a picture would be gigabytes in a long run."""
+    content, decoder = jpeg(picture(8, 8, seed=1)), WindowDecoder()
+
+    def decode(times: int) -> int:
+        for _ in range(times):
+            decoder.decode(content, (0, 0), (8, 8))
+        return used_bytes()
+
+    before = decode(2000)
+    assert decode(8000) - before < 8000 * 8

@@ -18,7 +18,7 @@ from benchmarks.soak import Look, broken, judge
 from gpufeed.storage.readers import THREADS
 
 LEVEL = [
-    Look(10 * number, float(number), 2.0 * number, 200.0 + number % 2, 30, 9, 4096)
+    Look(10 * number, float(number), 2.0 * number, 0.1, 0.2, 200.0 + number % 2, 30, 9, 4096)
     for number in range(1, 101)
 ]
 
@@ -33,12 +33,15 @@ def grown(**most: float) -> list[Look]:
     ]
 
 
-def slowed(share: float) -> list[Look]:
-    """Looks between which batches take ever more CPU time, a share more from the middle on."""
+def slowed(share: float, *, plain: bool = False) -> list[Look]:
+    """Looks from the middle of which on batches take more CPU time, and plain decode too."""
     each, spent = [], 0.0
     for number, look in enumerate(LEVEL):
-        spent += 2.0 * (1 + share * (number > 50))
-        each.append(replace(look, cpu_seconds=spent))
+        slower = 1 + share * (number > 50)
+        spent += 2.0 * slower
+        each.append(
+            replace(look, cpu_seconds=spent, plain_cpu_seconds=0.2 * (slower if plain else 1))
+        )
     return each
 
 
@@ -69,6 +72,7 @@ def settling() -> list[Look]:
         (grown(rss_mib=9, threads=99, descriptors=9), ["resident", "threads", "descriptors"]),
         (slowed(0.04), []),
         (slowed(0.08), ["cpu"]),
+        (slowed(0.5, plain=True), []),
         (grown(seconds=50), []),
         (settling(), []),
     ],
@@ -92,8 +96,9 @@ def test_the_rate_is_told() -> None:
 def test_a_leak_is_found(leaks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a twentieth of what is resident, in all."""
     monkeypatch.setattr(soak, "wait_until_quiet", lambda: 0.0)
+    monkeypatch.setattr(soak.gc, "collect", lambda: 0)  # half a second, after other tests
     kept: list[bytes] = []
-    resident = soak.Watch().look(0).rss_mib
+    resident = soak.Watch(lambda: None).look(0).rss_mib
     size = int(leaks * resident * (1 << 20) / 20 / 200)
 
     def feed() -> Iterator[int]:
@@ -101,7 +106,7 @@ def test_a_leak_is_found(leaks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
             kept.append(b"x" * size)
             yield number
 
-    looks = soak.soak(itertools.islice(feed(), 200), 200, 2)
+    looks = soak.soak(itertools.islice(feed(), 200), 200, 2, lambda: None)
     assert (judge(looks)["resident"] > 0.01) == leaks
 
 
@@ -110,7 +115,7 @@ def test_a_look_sees_threads_files_and_shared_memory(
 ) -> None:
     monkeypatch.setattr(soak, "wait_until_quiet", lambda: 0.0)
     monkeypatch.setattr(soak, "_SHARED", tmp_path)
-    watch, ended = soak.Watch(), threading.Event()
+    watch, ended = soak.Watch(lambda: None), threading.Event()
     before = watch.look(1)
     waiting = [threading.Thread(target=ended.wait) for _ in range(5)]
     try:
@@ -128,7 +133,10 @@ def test_a_look_sees_threads_files_and_shared_memory(
 
 
 def test_what_looks_take_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch takes 1 second and 3 of CPU time, what was begun ahead 5 more; a look 100 of each."""
+    """A batch takes 1 second and 3 of CPU time, what was begun ahead 5 more; a look 100 of each.
+
+    And plain decode 7 and 9.
+    """
     clock, spent = [0.0], [0.0]
     monkeypatch.setattr(soak.time, "perf_counter", lambda: clock[0])
     monkeypatch.setattr(soak.time, "process_time", lambda: spent[0])
@@ -146,9 +154,14 @@ def test_what_looks_take_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None
             spent[0] += 3
             yield number
 
+    def plain() -> None:
+        clock[0] += 7
+        spent[0] += 9
+
     monkeypatch.setattr(soak, "wait_until_quiet", quiet)
-    looks = soak.soak(feed(), 6, 2)
+    looks = soak.soak(feed(), 6, 2, plain)
     assert [(each.seconds, each.cpu_seconds) for each in looks] == [(2, 11), (4, 22), (6, 33)]
+    assert {(each.plain_seconds, each.plain_cpu_seconds) for each in looks} == {(7, 9)}
 
 
 @pytest.mark.parametrize(("given", "count"), [(["--batches", "29"], 29), (["--epochs", "2"], 2)])
