@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -71,3 +72,20 @@ def test_a_loader_that_is_closed_lets_go_of_all_at_once(tmp_path: Path, left_ear
             assert [each() for each in held] == [None] * len(held)
     finally:
         gc.enable()
+
+
+def test_batches_leave_nothing_to_the_garbage_collector(tmp_path: Path) -> None:
+    """It comes when it likes, goes through all there is, and may find whole batches."""
+    manifest = make_manifest(tmp_path, [(30, 40)] * 40)
+    options: dict[str, Any] = {"batch_size": 1, "device": "cpu", "on_error": "substitute"}
+    with Loader(manifest, transforms=[tf.Resize((8, 8)), tf.Normalize()], **options) as loader:
+        for _ in loader:
+            pass
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in loader:
+                pass
+            assert gc.collect() < len(loader)
+        finally:
+            gc.enable()
