@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
@@ -98,22 +99,28 @@ class Failures:
         count = len(self.quarantine)
         if count <= limit:
             return
-        reasons = Counter(failure.reason for failure in self.quarantine)
+        # Those that differ in numbers only, as sizes of pictures do, are of one kind.
+        reasons = Counter(_kind(failure) for failure in self.quarantine)
         told = []
-        for reason, times in reasons.most_common(_NAMED):
-            first = next(failure for failure in self.quarantine if failure.reason == reason)
+        for kind, times in reasons.most_common(_NAMED):
+            first = next(failure for failure in self.quarantine if _kind(failure) == kind)
             told.append(
-                f"{times} x {shown(reason, _REASON_LENGTH)} (first record {first.record_key}, "
-                f"{shown(first.path)})"
+                f"{times} x {shown(first.reason, _REASON_LENGTH)} (first record "
+                f"{first.record_key}, {shown(first.path)})"
             )
         if len(reasons) > _NAMED:
             told.append(f"and {len(reasons) - _NAMED} more reasons")
         raise TooManyFailuresError(
             f"{count} records could not be read or decoded, and max_failures={max_failures} "
-            f"allows {limit}: {'; '.join(told)}; see loader.quarantine, leave them out with "
-            "Manifest.without, or allow more",
+            f"allows {limit}: {'; '.join(told)}; allow more, or leave them out with "
+            "Manifest.without: loader.quarantine.save() writes these, `gpufeed check DATA "
+            "--parquet FILE` all that are bad",
             [error(failure) for failure in self.quarantine],
-        )
+        ) from None
+
+
+def _kind(failure: Failure) -> str:
+    return re.sub(r"\d+", "", failure.reason)
 
 
 def check_limit(max_failures: float, num_records: int) -> int:

@@ -35,6 +35,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Maker", "check_pixels"]
 
+_ADVICE = (
+    'to go on, take on_error="substitute" or skip() the batch; `gpufeed check DATA --parquet FILE` '
+    "lists all that are bad, for Manifest.without or --without"
+)
+
 
 class Maker:
     """Makes the batches of a loader; see there for the arguments.
@@ -238,7 +243,7 @@ class Maker:
         for error in errors:
             self.failures.add(error, step)
         if self.stand_ins.raises:
-            raise _first_of(errors)
+            raise _first_of(errors) from None
         self.failures.check(self._limit, self._max_failures, self._as_error)
         replacements.add(bad.errors)
         return self._planner.plan(step, replacements)
@@ -260,10 +265,12 @@ class Maker:
 
 
 def _first_of(errors: Sequence[DecodeError]) -> DecodeError:
-    """The first of a batch's errors, with a note of how many there are beside it."""
+    """The first of a batch's errors, with notes of how many there are, and of what to do."""
     first = copy.copy(errors[0])
     if len(errors) > 1:
-        first.add_note(f"{len(errors) - 1} more pictures of this batch are bad")
+        # What can not be read is known before the others are decoded.
+        first.add_note(f"{len(errors)} pictures of this batch are bad, or more")
+    first.add_note(_ADVICE)
     return first
 
 

@@ -8,8 +8,13 @@ from io import BufferedReader
 
 __all__ = ["EmptyFileError", "FileTooLongError", "open_file", "read_file"]
 
-
-_NOT_REGULAR = "not a regular file"
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 
 class EmptyFileError(OSError):
@@ -62,13 +67,20 @@ def read_file(path: str | os.PathLike[str], most: int = 1 << 40) -> bytes:
 def _opened(path: str | os.PathLike[str]) -> tuple[int, int]:
     """The descriptor, and how many bytes there are."""
     # A device may do something when it is opened: rewind a tape, raise a line.
-    if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 - of many files, and any path
-        raise OSError(_NOT_REGULAR)
+    _check_regular(os.stat(path).st_mode)  # noqa: PTH116 - of many files, and any path
     # It may be another one by now: a pipe would have us wait for whoever writes to it, a terminal
     # would become that of this process.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode):
+    try:
+        found = os.fstat(descriptor)
+        _check_regular(found.st_mode)
+    except OSError:
         os.close(descriptor)
-        raise OSError(_NOT_REGULAR)
+        raise
     return descriptor, found.st_size
+
+
+def _check_regular(mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        kind = _KINDS.get(stat.S_IFMT(mode), "something else")
+        raise OSError(f"not a regular file but {kind}")

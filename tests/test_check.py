@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from PIL import Image
+from PIL import Image, ImageFile
 
 from gpufeed import DecodeError, Loader, Manifest, SequentialSampler, read_folder
 from gpufeed import transforms as tf
@@ -273,6 +273,7 @@ def test_the_command_prints_writes_and_exits(
     assert "nvimgcodec" not in noise  # whose lines name no file
     for words in ("damaged", "corrupt data", "not a picture", "would fail over 2 pictures"):
         assert words in said
+    assert 'To list the folder at all takes read_folder(..., on_error="drop").\n' in said
     written = page.read_text()
     assert "a/00001.jpg" in written
     assert "<script>" not in written
@@ -280,7 +281,9 @@ def test_the_command_prints_writes_and_exits(
     import base64
 
     with Image.open(io.BytesIO(base64.b64decode(picture_of))) as image:
-        assert image.size == (60, 40)
+        assert image.size == (60, 50)  # what is left of the one that is cut off
+    assert written.count("base64,") == 2
+    assert not ImageFile.LOAD_TRUNCATED_IMAGES
     manifest = read_folder(tmp_path / "data", on_error="drop").without(findings)
     assert manifest.frame["path"].to_list() == [
         "a/00000.jpg", "a/00002.jpg", "b/00000.jpg", "b/00001.jpg"
@@ -295,6 +298,9 @@ def test_the_command_prints_writes_and_exits(
         (["pipe"], "pipe is neither a file nor a folder"),
         ([".", "--parquet", "nowhere/x.parquet"], "there is no folder nowhere"),
         ([".", "--html", "."], ". is a folder; name a file"),
+        ([".", "--html", "x.html", "--parquet", "./x.html"], "x.html is named twice; name a file"),
+        ([".", "--parquet", "x.csv"], "x.csv does not end in .parquet, which is what it will be"),
+        ([".", "--html", "x"], "x does not end in .html, which is what it will be"),
         ([".", "--threads", "0"], "--threads"),
     ],
 )

@@ -263,11 +263,32 @@ def test_a_bad_picture_is_named(
     assert cli.main([*command, str(broken), "--batch-size", "3"]) == 2
     printed = capsys.readouterr().err
     assert re.fullmatch(
-        r"gpufeed: error: record \d+ \(\S+/images/\d{4}/\w+\.jpg\): .*; 2 more pictures of this "
-        r"batch are bad; `gpufeed check DATA --parquet FILE` lists all that a run would fail "
-        r"over\n",
+        r"gpufeed: error: record \d+ \(\S+/images/\d{4}/\w+\.jpg\): .*; 3 pictures of this batch "
+        r"are bad, or more; to go on, take .* `gpufeed check DATA --parquet FILE` lists all that "
+        r"are bad, for Manifest\.without or --without\n",
         printed,
     ), printed
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["show", "--data"], ["bench", "--seconds", "0.01", "--rounds", "1"]],
+    ids=lambda each: each[0],
+)
+def test_bad_pictures_are_left_out(
+    command: list[str], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = write_nabirds(here / "set", images=32, max_side=64)
+    bad = sorted((broken / "images").rglob("*.jpg"))[::5]
+    for picture in bad:
+        picture.write_bytes(b"no picture")
+    assert cli.main(["check", str(broken), "--parquet", "bad.parquet"]) == 1
+    feed = [*command, str(broken), "--split", "all", "--batch-size", "8", "--device", "cpu"]
+    assert cli.main([*feed, "--preset", "evaluate"]) == 2
+    capsys.readouterr()
+    assert cli.main([*feed, "--preset", "evaluate", "--without", "bad.parquet"]) == 0
+    left = len(gpufeed.read_nabirds(broken)) - len(bad)
+    assert f"{left} pictures" in capsys.readouterr().out
 
 
 HARMFUL = "x\x1b]0;pwned\x07\x1b[31m\n.jpg"
@@ -312,8 +333,8 @@ def test_halves_of_letters_are_printed(here: Path, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("harm", "message"),
     [
-        ("a pipe", "is no state: not a regular file; loader.get_state() gives what"),
-        ("a device", "is no state: not a regular file; "),
+        ("a pipe", "is no state: not a regular file but a pipe; loader.get_state() gives what"),
+        ("a device", "is no state: not a regular file but a device; "),
         ("too long", "is no state: it has 17,179,869,184 bytes, of which 67,108,864 may be; "),
         ("nothing", "is no state: the file is empty; "),
         ("missing", ": No such file or directory"),

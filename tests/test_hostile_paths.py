@@ -45,17 +45,17 @@ def test_each_is_refused_by_name(said: Said, reader: str, harm: str) -> None:
 @pytest.mark.parametrize(
     ("reader", "harm", "message"),
     [
-        ("by_table", "a pipe", "ROOT/harm.jpg: not a regular file;"),
+        ("by_table", "a pipe", "ROOT/harm.jpg: not a regular file but a pipe;"),
         ("by_table", "a PNG with a hole", "harm.jpg: a PNG of more than 65,536 chunks;"),
         ("by_table", "a JPEG filled up", "no scan after 65,536 segments or stray bytes;"),
         ("by_folder", "a device", "link leaves the folder ROOT: ROOT/auk/harm.jpg to /dev/zero"),
-        ("by_loader", "a device", "can not be read: not a regular file"),
+        ("by_loader", "a device", "can not be read: not a regular file but a device"),
         ("by_loader", "a link to itself", "Too many levels of symbolic links"),
         ("by_loader", "a PNG with a hole", "it has 4,294,967,296 bytes, of which"),
-        ("list_csv", "a device", "can not read ROOT/list.csv: not a regular file"),
+        ("list_csv", "a device", "can not read ROOT/list.csv: not a regular file but a device"),
         ("list_csv", "a text with a hole", "ROOT/list.csv, line 3: holds a NUL character"),
         ("list_parquet", "a Parquet file with a hole", "The file must end with PAR1"),
-        ("list_without", "a pipe", "can not read ROOT/bad.parquet: not a regular file"),
+        ("list_without", "a pipe", "can not read ROOT/bad.parquet: not a regular file but a pipe"),
     ],
 )
 def test_it_is_said_what_was_met(said: Said, reader: str, harm: str, message: str) -> None:

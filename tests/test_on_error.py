@@ -639,6 +639,22 @@ def test_alike_failures_are_told_together(birds: Manifest) -> None:
     assert str(caught.value).count("No such file") == 1
 
 
+def test_failures_that_differ_in_numbers_only_are_told_together(tmp_path: Path) -> None:
+    manifest = make_manifest(tmp_path, [(40 + number, 50) for number in range(6)])
+    with (
+        make(manifest, max_failures=5, max_pixels=1000, sampler=SequentialSampler(6)) as loader,
+        pytest.raises(TooManyFailuresError) as caught,
+    ):
+        loader.batch(0)
+    said = str(caught.value)
+    assert ": 6 x the picture has 50 x 40 = 2,000 pixels, max_pixels is 1,000; " in said
+    assert "more reasons" not in said
+    assert said.endswith(
+        "; allow more, or leave them out with Manifest.without: loader.quarantine.save() writes "
+        "these, `gpufeed check DATA --parquet FILE` all that are bad"
+    )
+
+
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [

@@ -30,9 +30,10 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 def test_devices_and_pipes_are_not_opened(tmp_path: Path, opened: list[tuple[str, int]]) -> None:
     """To open some devices is to have them do something."""
     os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path / "pipe", Path("/dev/null"), tmp_path):
+    kinds = {tmp_path / "pipe": "a pipe", Path("/dev/null"): "a device", tmp_path: "a folder"}
+    for path, kind in kinds.items():
         for ask in (open_file, read_file):
-            with pytest.raises(OSError, match=r"^not a regular file$"):
+            with pytest.raises(OSError, match=f"^not a regular file but {kind}$"):
                 ask(path)
     assert opened == []
 
@@ -41,7 +42,7 @@ def test_plain_decode_does_not_wait_for_a_pipe(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with (
         PlainDecode(Device(None), 1) as plain,
-        pytest.raises(OSError, match=r"^not a regular file$"),
+        pytest.raises(OSError, match=r"^not a regular file but a pipe$"),
     ):
         plain.run([[tmp_path / "pipe"]])
 
@@ -55,7 +56,7 @@ def test_what_is_swapped_after_the_look_is_refused(
     before = (tmp_path / "file").stat()
     with monkeypatch.context() as patch:
         patch.setattr("os.stat", lambda _: before)
-        with pytest.raises(OSError, match=r"^not a regular file$"):
+        with pytest.raises(OSError, match=r"^not a regular file but a pipe$"):
             read_file(tmp_path / "pipe")
     ((path, flags),) = opened
     assert path == str(tmp_path / "pipe")

@@ -19,6 +19,7 @@ from gpufeed.cli.options import (
     PresetOption,
     Seed,
     Split,
+    Without,
 )
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def bench(
         typer.Option(help="By default the preset's own, or all where the data have no split."),
     ] = None,
     labels: LabelsOption = None,
+    without: Without = None,
     size: Annotated[int, typer.Option(min=1, help="Side of the pictures, pixels.")] = 224,
     batch_size: BatchSize = 64,
     threads: Annotated[
@@ -64,6 +66,8 @@ def bench(
     keep_interruptible()
     target = None if json is None else check_json(json)
     whole = open_manifest(data, labels.value if labels else None)
+    if without is not None:
+        whole = whole.without(without.expanduser())
     manifest, name = take_split(whole, split.value if split else None, preset.value)
     found = measure(
         manifest,

@@ -36,7 +36,8 @@ def check(
 ) -> None:
     """Look into every picture: what would end a run, what it would not notice, what is odd.
 
-    The exit code is 1 where a run would fail over a picture.
+    The exit code is 1 where a run would fail over a picture, 2 where the data can not be listed.
+    Records are numbered over the whole list, whatever its splits.
     """
     from gpufeed.loader import MAX_PIXELS
     from gpufeed.tools.check.dataset import check as look
@@ -49,9 +50,14 @@ def check(
             raise typer.BadParameter(f"there is no folder {target.expanduser().parent}")
         if target is not None and target.expanduser().is_dir():
             raise typer.BadParameter(f"{target} is a folder; name a file")
+    if parquet is not None and html is not None and parquet.resolve() == html.resolve():
+        raise typer.BadParameter(f"{html} is named twice; name a file for each")
+    for target, ending in ((parquet, ".parquet"), (html, ".html")):
+        if target is not None and target.suffix.lower() != ending:
+            raise typer.BadParameter(f"{target} does not end in {ending}, which is what it will be")
     frame, root = list_pictures(data)
     report = look(frame, root, max_pixels=max_pixels or MAX_PIXELS, threads=threads)
-    _print_report(report, data)
+    _print_report(report, data, by_folder="width" not in frame.columns)
     console = stdout()
     if parquet is not None:
         report.save(parquet.expanduser())
@@ -63,11 +69,11 @@ def check(
         raise typer.Exit(FAILED)
 
 
-def _print_report(report: Report, data: Path) -> None:
+def _print_report(report: Report, data: Path, *, by_folder: bool) -> None:
     from rich import box
     from rich.table import Table
 
-    from gpufeed.tools.check.kinds import KINDS
+    from gpufeed.tools.check.kinds import HEADERLESS, KINDS
 
     console = stdout()
     rate = report.images / max(report.seconds, 1e-9)
@@ -95,7 +101,9 @@ def _print_report(report: Report, data: Path) -> None:
         say(
             console,
             f"A run would fail over {counted(report.failing, 'picture')}, unless on_error tells it "
-            "what to do.",
+            "what to do, or Manifest.without leaves them out by what --parquet writes.",
         )
+        if by_folder and report.findings["kind"].is_in(HEADERLESS).any():
+            say(console, 'To list the folder at all takes read_folder(..., on_error="drop").')
     else:
         say(console, "A run would not fail over any.")

@@ -19,6 +19,7 @@ from gpufeed.cli.options import (
     PresetOption,
     Seed,
     Split,
+    Without,
 )
 
 if TYPE_CHECKING:
@@ -135,6 +136,7 @@ def show(
         typer.Option(help="By default the preset's own, or all where the data have no split."),
     ] = None,
     labels: LabelsOption = None,
+    without: Without = None,
     batch_size: BatchSize = 64,
     seed: Seed = 0,
     size: Annotated[int, typer.Option(min=1, help="Side of the pictures, pixels.")] = 224,
@@ -154,6 +156,8 @@ def show(
     keep_interruptible()
     target = check_target(out, "gpufeed-show.png")
     whole = open_manifest(data, labels.value if labels else None)
+    if without is not None:
+        whole = whole.without(without.expanduser())
     manifest, name = take_split(whole, split.value if split else None, preset.value)
     shown = show_batch(
         manifest,

@@ -23,6 +23,7 @@ __all__ = [
     "Sampler",
     "Seed",
     "Split",
+    "Without",
 ]
 
 
@@ -98,3 +99,10 @@ LabelsOption = Annotated[
     Labels | None, typer.Option(help="By default species, where the data have them.")
 ]
 PresetOption = Annotated[Preset, typer.Option(help="What is done to the pictures.")]
+
+Without = Annotated[
+    Path | None,
+    typer.Option(
+        help="Leave out the bad pictures of this list, as `gpufeed check --parquet` writes it."
+    ),
+]

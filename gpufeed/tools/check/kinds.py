@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-__all__ = ["KINDS", "Finding", "Kind", "Weight"]
+__all__ = ["HEADERLESS", "KINDS", "Finding", "Kind", "Weight"]
 
 Weight = Literal["fails", "doubtful", "note"]
 """A run fails over it, or feeds what may be wrong without a word, or feeds it as it is meant."""
@@ -52,6 +52,9 @@ KINDS: dict[Kind, tuple[Weight, str]] = {
     Kind.colours: ("note", "gray, CMYK, with alpha or deeper than 8 bits; fed as RGB"),
 }
 """How much each kind weighs, and what it is; the worst first."""
+
+HEADERLESS = (Kind.missing, Kind.unreadable, Kind.empty, Kind.not_a_picture)
+"""Kinds of which no size can be read, so that a list without sizes can not be completed."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import io
 from pathlib import Path
 
 import polars as pl
-from PIL import Image
+from PIL import Image, ImageFile
 
 from gpufeed.engine.decode import WindowDecoder
 from gpufeed.records.headers import check_scans, picture_size
@@ -46,7 +46,7 @@ def save_page(report: Report, title: str, target: Path) -> None:
         "<!doctype html><html lang='en'><meta charset='utf-8'>",
         f"<title>gpufeed check: {shown}</title><style>{_STYLE}</style>",
         f"<h1>{shown}</h1><p>{report.images:,} pictures, of which a run would fail over "
-        f"{report.failing:,}.</p>",
+        f"{report.failing:,}. They are numbered over the whole list.</p>",
     ]
     kinds = report.findings.group_by("kind").len()
     counts = dict(kinds.iter_rows())
@@ -81,7 +81,7 @@ def save_page(report: Report, title: str, target: Path) -> None:
 
 
 def _thumbnail(path: Path, decoder: WindowDecoder) -> str | None:
-    """What a run makes of a file, small, as base64; None where it makes nothing."""
+    """What a run makes of a file, or Pillow of what is left of it, small, as base64; or None."""
     try:
         content = read_file(str(path), _MOST_BYTES)
         width, height = picture_size(content)
@@ -91,10 +91,23 @@ def _thumbnail(path: Path, decoder: WindowDecoder) -> str | None:
     if width * height > _MOST_PIXELS:
         return None
     pixels = decoder.decode(content, (0, 0), (height, width))
-    if pixels is None:
+    image = _rest_of(content) if pixels is None else Image.fromarray(pixels)
+    if image is None:
         return None
-    image = Image.fromarray(pixels)
     image.thumbnail((_SIDE, _SIDE))
     buffer = io.BytesIO()
     image.save(buffer, "JPEG", quality=80)
     return base64.b64encode(buffer.getvalue()).decode()
+
+
+def _rest_of(content: bytes) -> Image.Image | None:
+    """What Pillow makes of a picture that is cut off, or else damaged."""
+    allowed = ImageFile.LOAD_TRUNCATED_IMAGES
+    ImageFile.LOAD_TRUNCATED_IMAGES = True
+    try:
+        with Image.open(io.BytesIO(content)) as image:
+            return image.convert("RGB")
+    except Exception:  # Pillow raises whatever its readers meet
+        return None
+    finally:
+        ImageFile.LOAD_TRUNCATED_IMAGES = allowed
