@@ -9,9 +9,9 @@ share of the files off, which others stand in for. Looked at, a hundred times on
 memory, threads, file descriptors, bytes in /dev/shm (of all processes), CPU time and the rate.
 After the first twentieth memory may grow by 1 % at most (`--growth`), descriptors and /dev/shm not
 at all, and threads by as many as read files, which begin when files are slow to come; a batch of
-the last tenth may take 5 % more CPU time than one after the first twentieth (`--slower`; 0 for any,
-for short runs). The exit code is 1 where something grew. The rate is told beside it. CPU time and
-rate are beside those of plain decode at each look, since neighbours on the machine slow both down.
+the last tenth may take 5 % more CPU time than one after the first twentieth (`--slower`; inf for
+any, in short runs). The exit code is 1 where something grew. The rate is told beside it. Both are
+held against plain decode at each look, since neighbours on the machine slow that down too.
 
 malloc is told to give back what is freed, with MALLOC_MMAP_THRESHOLD_ at its first value. Left
 alone (`--as-it-is`) it raises that by itself, and then keeps by chance what batches took: resident
@@ -253,7 +253,7 @@ def broken(grew: dict[str, float], growth: float, slower: float) -> list[str]:
     Args:
         grew: from `judge`.
         growth: the share by which memory may.
-        slower: the share by which a batch's CPU time may; 0 for any.
+        slower: the share by which a batch's CPU time may.
     """
     # Those who read begin when files are slow to come for the first time, and stay.
     allowed = {
@@ -261,7 +261,7 @@ def broken(grew: dict[str, float], growth: float, slower: float) -> list[str]:
         "threads": THREADS,
         "descriptors": 0,
         "shm_bytes": 0,
-        "cpu": slower or float("inf"),
+        "cpu": slower,
     }
     return [name for name, most in allowed.items() if grew[name] > most]
 
@@ -319,7 +319,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--slower",
         type=float,
         default=_SLOWER,
-        help="by which share a batch's CPU time may grow; 0 for any",
+        help="by which share a batch's CPU time may grow; inf for any",
     )
     parser.add_argument("--as-it-is", action="store_true", help="leave malloc as it is")
     parser.add_argument("--out", type=Path, help="folder for a JSON and a picture")

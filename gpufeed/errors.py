@@ -40,6 +40,13 @@ __all__ = [
 ]
 
 
+GO_ON = (
+    'to go on, take on_error="substitute" or skip() the batch; `gpufeed check DATA --parquet FILE` '
+    "lists all that are bad, for Manifest.without"
+)
+"""What to do where a picture is bad: a note of `DecodeError`, for those who have a loader."""
+
+
 class GpufeedError(Exception):
     """Root of all errors that gpufeed raises on purpose.
 

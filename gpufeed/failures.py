@@ -104,9 +104,10 @@ class Failures:
         told = []
         for kind, times in reasons.most_common(_NAMED):
             first = next(failure for failure in self.quarantine if _kind(failure) == kind)
+            same = sum(failure.reason == first.reason for failure in self.quarantine) == times
             told.append(
-                f"{times} x {shown(first.reason, _REASON_LENGTH)} (first record "
-                f"{first.record_key}, {shown(first.path)})"
+                f"{times} x {shown(first.reason, _REASON_LENGTH)}{'' if same else ', and the like'}"
+                f" (first record {first.record_key}, {shown(first.path)})"
             )
         if len(reasons) > _NAMED:
             told.append(f"and {len(reasons) - _NAMED} more reasons")

@@ -1,12 +1,13 @@
 """Identities of samplers and transforms as text, kind(name=value, ...), and back.
 
-They are read with a grammar of their own, of no more than is written here: Python's parser takes
-minutes over some texts of 2^18 letters, and warns on standard error of others.
+They are read with a grammar of their own, of hardly more than is written here: Python's parser
+takes minutes over some texts of 2^18 letters, and warns on standard error of others.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,8 +22,8 @@ THEN = " | "
 _LONGEST = 1 << 18
 """Letters of a text that is parsed; those of presets have thousands."""
 _MOST_DIGITS = 100
-_DEEPEST = 32
-"""Lists in lists."""
+_DEEPEST = 100
+"""Lists and mappings in one another."""
 _TOKEN = re.compile(
     r"""\ *+(?:
     (?P<string>'(?:[^'\\\n\r]|\\.)*+'|"(?:[^"\\\n\r]|\\.)*+")
@@ -33,7 +34,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _ESCAPE = re.compile(
-    r"""\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|([\\'"nrt])|(?P<other>.?))"""
+    r"""\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U(00(?:0[0-9a-f]|10)[0-9a-f]{4})|([\\'"nrt])|(?P<other>.?))"""
 )
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
 _NAMED = {"None": None, "True": True, "False": False}
@@ -64,7 +65,7 @@ def parse_all(text: str) -> list[tuple[str, dict[str, Any]]]:
     """Return the kinds and settings that `describe_all` or `describe` wrote.
 
     Raises:
-        StateError: it wrote no such text.
+        StateError: it is no such text.
     """
     try:
         if len(text) > _LONGEST:
@@ -147,7 +148,7 @@ class _Parser:
 
     def _value(self, depth: int) -> Any:
         if not depth:
-            raise ValueError(f"more than {_DEEPEST} lists in lists")
+            raise ValueError(f"more than {_DEEPEST} lists and mappings in one another")
         if self._take("["):
             return self._list(depth)
         if self._take("{"):
@@ -159,6 +160,8 @@ class _Parser:
             value = _NAMED[token]
         elif kind == "number" and len(token) <= _MOST_DIGITS:
             value = float(token) if set(token) & set(".e") else int(token)
+            if not math.isfinite(value):
+                raise self._wrong()
         else:
             raise self._wrong()
         self._advance()
@@ -180,6 +183,8 @@ class _Parser:
             if self._kind != "string":
                 raise self._wrong()
             key = _unquoted(self._advance())
+            if key in values:
+                raise ValueError(f"{_told(key)} is there twice")
             self._demand(":")
             values[key] = self._value(depth - 1)
         return values

@@ -15,7 +15,7 @@ import numpy as np
 
 from gpufeed.blank import blank_picture
 from gpufeed.engine.budget import Budget
-from gpufeed.errors import ConfigError, DecodeError, GpufeedError
+from gpufeed.errors import GO_ON, ConfigError, DecodeError, GpufeedError
 from gpufeed.failures import Failures, check_limit
 from gpufeed.numbers import is_integer, is_number
 from gpufeed.quarantine import Failure
@@ -34,11 +34,6 @@ if TYPE_CHECKING:
     from gpufeed.storage.files import FileStore
 
 __all__ = ["Maker", "check_pixels"]
-
-_ADVICE = (
-    'to go on, take on_error="substitute" or skip() the batch; `gpufeed check DATA --parquet FILE` '
-    "lists all that are bad, for Manifest.without or --without"
-)
 
 
 class Maker:
@@ -270,7 +265,7 @@ def _first_of(errors: Sequence[DecodeError]) -> DecodeError:
     if len(errors) > 1:
         # What can not be read is known before the others are decoded.
         first.add_note(f"{len(errors)} pictures of this batch are bad, or more")
-    first.add_note(_ADVICE)
+    first.add_note(GO_ON)
     return first
 
 

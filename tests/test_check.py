@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import os
 import shutil
@@ -16,8 +17,10 @@ from PIL import Image, ImageFile
 from gpufeed import DecodeError, Loader, Manifest, SequentialSampler, read_folder
 from gpufeed import transforms as tf
 from gpufeed.cli import main
+from gpufeed.engine.decode import WindowDecoder
 from gpufeed.tools.check.dataset import Report, check
 from gpufeed.tools.check.kinds import KINDS, Kind
+from gpufeed.tools.check.page import _thumbnail
 from media import jpeg, make_manifest, picture
 
 MAX_PIXELS = 1 << 22
@@ -278,8 +281,6 @@ def test_the_command_prints_writes_and_exits(
     assert "a/00001.jpg" in written
     assert "<script>" not in written
     picture_of = written.split("base64,")[1].split("'")[0]
-    import base64
-
     with Image.open(io.BytesIO(base64.b64decode(picture_of))) as image:
         assert image.size == (60, 50)  # what is left of the one that is cut off
     assert written.count("base64,") == 2
@@ -298,7 +299,7 @@ def test_the_command_prints_writes_and_exits(
         (["pipe"], "pipe is neither a file nor a folder"),
         ([".", "--parquet", "nowhere/x.parquet"], "there is no folder nowhere"),
         ([".", "--html", "."], ". is a folder; name a file"),
-        ([".", "--html", "x.html", "--parquet", "./x.html"], "x.html is named twice; name a file"),
+        ([".", "--html", "x.html", "--parquet", "x.html"], "x.html does not end in .parquet"),
         ([".", "--parquet", "x.csv"], "x.csv does not end in .parquet, which is what it will be"),
         ([".", "--html", "x"], "x does not end in .html, which is what it will be"),
         ([".", "--threads", "0"], "--threads"),
@@ -315,3 +316,28 @@ def test_wrong_use_is_one_line(
     os.mkfifo("pipe")
     assert main(["check", *arguments]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_what_is_left_of_a_picture_is_shown_upright(tmp_path: Path) -> None:
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    picture(200, 400, seed=1).save(tmp_path / "whole.jpg", exif=turned)
+    content = (tmp_path / "whole.jpg").read_bytes()
+    (tmp_path / "cut.jpg").write_bytes(content[: len(content) // 2])
+    sizes = []
+    for name in ("whole.jpg", "cut.jpg"):
+        shown = _thumbnail(tmp_path / name, WindowDecoder())
+        assert shown is not None
+        with Image.open(io.BytesIO(base64.b64decode(shown))) as image:
+            sizes.append(image.size)
+    assert sizes == [(80, 160)] * 2
+
+
+def test_a_size_that_lies_twice_is_not_shown(tmp_path: Path) -> None:
+    """Pillow goes by the second header, and would take memory for that."""
+    content = jpeg(picture(64, 64, seed=1))
+    at = content.index(b"\xff\xc0")
+    end = at + 2 + int.from_bytes(content[at + 2 : at + 4], "big")
+    large = content[at : at + 5] + (13_000).to_bytes(2, "big") * 2 + content[at + 9 : end]
+    (tmp_path / "lies.jpg").write_bytes(content[:end] + large + content[end:])
+    assert _thumbnail(tmp_path / "lies.jpg", WindowDecoder()) is None

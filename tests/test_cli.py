@@ -264,8 +264,8 @@ def test_a_bad_picture_is_named(
     printed = capsys.readouterr().err
     assert re.fullmatch(
         r"gpufeed: error: record \d+ \(\S+/images/\d{4}/\w+\.jpg\): .*; 3 pictures of this batch "
-        r"are bad, or more; to go on, take .* `gpufeed check DATA --parquet FILE` lists all that "
-        r"are bad, for Manifest\.without or --without\n",
+        r"are bad, or more; `gpufeed check DATA --parquet FILE` lists all that are bad, and "
+        r"`--without FILE` leaves them out\n",
         printed,
     ), printed
 
@@ -278,6 +278,7 @@ def test_a_bad_picture_is_named(
 def test_bad_pictures_are_left_out(
     command: list[str], here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Of a folder of class folders those too of which no size can be read."""
     broken = write_nabirds(here / "set", images=32, max_side=64)
     bad = sorted((broken / "images").rglob("*.jpg"))[::5]
     for picture in bad:
@@ -288,6 +289,9 @@ def test_bad_pictures_are_left_out(
     capsys.readouterr()
     assert cli.main([*feed, "--preset", "evaluate", "--without", "bad.parquet"]) == 0
     left = len(gpufeed.read_nabirds(broken)) - len(bad)
+    assert f"{left} pictures" in capsys.readouterr().out
+    feed[len(command)] = str(broken / "images")
+    assert cli.main([*feed, "--preset", "evaluate", "--without", "bad.parquet"]) == 0
     assert f"{left} pictures" in capsys.readouterr().out
 
 

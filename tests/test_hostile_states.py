@@ -154,6 +154,7 @@ def test_any_text_is_parsed_as_python_does_or_refused(text: str) -> None:
         ("A(x=1if 1else 1)", 5),
         (f"A(x={'9' * 101})", 4),
         ("A(x=open)", 4),
+        ("A(x=1e999)", 4),
         ("A(**{})", 2),
         ("A(1)", 2),
         ("A(x=1,)", 6),
@@ -179,10 +180,13 @@ def test_what_else_is_not_written_is_refused() -> None:
         ("A(x=1, x=2)", "'x' is there twice"),
         ("A(x='\\d')", "'\\\\d' in a string"),
         ("A(x='\\N{DIGIT ONE}')", "'\\\\N' in a string"),
-        (f"A(x={nested(33)})", "more than 32 lists in lists"),
+        (f"A(x={nested(101)})", "more than 100 lists and mappings in one another"),
+        (f"A(x={chr(123)}'a': 1, 'a': 2{chr(125)})", "'a' is there twice"),
+        ("A(x='\\Uffffffff')", "'\\\\U' in a string"),
+        ("A(x='\\U00110000')", "'\\\\U' in a string"),
     ):
         assert refusal(lambda text=text: parse_all(text), StateError).endswith(f": {why}")
-    assert parse_all(f"A(x={nested(31)})")
+    assert parse_all(f"A(x={nested(99)})")
 
 
 SETTINGS = st.recursive(

@@ -647,7 +647,10 @@ def test_failures_that_differ_in_numbers_only_are_told_together(tmp_path: Path) 
     ):
         loader.batch(0)
     said = str(caught.value)
-    assert ": 6 x the picture has 50 x 40 = 2,000 pixels, max_pixels is 1,000; " in said
+    assert (
+        ": 6 x the picture has 50 x 40 = 2,000 pixels, max_pixels is 1,000; pass more where there "
+        "is memory for it, and the like (first record 0, 00000.jpg); allow" in said
+    )
     assert "more reasons" not in said
     assert said.endswith(
         "; allow more, or leave them out with Manifest.without: loader.quarantine.save() writes "

@@ -23,7 +23,7 @@ from gpufeed.cli import machine as _machine  # noqa: F401
 from gpufeed.cli import orders as _orders  # noqa: F401
 from gpufeed.cli import runs as _runs  # noqa: F401
 from gpufeed.cli.app import FAILED, Settings, app
-from gpufeed.errors import GpufeedError
+from gpufeed.errors import GO_ON, DecodeError, GpufeedError
 from gpufeed.shown import printable
 
 __all__ = ["app", "main"]
@@ -90,7 +90,13 @@ def _report(error: Exception, debug: bool) -> int:
         context = getattr(error, "ctx", None)
         text = f"{text.rstrip('.')}; see `{context.command_path if context else 'gpufeed'} --help`"
     elif isinstance(error, GpufeedError):
-        text = "; ".join([text, *getattr(error, "__notes__", [])])
+        notes = [note for note in getattr(error, "__notes__", []) if note != GO_ON]
+        if isinstance(error, DecodeError):
+            notes.append(
+                "`gpufeed check DATA --parquet FILE` lists all that are bad, and `--without FILE` "
+                "leaves them out"
+            )
+        text = "; ".join([text, *notes])
     elif isinstance(error, OSError):
         names = [str(name) for name in (error.filename, error.filename2) if name is not None]
         text = ": ".join([*names, error.strerror or text])

@@ -65,9 +65,7 @@ def bench(
 
     keep_interruptible()
     target = None if json is None else check_json(json)
-    whole = open_manifest(data, labels.value if labels else None)
-    if without is not None:
-        whole = whole.without(without.expanduser())
+    whole = open_manifest(data, labels.value if labels else None, without)
     manifest, name = take_split(whole, split.value if split else None, preset.value)
     found = measure(
         manifest,

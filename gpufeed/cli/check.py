@@ -50,11 +50,11 @@ def check(
             raise typer.BadParameter(f"there is no folder {target.expanduser().parent}")
         if target is not None and target.expanduser().is_dir():
             raise typer.BadParameter(f"{target} is a folder; name a file")
-    if parquet is not None and html is not None and parquet.resolve() == html.resolve():
-        raise typer.BadParameter(f"{html} is named twice; name a file for each")
-    for target, ending in ((parquet, ".parquet"), (html, ".html")):
-        if target is not None and target.suffix.lower() != ending:
-            raise typer.BadParameter(f"{target} does not end in {ending}, which is what it will be")
+    for target, endings in ((parquet, (".parquet", ".pq")), (html, (".html", ".htm"))):
+        if target is not None and not target.name.lower().endswith(endings):
+            raise typer.BadParameter(
+                f"{target} does not end in {endings[0]}, which is what it will be"
+            )
     frame, root = list_pictures(data)
     report = look(frame, root, max_pixels=max_pixels or MAX_PIXELS, threads=threads)
     _print_report(report, data, by_folder="width" not in frame.columns)

@@ -155,9 +155,7 @@ def show(
 
     keep_interruptible()
     target = check_target(out, "gpufeed-show.png")
-    whole = open_manifest(data, labels.value if labels else None)
-    if without is not None:
-        whole = whole.without(without.expanduser())
+    whole = open_manifest(data, labels.value if labels else None, without)
     manifest, name = take_split(whole, split.value if split else None, preset.value)
     shown = show_batch(
         manifest,

@@ -54,8 +54,8 @@ def build_pipeline(
         outputs = graph.views_opened(program) if opened else graph.views(program)
         pipeline.set_outputs(*outputs)
     pipeline.build()
-    # DALI's own, which tells who mixes ways to run a pipeline, makes a class at each call: three a
-    # batch, each in a cycle of references.
+    # DALI's own, which tells who mixes ways to run a pipeline, makes a class at each call (as of
+    # 2.4.0, and with enable_api_check(False) too): three a batch, each in a cycle of references.
     pipeline._check_api_type_scope = lambda _: _UNCHECKED
     return pipeline, graph.inputs
 

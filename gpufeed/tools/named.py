@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
@@ -80,12 +81,16 @@ def make_transforms(
     return makers[preset](size, dtype=dtype, layout=layout or "NCHW")
 
 
-def open_manifest(path: str | Path, labels: Labels | None = None) -> Manifest:
+def open_manifest(
+    path: str | Path, labels: Labels | None = None, without: Path | None = None
+) -> Manifest:
     """Read data of any kind: NABirds, the course's metadata.parquet, or a folder of class folders.
 
     Args:
         path: a folder, or a metadata.parquet.
         labels: "class" or "species"; species where the data have them and none is given.
+        without: a list of bad pictures to leave out, as `Manifest.without` takes it; of a folder
+            those too whose header can not be read.
 
     Raises:
         ManifestError: there is nothing there, or it can not be read.
@@ -95,12 +100,20 @@ def open_manifest(path: str | Path, labels: Labels | None = None) -> Manifest:
 
     source, is_nabirds = _found(path)
     if is_nabirds:
-        return read_nabirds(source, labels or "species")
+        manifest = read_nabirds(source, labels or "species")
+        return manifest if without is None else manifest.without(without.expanduser())
     if labels == "species":
         raise ConfigError(
             f"{source} is a folder of class folders, which name no species; use class labels"
         )
-    return read_folder(source)
+    if without is None:
+        return read_folder(source)
+    manifest = read_folder(source, on_error="drop")
+    with warnings.catch_warnings():
+        if manifest.repairs.get("pictures_dropped"):
+            # All that are listed may be among those.
+            warnings.filterwarnings("ignore", "none of the .* in this manifest")
+        return manifest.without(without.expanduser())
 
 
 def list_pictures(path: str | Path) -> tuple[pl.DataFrame, Path]:

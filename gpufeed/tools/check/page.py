@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import html
 import io
+import warnings
 from pathlib import Path
 
 import polars as pl
-from PIL import Image, ImageFile
+from PIL import Image, ImageFile, ImageOps
 
 from gpufeed.engine.decode import WindowDecoder
 from gpufeed.records.headers import check_scans, picture_size
@@ -105,8 +106,15 @@ def _rest_of(content: bytes) -> Image.Image | None:
     allowed = ImageFile.LOAD_TRUNCATED_IMAGES
     ImageFile.LOAD_TRUNCATED_IMAGES = True
     try:
-        with Image.open(io.BytesIO(content)) as image:
-            return image.convert("RGB")
+        # Pillow warns on standard error of large pictures.
+        with (
+            warnings.catch_warnings(action="ignore"),
+            Image.open(io.BytesIO(content)) as image,
+        ):
+            # It may read another size in a header that lies.
+            if image.width * image.height > _MOST_PIXELS:
+                return None
+            return ImageOps.exif_transpose(image).convert("RGB")
     except Exception:  # Pillow raises whatever its readers meet
         return None
     finally:
