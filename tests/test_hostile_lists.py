@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,19 @@ def test_a_parquet_file_that_takes_too_much_is_refused(
         less.setattr(parquet, "_BYTES_A_SECOND", 1 << 40)
         with pytest.raises(ValueError, match="reading it takes more than 0 s"):
             parquet.read_apart(opened)
+
+
+def test_where_polars_does_not_start_no_file_is_blamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "list.parquet"
+    pl.DataFrame({"path": ["a.jpg"]}).write_parquet(file)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr("sys.path", [each for each in sys.path if "site-packages" not in each])
+        with pytest.raises(ManifestError) as told:
+            read_table(file)
+    said = f"can not read {file}: polars does not start in a process of its own"
+    assert str(told.value) == f"{said} (No module named 'polars')"
 
 
 @pytest.mark.parametrize(

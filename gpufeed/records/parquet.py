@@ -28,22 +28,35 @@ _SECONDS = 60.0
 _BYTES_A_SECOND = 1 << 20
 """How long reading may take, and how much slower than any disk it may be beyond that."""
 _REFUSED = 3
+_NOT_STARTED = 4
 
+# polars starts its threads at the first read. Where memory is short then, it may also wait for one
+# that never came; so it reads a table of its own before it has bounds.
 _CHILD = f"""
-import json, resource, sys
-most, sys.path[:] = json.loads(sys.argv[1])
-resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-resource.setrlimit(resource.RLIMIT_DATA, (most, most))
-resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-import polars
+import json, resource, sys, tempfile
+
+def end(status, error):
+    print(*(str(error) or type(error).__name__).splitlines()[:1])
+    sys.exit(status)
+
+try:
+    most, sys.path[:] = json.loads(sys.argv[1])
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    import polars
+    with tempfile.NamedTemporaryFile() as table:
+        polars.DataFrame({{"column": [0]}}).write_parquet(table.name)
+        polars.read_parquet(table.name)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+except BaseException as error:
+    end({_NOT_STARTED}, error)
 try:
     columns = len(polars.read_parquet_schema("/proc/self/fd/0"))
     if columns > {MOST_COLUMNS}:
         raise ValueError(f"it has {{columns:,}} columns, of which {MOST_COLUMNS:,} may be")
     frame = polars.read_parquet("/proc/self/fd/0")
-except BaseException as error:
-    print(*(str(error) or type(error).__name__).splitlines()[:1])
-    sys.exit({_REFUSED})
+except Exception as error:
+    end({_REFUSED}, error)
 frame.write_ipc(sys.stdout.buffer)
 """
 
@@ -57,7 +70,7 @@ def read_apart(file: BinaryIO) -> pl.DataFrame:
     Raises:
         ValueError: it is damaged, has more columns than `MOST_COLUMNS`, or asks for more than a
             quarter of the machine's memory.
-        OSError: no process can be started.
+        OSError: no process can be started, or polars not in it.
     """
     settings = json.dumps([quarter_of_memory(), sys.path])
     # With this process's own paths, and nothing else of what may change what is imported.
@@ -76,6 +89,9 @@ def read_apart(file: BinaryIO) -> pl.DataFrame:
         except subprocess.TimeoutExpired as error:
             raise ValueError(f"reading it takes more than {error.timeout:.0f} s") from None
         said.seek(0)
+        if run.returncode == _NOT_STARTED:
+            reason = said.read(1000).decode(errors="replace").strip()
+            raise OSError(f"polars does not start in a process of its own ({reason})")
         if run.returncode == _REFUSED:
             raise ValueError(said.read(1000).decode(errors="replace").strip())
         if run.returncode:
