@@ -21,7 +21,9 @@ from gpufeed.engine.decode import WindowDecoder
 from gpufeed.tools.check.dataset import Report, check
 from gpufeed.tools.check.kinds import KINDS, Kind
 from gpufeed.tools.check.page import _thumbnail
+from gpufeed.tools.named import open_manifest
 from media import jpeg, make_manifest, picture
+from nabirds_data import IMAGES, course_frame, write_nabirds, write_picture
 
 MAX_PIXELS = 1 << 22
 
@@ -276,7 +278,7 @@ def test_the_command_prints_writes_and_exits(
     assert "nvimgcodec" not in noise  # whose lines name no file
     for words in ("damaged", "corrupt data", "not a picture", "would fail over 2 pictures"):
         assert words in said
-    assert 'To list the folder at all takes read_folder(..., on_error="drop").\n' in said
+    assert 'To list them at all takes read_folder(..., on_error="drop").\n' in said
     written = page.read_text()
     assert "a/00001.jpg" in written
     assert "<script>" not in written
@@ -290,6 +292,60 @@ def test_the_command_prints_writes_and_exits(
         "a/00000.jpg", "a/00002.jpg", "b/00000.jpg", "b/00001.jpg"
     ]  # fmt: skip
     assert fails_of(manifest) == set()
+
+
+def test_links_out_are_found_and_not_followed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does one end the listing; what they lead to is on no page."""
+    monkeypatch.setenv("COLUMNS", "300")
+    data, findings, page = tmp_path / "data", tmp_path / "found.parquet", tmp_path / "page.html"
+    make_manifest(data / "a", [(50, 60)] * 2)
+    make_manifest(tmp_path / "outside", [(50, 60)])
+    (data / "a" / "out.jpg").symlink_to(tmp_path / "outside" / "00000.jpg")
+    (data / "b").symlink_to(tmp_path / "outside")
+    assert main(["check", str(data), "--parquet", str(findings), "--html", str(page)]) == 1
+    said = capfd.readouterr().out
+    assert "4 pictures" in said
+    assert "a symbolic link leads out of the data's folder" in said
+    assert f"a/out.jpg: to {tmp_path}/outside/00000.jpg" in said
+    assert "A run would fail over 2 pictures" in said
+    assert 'To list them at all takes read_folder(..., on_error="drop").\n' in said
+    assert pl.read_parquet(findings).filter("fails").select("path", "kind").rows() == [
+        ("a/out.jpg", "leads out"), ("b", "leads out")
+    ]  # fmt: skip
+    assert "base64," not in page.read_text()
+    manifest = read_folder(data, on_error="drop").without(findings)
+    assert manifest.frame["path"].to_list() == ["a/00000.jpg", "a/00001.jpg"]
+    assert open_manifest(data, without=findings).frame.equals(manifest.frame)
+
+
+@pytest.mark.parametrize("cleaned", [True, False])
+def test_nabirds_is_listed_whatever_its_pictures_are(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], cleaned: bool
+) -> None:
+    """The course's cleaned pictures too, whose sizes stand in no list."""
+    course = tmp_path / "course"
+    course.mkdir()
+    frame = course_frame(write_nabirds(tmp_path / "birds"))
+    frame.write_parquet(course / "metadata.parquet")
+    images = course / ("cleaned_images" if cleaned else "images")
+    paths = pl.read_parquet(course / "metadata.parquet")["path"].to_list()
+    for path, (_, _, size, *_) in zip(paths, IMAGES, strict=True):
+        write_picture(images / path, (269, 269) if cleaned else size)
+    assert main(["check", str(course)]) == 0
+    (images / paths[1]).write_bytes(b"")
+    (images / paths[2]).unlink()
+    findings = tmp_path / "found.parquet"
+    capfd.readouterr()
+    assert main(["check", str(course), "--parquet", str(findings)]) == 1
+    said = capfd.readouterr().out
+    assert ('To list them at all takes read_nabirds(..., on_error="drop").' in said) == cleaned
+    found = pl.read_parquet(findings).filter("fails")
+    assert sorted(found.select("record_key", "kind").rows()) == [(1, "empty"), (2, "missing")]
+    left = open_manifest(course, without=findings)
+    assert left.frame["path"].to_list() == [paths[0], paths[3]]
+    assert fails_of(left) == set()
 
 
 @pytest.mark.parametrize(

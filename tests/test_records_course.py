@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from gpufeed.errors import ManifestError
+from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records import read_nabirds
 from nabirds_data import course_frame, plain_rows, write_nabirds, write_picture
 from nabirds_data import nabirds_metadata as nabirds_metadata
@@ -132,6 +132,17 @@ def test_a_cleaned_picture_that_is_missing_has_no_size(course: Path) -> None:
     with_pictures(course, "cleaned_images", SQUARES[:3])
     with pytest.raises(ManifestError, match=r"1 of 4 pictures can not be read: .*No such file"):
         read_nabirds(course)
+    whole = paths(course)
+    found = read_nabirds(course, on_error="drop")
+    assert found.frame["path"].to_list() == whole[:3]
+    assert found.repairs["pictures_dropped"] == 1
+    (course / "images").mkdir(exist_ok=True)
+    assert found.classes == read_nabirds(course, images=course / "images").classes
+    (course / "cleaned_images" / whole[1]).write_bytes(b"<html>")
+    found = read_nabirds(course, on_error="drop")
+    assert found.frame["path"].to_list() == [whole[0], whole[2]]
+    with pytest.raises(ConfigError, match='on_error is \'skip\'; it must be "raise" or "drop"'):
+        read_nabirds(course, on_error="skip")  # type: ignore[arg-type]
 
 
 def test_a_few_originals_of_another_size_are_originals(course: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -118,10 +119,35 @@ def test_links(root: Path, tmp_path: Path) -> None:
         with pytest.raises(ManifestError) as caught:
             read_folder(root)
         assert str(caught.value) == (
-            f"a symbolic link leaves the folder {root}: {link} to {link.resolve()}; remove it, or "
-            "copy there what it leads to"
+            f"a symbolic link leaves the folder {root}: {link} to {link.resolve()}; remove it, "
+            'copy there what it leads to, or leave it out with on_error="drop"'
         )
         link.unlink()
+
+
+def test_links_out_are_dropped_where_that_is_asked_for(root: Path, tmp_path: Path) -> None:
+    wanted = read_folder(root)
+    write_picture(tmp_path / "outside" / "o.jpg", (4, 4))
+    (root / "out").symlink_to(tmp_path / "outside")
+    (root / "wren" / "out.jpg").symlink_to(tmp_path / "outside" / "o.jpg")
+    (root / "wren" / "deeper").mkdir()
+    (root / "wren" / "deeper" / "out").symlink_to(tmp_path / "outside")
+    (root / "auk" / "bad.jpg").write_bytes(b"<html>")
+    found = read_folder(root, on_error="drop")
+    assert found.frame.equals(wanted.frame)
+    assert found.classes == wanted.classes
+    assert found.repairs == {"links_dropped": 3, "pictures_dropped": 1}
+    # A class of nothing else stays a class.
+    (root / "zzz").mkdir()
+    (root / "zzz" / "out.jpg").symlink_to(tmp_path / "outside" / "o.jpg")
+    found = read_folder(root, on_error="drop")
+    assert found.frame.equals(wanted.frame)
+    assert found.classes == (*wanted.classes, "zzz")
+    for each in root.iterdir():
+        if each.name not in ("out", "zzz") and each.is_dir():
+            shutil.rmtree(each)
+    with pytest.raises(ManifestError, match=r"of 0 pictures below .* none can be read"):
+        read_folder(root, on_error="drop")
 
 
 def test_a_link_out_is_told_of_once(root: Path, tmp_path: Path) -> None:
@@ -146,7 +172,7 @@ def test_all_links_out_are_told_of_at_once(root: Path, tmp_path: Path, count: in
     said = str(caught.value)
     assert said.count(f".jpg to {tmp_path};") == min(count, 5)
     assert ("; and" in said) == (count > 5)
-    assert f"; and {count - 5} more; remove them" in said or count <= 5
+    assert f"; and {count - 5} more; remove them, copy there" in said or count <= 5
 
 
 def test_names_that_can_not_be_kept(root: Path) -> None:

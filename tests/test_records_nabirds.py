@@ -406,9 +406,15 @@ def test_a_link_out_of_the_root(tmp_path: Path) -> None:
     file.symlink_to(secret)
     assert refusal(birds) == (
         f"{birds / 'images.txt'}, line 3: the path '{picture_path(*IMAGES[2][:2])}' leaves the "
-        f"root {birds / 'images'} by a symbolic link, to {secret}; remove such links, or copy "
-        "there what they lead to"
+        f"root {birds / 'images'} by a symbolic link, to {secret}; remove such links, copy "
+        'there what they lead to, or leave them out with on_error="drop"'
     )
+    whole = read_nabirds(write_nabirds(tmp_path / "whole", pictures=True))
+    for sizes in ("manifest", "headers"):
+        rest = read_nabirds(birds, sizes=sizes, on_error="drop")
+        assert rest.frame.equals(whole.frame[[0, 1, 3]])
+        assert rest.classes == whole.classes
+        assert rest.repairs["links_dropped"] == 1
     # A link that stays inside is none of our business, nor is one that no row asks for.
     file.unlink()
     file.symlink_to(birds / "images" / picture_path(*IMAGES[0][:2]))

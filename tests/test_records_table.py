@@ -168,6 +168,15 @@ def test_a_link_out_of_the_root(root: Path) -> None:
         read_table(table(path=["0.png", "0.png", "0.png", "link.png"]), root=root)
     with pytest.raises(ManifestError, match=r"row 1: .* to /etc/hostname, as do 2 more rows; re"):
         read_table(table(path=["0.png", "link.png", "link.png", "link.png"]), root=root)
+    mixed = table(path=["link.png", "0.png", "none.png", "0.png"])
+    found = read_table(mixed, root=root, on_error="drop")
+    assert found.frame["path"].to_list() == ["0.png", "0.png"]
+    assert found.frame["label"].to_list() == [0, 2]
+    assert found.repairs == {"links_dropped": 1, "pictures_dropped": 1}
+    sized = mixed.with_columns(width=pl.Series([1, 2, 3, 4]), height=1)
+    found = read_table(sized, root=root, on_error="drop")
+    assert found.sizes()[:, 1].tolist() == [2, 3, 4]
+    assert found.repairs == {"links_dropped": 1}
 
 
 def test_what_is_no_table(root: Path) -> None:

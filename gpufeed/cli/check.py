@@ -57,7 +57,8 @@ def check(
             )
     frame, root = list_pictures(data)
     report = look(frame, root, max_pixels=max_pixels or MAX_PIXELS, threads=threads)
-    _print_report(report, data, by_folder="width" not in frame.columns)
+    reader = "read_nabirds" if "uuid" in frame.columns else "read_folder"
+    _print_report(report, data, reader, sized="width" in frame.columns)
     console = stdout()
     if parquet is not None:
         report.save(parquet.expanduser())
@@ -69,11 +70,11 @@ def check(
         raise typer.Exit(FAILED)
 
 
-def _print_report(report: Report, data: Path, *, by_folder: bool) -> None:
+def _print_report(report: Report, data: Path, reader: str, *, sized: bool) -> None:
     from rich import box
     from rich.table import Table
 
-    from gpufeed.tools.check.kinds import HEADERLESS, KINDS
+    from gpufeed.tools.check.kinds import HEADERLESS, KINDS, Kind
 
     console = stdout()
     rate = report.images / max(report.seconds, 1e-9)
@@ -103,7 +104,8 @@ def _print_report(report: Report, data: Path, *, by_folder: bool) -> None:
             f"A run would fail over {counted(report.failing, 'picture')}, unless on_error tells it "
             "what to do, or Manifest.without leaves them out by what --parquet writes.",
         )
-        if by_folder and report.findings["kind"].is_in(HEADERLESS).any():
-            say(console, 'To list the folder at all takes read_folder(..., on_error="drop").')
+        unlisted = (Kind.leads_out,) if sized else (Kind.leads_out, *HEADERLESS)
+        if report.findings["kind"].is_in(unlisted).any():
+            say(console, f'To list them at all takes {reader}(..., on_error="drop").')
     else:
         say(console, "A run would not fail over any.")

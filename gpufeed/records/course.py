@@ -6,22 +6,22 @@ with a margin, made smaller, and centred on a black square of 269 or 224 pixels 
 
 from __future__ import annotations
 
+import os
 from itertools import islice
 from pathlib import Path
 
 import polars as pl
 
 from gpufeed.errors import ManifestError
-from gpufeed.records.boxes import BOX, clamp_boxes
+from gpufeed.records.boxes import BOX
 from gpufeed.records.checks import first_true
 from gpufeed.records.files import read_parquet
 from gpufeed.records.headers import picture_size
-from gpufeed.records.manifest import Manifest
-from gpufeed.records.paths import check_links, check_names
-from gpufeed.records.sizes import read_sizes, replace_sizes
+from gpufeed.records.listing import Listing
+from gpufeed.records.paths import check_names, inside
 from gpufeed.records.species import collapse, join_name, label_classes, spread
 
-__all__ = ["read_course"]
+__all__ = ["list_course"]
 
 _NUMBERS = {
     "width": "width",
@@ -42,7 +42,6 @@ _TEXTS = {
     "UUID": "uuid",
 }
 _NULLABLE = ("subcategory", "photographer")
-_PHOTO = ("width", "height", *BOX)
 _COLUMNS = [
     *("path", "label", "width", "height", *BOX),
     *("class_id", "class_name", "species_name", "subcategory", "species_id"),
@@ -51,10 +50,8 @@ _COLUMNS = [
 _SAMPLE = 32
 
 
-def read_course(
-    file: Path, labels: str, images: Path | None, *, headers: bool, show: bool | None
-) -> Manifest:
-    """Read the course's `metadata.parquet`; arguments, columns and errors as `read_nabirds`.
+def list_course(file: Path, labels: str, images: Path | None) -> Listing:
+    """List what the course's `metadata.parquet` names; arguments and errors as `read_nabirds`.
 
     Its own `species_id`, which counts 405 species since two of its names end in a space, is kept;
     the names are mended, and 404 species come out.
@@ -66,7 +63,6 @@ def read_course(
 
     check_names(frame["path"], at)
     root = _pictures_beside(file) if images is None else images
-    check_links(root, frame["path"], at)
 
     species, subcategory = collapse(frame["species_name"]), collapse(frame["subcategory"])
     mended = species.ne_missing(frame["species_name"])
@@ -81,16 +77,16 @@ def read_course(
         classes.with_columns(pl.Series("class_name", class_names, dtype=pl.String)), labels
     )
     frame = frame.with_columns(spread(classes, frame["class_id"]))
-
-    cleaned = _are_cleaned(root, frame)
-    if headers and not cleaned:
-        frame, repairs["sizes_replaced"] = replace_sizes(frame, root, show=show)
-    frame, repairs["boxes_clamped"] = clamp_boxes(frame, at)
-    columns = _COLUMNS
-    if cleaned:
-        frame = _as_cut(frame, read_sizes(root, frame["path"], show=show))
-        columns = _COLUMNS + [f"photo_{name}" for name in _PHOTO]
-    return Manifest(frame.select(columns), root, names, repairs=repairs)
+    return Listing(
+        frame,
+        root,
+        names,
+        repairs,
+        _COLUMNS,
+        at=at,
+        at_box=lambda uuid: at((frame["uuid"] == uuid).arg_max() or 0),
+        cut=_are_cleaned(root, frame),
+    )
 
 
 def _typed(file: Path, frame: pl.DataFrame) -> pl.DataFrame:
@@ -142,7 +138,12 @@ def _are_cleaned(root: Path, frame: pl.DataFrame) -> bool:
     step = max(1, frame.height // (4 * _SAMPLE))
     rows = sorted(range(frame.height), key=lambda row: (row % step > 0, row))
     sizes = frame.select("width", "height", "path")
-    present = (row for row in map(sizes.row, rows) if (root / row[2]).is_file())
+    real_root = os.path.realpath(root)
+    present = (
+        row
+        for row in map(sizes.row, rows)
+        if inside(root / row[2], real_root) and (root / row[2]).is_file()
+    )
     same = other = 0
     for width, height, path in islice(present, _SAMPLE):
         try:
@@ -152,16 +153,3 @@ def _are_cleaned(root: Path, frame: pl.DataFrame) -> bool:
             continue
         same, other = same + is_photo, other + (not is_photo)
     return other > same
-
-
-def _as_cut(frame: pl.DataFrame, sizes: pl.DataFrame) -> pl.DataFrame:
-    """Sizes and boxes of the cut pictures; those of the photos under other names."""
-    zero = pl.lit(0, pl.Int32)
-    return frame.with_columns(pl.col(_PHOTO).name.prefix("photo_")).with_columns(
-        sizes["width"],
-        sizes["height"],
-        zero.alias("box_x"),
-        zero.alias("box_y"),
-        sizes["width"].alias("box_width"),
-        sizes["height"].alias("box_height"),
-    )

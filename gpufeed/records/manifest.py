@@ -237,7 +237,9 @@ class Manifest:
         if frame.schema.get("fails") == pl.Boolean:
             frame = frame.filter("fails")
         names = frame["path"].unique().to_list()
-        if names and not self._frame["path"].is_in(names).any():
+        # Those that were dropped as the list was read may be all that are named.
+        dropped = {"pictures_dropped", "links_dropped"} & set(self._repairs)
+        if names and not dropped and not self._frame["path"].is_in(names).any():
             warnings.warn(
                 f"none of the {len(names)} paths in {source} is in this manifest, whose paths are "
                 f"relative to {self._root}; {source} names {names[0]!r}",

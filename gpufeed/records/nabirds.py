@@ -13,17 +13,18 @@ import numpy as np
 import polars as pl
 
 from gpufeed.errors import ConfigError, ManifestError
-from gpufeed.records.boxes import BOX, clamp_boxes
+from gpufeed.records.boxes import BOX
 from gpufeed.records.checks import at_line, first_true
-from gpufeed.records.course import read_course
+from gpufeed.records.course import list_course
 from gpufeed.records.lines import read_lines
+from gpufeed.records.listing import Listing
 from gpufeed.records.manifest import Manifest
-from gpufeed.records.paths import check_links, check_names
-from gpufeed.records.sizes import replace_sizes
+from gpufeed.records.paths import check_names
+from gpufeed.records.sizes import OnUnreadable, check_on_error
 from gpufeed.records.species import collapse, label_classes, spread, take_apart
 from gpufeed.records.targets import POINTS, ragged
 
-__all__ = ["read_nabirds"]
+__all__ = ["list_nabirds", "read_nabirds"]
 
 _TEXT, _NUMBER = pl.String, pl.Int32
 _IMAGES = "images.txt"
@@ -54,6 +55,7 @@ def read_nabirds(
     *,
     images: str | Path | None = None,
     sizes: Literal["manifest", "headers"] = "manifest",
+    on_error: OnUnreadable = "raise",
     progress: bool | None = None,
 ) -> Manifest:
     """Read NABirds, from its own folder or from the `metadata.parquet` of the course on it.
@@ -79,7 +81,8 @@ def read_nabirds(
     cut to the picture. Both are counted in `repairs`: `names_mended` (classes), `boxes_clamped`
     and, with `sizes="headers"`, `sizes_replaced` (images).
 
-    A picture that is missing is no error here, unless its size must be read from it.
+    A picture that is missing is no error here, unless its size must be read from it: with
+    `sizes="headers"`, and of cleaned pictures.
 
     Args:
         path: the distribution's folder, with images.txt and so on; or a `metadata.parquet`, or a
@@ -89,39 +92,48 @@ def read_nabirds(
         images: the folder of the pictures. By default `images` below the distribution's folder;
             `cleaned_images`, else `images`, beside the parquet file.
         sizes: "manifest" takes the sizes from the metadata, "headers" from the pictures.
+        on_error: "drop" leaves out pictures whose header is to be read for its size and can not be,
+            and those that a symbolic link leads out of their folder, and counts them in `repairs`,
+            `pictures_dropped` and `links_dropped`.
         progress: whether to show a progress bar; None on a terminal only.
 
     Raises:
         ManifestError: a file is missing or wrong; the message names it, and its line or row.
-        ConfigError: `labels` or `sizes` is none of the above.
+        ConfigError: `labels`, `sizes` or `on_error` is none of the above.
     """
     if labels not in ("class", "species"):
         raise ConfigError(f'labels must be "class" or "species", not {labels!r}')
     if sizes not in ("manifest", "headers"):
         raise ConfigError(f'sizes must be "manifest" or "headers", not {sizes!r}')
+    check_on_error(on_error)
+    listing = list_nabirds(path, labels, images)
+    return listing.manifest(headers=sizes == "headers", show=progress, on_error=on_error)
+
+
+def list_nabirds(
+    path: str | Path, labels: Literal["class", "species"], images: str | Path | None = None
+) -> Listing:
+    """List the pictures of NABirds; arguments and errors as `read_nabirds`."""
     source = Path(path)
     pictures = None if images is None else Path(images)
     if pictures is not None and not pictures.is_dir():
         raise ManifestError(f"images: there is no folder {pictures}")
-    headers = sizes == "headers"
     if source.is_file():
-        return read_course(source, labels, pictures, headers=headers, show=progress)
+        return list_course(source, labels, pictures)
     if not source.is_dir():
         raise ManifestError(f"there is no file or folder {source}")
     parquet = source / "metadata.parquet"
     if not (source / _IMAGES).exists():
         if parquet.is_file():
-            return read_course(parquet, labels, pictures, headers=headers, show=progress)
+            return list_course(parquet, labels, pictures)
         if not any((source / name).exists() for name in (*_PER_IMAGE, _CLASSES)):
             raise ManifestError(
                 f"{source} is no NABirds folder: it has neither images.txt nor metadata.parquet"
             )
-    return _read_distribution(source, labels, pictures, headers=headers, show=progress)
+    return _list_distribution(source, labels, pictures)
 
 
-def _read_distribution(
-    folder: Path, labels: str, images: Path | None, *, headers: bool, show: bool | None
-) -> Manifest:
+def _list_distribution(folder: Path, labels: str, images: Path | None) -> Listing:
     tables = {name: read_lines(folder / name, fields) for name, fields in _PER_IMAGE.items()}
     at = {name: at_line(folder / name) for name in _PER_IMAGE}
     listed, split, size = tables[_IMAGES], tables[_SPLIT], tables[_SIZES]
@@ -137,7 +149,6 @@ def _read_distribution(
         )
     check_names(listed["path"], at[_IMAGES])
     root = folder / "images" if images is None else images
-    check_links(root, listed["path"], at[_IMAGES])
 
     classes, mended = _read_classes(folder, tables[_CLASS_OF]["class_id"])
     classes, names = label_classes(classes, labels)
@@ -145,19 +156,16 @@ def _read_distribution(
         [_aligned(folder, listed, name, table) for name, table in tables.items()], how="horizontal"
     )
     frame = frame.with_columns(pl.col("is_training_img") == 1, *spread(classes, frame["class_id"]))
-    repairs = {"names_mended": mended}
-    if headers:
-        frame, repairs["sizes_replaced"] = replace_sizes(frame, root, show=show)
-
-    def box_line(row: int) -> str:
-        return at[_BOXES]((tables[_BOXES]["uuid"] == frame["uuid"][row]).arg_max() or 0)
-
-    frame, repairs["boxes_clamped"] = clamp_boxes(frame, box_line)
     columns = list(_COLUMNS)
     if (folder / _PART_LOCS).is_file():
         frame = frame.with_columns(_read_parts(folder, frame["uuid"]))
         columns.append(POINTS)
-    return Manifest(frame.select(columns), root, names, repairs=repairs)
+
+    def box_line(uuid: str) -> str:
+        return at[_BOXES]((tables[_BOXES]["uuid"] == uuid).arg_max() or 0)
+
+    repairs = {"names_mended": mended}
+    return Listing(frame, root, names, repairs, columns, at=at[_IMAGES], at_box=box_line)
 
 
 def _read_parts(folder: Path, ids: pl.Series) -> pl.Series:

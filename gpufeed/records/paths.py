@@ -11,7 +11,7 @@ from gpufeed.errors import ManifestError
 from gpufeed.records.checks import Where, first_true
 from gpufeed.shown import shown
 
-__all__ = ["LONGEST", "check_links", "check_names", "inside"]
+__all__ = ["LONGEST", "check_links", "check_names", "drop_links", "inside", "links_out"]
 
 LONGEST = 1000
 """Letters of a whole path that are told: of a long one, what is at its end is to be seen too."""
@@ -42,13 +42,13 @@ def check_names(paths: pl.Series, where: Where) -> None:
             raise ManifestError(f"{where(row)}: the path {shown(repr(paths[row]))} {reason}")
 
 
-def check_links(root: Path, paths: pl.Series, where: Where) -> None:
-    """Check that no symbolic link takes a path out of the root; the root may be a link itself.
+def links_out(root: Path, paths: pl.Series) -> pl.Series:
+    """Which paths a symbolic link takes out of the root, as booleans; the root may be one itself.
 
-    Each folder is listed once, whatever the number of files. What does not exist is no error.
+    Each folder is listed once, whatever the number of files. What does not exist is no link.
 
     Raises:
-        ManifestError: a path resolves to a file outside the root, or a folder can not be listed.
+        ManifestError: a folder can not be listed.
     """
     real_root = os.path.realpath(root)
     parents = paths.str.replace(r"[^/]*$", "")
@@ -72,18 +72,33 @@ def check_links(root: Path, paths: pl.Series, where: Where) -> None:
             raise ManifestError(
                 f"can not list the folder {shown(folder, LONGEST)}: {error.strerror}"
             ) from error
-    if bad_folders or bad_files:
-        # A folder may hold many links out that no path asks for.
-        asked = set(paths.to_list()).intersection(bad_files)
-        leaves = parents.is_in(bad_folders) | paths.is_in(sorted(asked))
-        if (row := first_true(leaves)) is not None:
-            others = int(leaves.sum()) - 1
-            raise ManifestError(
-                f"{where(row)}: the path {shown(repr(paths[row]))} leaves the root {root} by a "
-                f"symbolic link, to {shown(os.path.realpath(root / paths[row]), LONGEST)}"
-                + (f", as do {others:,} more rows" if others else "")
-                + "; remove such links, or copy there what they lead to"
-            )
+    # A folder may hold many links out that no path asks for.
+    asked = set(paths.to_list()).intersection(bad_files) if bad_files else ()
+    return parents.is_in(bad_folders) | paths.is_in(sorted(asked))
+
+
+def check_links(root: Path, paths: pl.Series, where: Where) -> None:
+    """Check that no symbolic link takes a path out of the root.
+
+    Raises:
+        ManifestError: one does; or as `links_out`.
+    """
+    out = links_out(root, paths)
+    if (row := first_true(out)) is not None:
+        others = int(out.sum()) - 1
+        raise ManifestError(
+            f"{where(row)}: the path {shown(repr(paths[row]))} leaves the root {root} by a "
+            f"symbolic link, to {shown(os.path.realpath(root / paths[row]), LONGEST)}"
+            + (f", as do {others:,} more rows" if others else "")
+            + "; remove such links, copy there what they lead to, or leave them out with "
+            'on_error="drop"'
+        )
+
+
+def drop_links(frame: pl.DataFrame, root: Path) -> tuple[pl.DataFrame, dict[str, int]]:
+    """The frame without the rows that a symbolic link takes out of the root, and how many."""
+    out = links_out(root, frame["path"])
+    return frame.filter(~out), {"links_dropped": int(out.sum())} if out.any() else {}
 
 
 def inside(path: str | Path, real_root: str) -> bool:

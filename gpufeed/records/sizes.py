@@ -20,7 +20,7 @@ from gpufeed.records.headers import picture_size
 from gpufeed.spread import spread
 from gpufeed.whole import write_whole
 
-__all__ = ["OnUnreadable", "read_sizes", "replace_sizes", "with_sizes"]
+__all__ = ["OnUnreadable", "check_on_error", "read_sizes", "with_sizes"]
 
 _KEY = {"path": pl.String, "bytes": pl.Int64, "mtime_ns": pl.Int64}
 _CACHE = {**_KEY, "width": pl.Int32, "height": pl.Int32}
@@ -33,8 +33,18 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 
+def check_on_error(on_error: object) -> None:
+    """Check what is to be done where a header can not be read.
+
+    Raises:
+        ConfigError: it is neither "raise" nor "drop".
+    """
+    if on_error not in get_args(OnUnreadable):
+        raise ConfigError(f'on_error is {on_error!r}; it must be "raise" or "drop"')
+
+
 def read_sizes(
-    root: Path, paths: pl.Series, *, show: bool | None = None, on_error: OnUnreadable | None = None
+    root: Path, paths: pl.Series, *, show: bool | None = None, on_error: OnUnreadable = "raise"
 ) -> pl.DataFrame:
     """Width and height of each picture, its EXIF orientation applied.
 
@@ -46,18 +56,14 @@ def read_sizes(
         root: the folder that the paths are relative to.
         paths: String, (n,); may repeat.
         show: whether to show a progress bar; None on a terminal only.
-        on_error: "drop" for null where a picture is missing or its header can not be read; None
-            where that can not be asked for.
+        on_error: "drop" for null where a picture is missing or its header can not be read.
 
     Returns:
         The columns `width` and `height`, Int32, in pixels, n rows in the order of the paths.
 
     Raises:
         ManifestError: a picture is missing or its header can not be read; names the first few.
-        ConfigError: on_error is neither "raise" nor "drop".
     """
-    if on_error not in (None, *get_args(OnUnreadable)):
-        raise ConfigError(f'on_error is {on_error!r}; it must be "raise" or "drop"')
     names = paths.unique(maintain_order=True).to_list()
     failures: dict[str, str] = {}
 
@@ -117,18 +123,9 @@ def with_sizes(
     frame = frame.with_columns(read_sizes(root, frame["path"], show=show, on_error=on_error))
     readable = frame.filter(pl.col("width").is_not_null())
     if readable.is_empty():
-        raise ManifestError(f"none of {frame.height} pictures can be read")
+        raise ManifestError(f"of {frame.height} pictures below {root} none can be read")
     dropped = frame.height - readable.height
     return readable, {"pictures_dropped": dropped} if dropped else {}
-
-
-def replace_sizes(
-    frame: pl.DataFrame, root: Path, *, show: bool | None = None
-) -> tuple[pl.DataFrame, int]:
-    """The frame with `width` and `height` as `read_sizes` gives them, and how many differed."""
-    sizes = read_sizes(root, frame["path"], show=show)
-    differ = (frame["width"] != sizes["width"]) | (frame["height"] != sizes["height"])
-    return frame.with_columns(sizes), int(differ.sum())
 
 
 def _reason(error: OSError | ValueError) -> str:

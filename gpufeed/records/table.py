@@ -11,8 +11,8 @@ from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.checks import Where, first_true
 from gpufeed.records.files import read_csv, read_parquet
 from gpufeed.records.manifest import Manifest
-from gpufeed.records.paths import check_links, check_names
-from gpufeed.records.sizes import OnUnreadable, with_sizes
+from gpufeed.records.paths import check_links, check_names, drop_links
+from gpufeed.records.sizes import OnUnreadable, check_on_error, with_sizes
 from gpufeed.records.targets import (
     BOX_LABELS,
     BOXES,
@@ -69,15 +69,18 @@ def read_table(
         points: a column of lists of (x, y) or (x, y, visible), equally long; it becomes `points`.
         root: the folder of the pictures; by default that of the file, or the current one.
         on_error: "drop" leaves out pictures whose header is to be read for its size and can not be,
-            and counts them in `repairs`, `pictures_dropped`.
+            and those that a symbolic link leads out of the root, and counts them in `repairs`,
+            `pictures_dropped` and `links_dropped`.
         progress: whether to show a progress bar; None on a terminal only.
 
     Raises:
         ManifestError: the file can not be read, a column is missing or of a wrong dtype, or a row
             is wrong; the message names the file and the row (from 0, without the header).
-        ConfigError: `box_format` is none of the above, or `box_labels` comes without `boxes`.
+        ConfigError: `box_format` or `on_error` is none of the above, or `box_labels` comes without
+            `boxes`.
     """
     check_box_format(box_format)
+    check_on_error(on_error)
     if box_labels is not None and boxes is None:
         raise ConfigError(f"box_labels is {box_labels!r}, but boxes is not given")
     frame, source, is_text = _frame(table, path, label)
@@ -121,7 +124,8 @@ def read_table(
     if (row := first_true(paths.is_null())) is not None:
         raise ManifestError(f"{at(row)}: {path} is null")
     check_names(paths, at)
-    check_links(root, paths, at)
+    if on_error != "drop":
+        check_links(root, paths, at)
     labels, classes = _labels(frame[label], source, at, is_text=is_text)
     frame = frame.drop(path, *(["label"] if label == "label" else []))
     frame = frame.with_columns(paths, labels)
@@ -129,10 +133,13 @@ def read_table(
     sized = [name for name in ("width", "height") if name in frame.columns]
     if len(sized) == 1:
         raise ManifestError(f"{source}: there is a column {sized[0]!r} but not its counterpart")
+    numbered = frame.with_row_index(_NUMBER)
+    if on_error == "drop":
+        numbered, repairs = drop_links(numbered, root)
     if not sized:
-        numbered = frame.with_row_index(_NUMBER)
-        numbered, repairs = with_sizes(numbered, root, show=progress, on_error=on_error)
-        numbers, frame = numbered[_NUMBER].to_list(), numbered.drop(_NUMBER)
+        numbered, dropped = with_sizes(numbered, root, show=progress, on_error=on_error)
+        repairs |= dropped
+    numbers, frame = numbered[_NUMBER].to_list(), numbered.drop(_NUMBER)
     if boxes is not None:
         frame, mended = read_boxes(frame, boxes, box_labels, box_format, at)
         repairs |= mended

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from gpufeed.records import Manifest
+    from gpufeed.records.sizes import OnUnreadable
     from gpufeed.transforms import DType, Layout, Transform, Views
 
 __all__ = [
@@ -89,8 +89,9 @@ def open_manifest(
     Args:
         path: a folder, or a metadata.parquet.
         labels: "class" or "species"; species where the data have them and none is given.
-        without: a list of bad pictures to leave out, as `Manifest.without` takes it; of a folder
-            those too whose header can not be read.
+        without: a list of bad pictures to leave out, as `Manifest.without` takes it, and with them
+            symbolic links that leave the folder, and what has no header that can be read where one
+            is to be.
 
     Raises:
         ManifestError: there is nothing there, or it can not be read.
@@ -99,40 +100,40 @@ def open_manifest(
     from gpufeed.records import read_folder, read_nabirds
 
     source, is_nabirds = _found(path)
-    if is_nabirds:
-        manifest = read_nabirds(source, labels or "species")
-        return manifest if without is None else manifest.without(without.expanduser())
-    if labels == "species":
+    if labels == "species" and not is_nabirds:
         raise ConfigError(
             f"{source} is a folder of class folders, which name no species; use class labels"
         )
-    if without is None:
-        return read_folder(source)
-    manifest = read_folder(source, on_error="drop")
-    with warnings.catch_warnings():
-        if manifest.repairs.get("pictures_dropped"):
-            # All that are listed may be among those.
-            warnings.filterwarnings("ignore", "none of the .* in this manifest")
-        return manifest.without(without.expanduser())
+    on_error: OnUnreadable = "raise" if without is None else "drop"
+    if is_nabirds:
+        manifest = read_nabirds(source, labels or "species", on_error=on_error)
+    else:
+        manifest = read_folder(source, on_error=on_error)
+    return manifest if without is None else manifest.without(without.expanduser())
 
 
 def list_pictures(path: str | Path) -> tuple[pl.DataFrame, Path]:
     """List the pictures of such data without opening any.
 
     Returns:
-        A manifest's frame, without sizes where the list of images does not give any, and its root.
+        A manifest's frame, and its root: without sizes where the list of images does not give those
+        of the pictures, and with symbolic links that leave the folder, in class folders as last.
 
     Raises:
         ManifestError: there is nothing there, or the list can not be read.
     """
-    from gpufeed.records import read_nabirds
+    import polars as pl
+
     from gpufeed.records.folder import list_folder
+    from gpufeed.records.nabirds import list_nabirds
 
     source, is_nabirds = _found(path)
     if is_nabirds:
-        manifest = read_nabirds(source, "species")
-        return manifest.frame, manifest.root
-    return list_folder(source)[0], source.absolute()
+        listing = list_nabirds(source, "species")
+        return listing.unopened(), listing.root
+    frame, _, away = list_folder(source)
+    links = pl.DataFrame({"path": away}, schema={"path": pl.String})
+    return pl.concat([frame, links], how="diagonal"), source.absolute()
 
 
 def _found(path: str | Path) -> tuple[Path, bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import threading
 import time
 import warnings
@@ -16,9 +17,10 @@ import polars as pl
 from gpufeed.engine.device import available_threads
 from gpufeed.progress import progress as progress_bar
 from gpufeed.records.boxes import BOX
+from gpufeed.records.paths import links_out
 from gpufeed.spread import spread
 from gpufeed.tools.check.kinds import KINDS, Finding, Kind
-from gpufeed.tools.check.picture import Examiner, Looked
+from gpufeed.tools.check.picture import Examiner, Looked, Size
 from gpufeed.whole import write_whole
 
 __all__ = ["Report", "check"]
@@ -83,14 +85,25 @@ def check(
         max_pixels: as the `Loader` has it.
         threads: how many work at a time; one for each core where none is given.
         progress: whether to show a progress bar; None on a terminal only.
+
+    Raises:
+        ManifestError: a folder can not be listed.
     """
     began = time.perf_counter()
-    expected: Sequence[tuple[int, int] | None] = [None] * frame.height
+    expected: Sequence[Size | None] = [None] * frame.height
     if "width" in frame.columns:
         expected = frame.select("height", "width").rows()
     paths = [f"{root}/{name}" for name in frame["path"].to_list()]
-    looked = _look_at_all(paths, expected, max_pixels, threads or available_threads(), progress)
-    found: list[tuple[int, Finding]] = []
+    away = set(links_out(root, frame["path"]).arg_true().to_list())
+    within = [key for key in range(frame.height) if key not in away]
+    threads = threads or available_threads()
+    items = [(paths[key], expected[key]) for key in within]
+    looked = [Looked()] * frame.height
+    for key, each in zip(within, _look_at_all(items, max_pixels, threads, progress), strict=True):
+        looked[key] = each
+    found: list[tuple[int, Finding]] = [
+        (key, Finding(Kind.leads_out, f"to {os.path.realpath(paths[key])}")) for key in away
+    ]
     for key, each in enumerate(looked):
         found += [(key, finding) for finding in each.findings]
     found += _outside(frame, looked)
@@ -107,15 +120,14 @@ def check(
 
 
 def _look_at_all(
-    paths: Sequence[str],
-    expected: Sequence[tuple[int, int] | None],
+    items: Sequence[tuple[str, Size | None]],
     max_pixels: int,
     threads: int,
     progress: bool | None,
 ) -> list[Looked]:
     examiners = threading.local()
 
-    def look(item: tuple[str, tuple[int, int] | None]) -> Looked:
+    def look(item: tuple[str, Size | None]) -> Looked:
         if not hasattr(examiners, "own"):
             examiners.own = Examiner(max_pixels)
         looked: Looked = examiners.own.look(*item)
@@ -124,9 +136,8 @@ def _look_at_all(
     # Around all threads, since the filters are the process's.
     with (
         warnings.catch_warnings(action="ignore"),
-        progress_bar("Checking pictures", len(paths), show=progress, unit="images") as done,
+        progress_bar("Checking pictures", len(items), show=progress, unit="images") as done,
     ):
-        items = list(zip(paths, expected, strict=True))
         return spread(look, items, threads=threads, done=done, name="gpufeed-check")
 
 

@@ -18,6 +18,7 @@ class Kind(StrEnum):
     missing = "missing"
     unreadable = "unreadable"
     empty = "empty"
+    leads_out = "leads out"
     not_a_picture = "not a picture"
     too_large = "too large"
     damaged = "damaged"
@@ -37,6 +38,7 @@ KINDS: dict[Kind, tuple[Weight, str]] = {
     Kind.missing: ("fails", "there is no such file"),
     Kind.unreadable: ("fails", "the file can not be read"),
     Kind.empty: ("fails", "the file has no bytes"),
+    Kind.leads_out: ("fails", "a symbolic link leads out of the data's folder"),
     Kind.not_a_picture: ("fails", "its header is of no picture that is supported, or is damaged"),
     Kind.too_large: ("fails", "more pixels than max_pixels, or a file of absurd length"),
     Kind.damaged: ("fails", "cut off or broken, and can not be decoded"),

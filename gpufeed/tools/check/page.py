@@ -15,7 +15,7 @@ from gpufeed.engine.decode import WindowDecoder
 from gpufeed.records.headers import check_scans, picture_size
 from gpufeed.regular import read_file
 from gpufeed.tools.check.dataset import Report
-from gpufeed.tools.check.kinds import KINDS
+from gpufeed.tools.check.kinds import KINDS, Kind
 from gpufeed.whole import write_whole
 
 __all__ = ["save_page"]
@@ -66,7 +66,8 @@ def save_page(report: Report, title: str, target: Path) -> None:
             continue
         parts.append(f"<h2>{kind.value}: {of_kind.height:,}</h2><div class='grid'>")
         for row in of_kind.head(_MOST_OF_A_KIND).iter_rows(named=True):
-            picture = _thumbnail(report.root / row["path"], decoder)
+            out = kind is Kind.leads_out
+            picture = None if out else _thumbnail(report.root / row["path"], decoder)
             seen = (
                 f"<img alt='' src='data:image/jpeg;base64,{picture}'>"
                 if picture

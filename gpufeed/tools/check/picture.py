@@ -13,7 +13,7 @@ from gpufeed.records.headers import check_scans, most_bytes, picture_header
 from gpufeed.regular import EmptyFileError, FileTooLongError, read_file
 from gpufeed.tools.check.kinds import Finding, Kind
 
-__all__ = ["Examiner", "Looked"]
+__all__ = ["Examiner", "Looked", "Size"]
 
 _ENDINGS = {
     "JPEG": (".jpg", ".jpeg"),
