@@ -5,13 +5,13 @@
 
 The first feeds one loader, batch after batch, of small pictures. The second feeds epochs of a
 small set, with the loader, its iterator and its state made anew for each. `--bad SHARE` cuts that
-share of the files off, which others stand in for. Looked at, a hundred times on the way: resident
-memory, threads, file descriptors, bytes in /dev/shm (of all processes), CPU time and the rate.
-After the first twentieth memory may grow by 1 % at most (`--growth`), descriptors and /dev/shm not
-at all, and threads by as many as read files, which begin when files are slow to come; a batch of
-the last tenth may take 5 % more CPU time than one after the first twentieth (`--slower`; inf for
-any, in short runs). The exit code is 1 where something grew. The rate is told beside it. Both are
-held against plain decode at each look, since neighbours on the machine slow that down too.
+share of the files off, which others stand in for. Looked at, 400 times on the way (`--looks`):
+resident memory, threads, file descriptors, bytes in /dev/shm (of all processes), CPU time and the
+rate. After the first twentieth memory may grow by 1 % at most (`--growth`), descriptors and
+/dev/shm not at all, and threads by as many as read files, which begin when files are slow to come;
+a batch of the last tenth may take 5 % more CPU time than one after the first twentieth (`--slower`;
+inf for any, in short runs). The exit code is 1 where something grew. The rate is told beside it.
+Both are held against plain decode at each look, since neighbours on the machine slow that down too.
 
 malloc is told to give back what is freed, with MALLOC_MMAP_THRESHOLD_ at its first value. Left
 alone (`--as-it-is`) it raises that by itself, and then keeps by chance what batches took: resident
@@ -53,7 +53,7 @@ _SIDE = 32
 _PICTURES = 2048
 _FEW = 1024
 _BATCH = 64
-_LOOKS = 100
+_LOOKS = 400
 _FEWEST = 30
 _PLAIN, _TIMES = 1000, 4
 _WARM = 0.05
@@ -293,13 +293,15 @@ def plot(looks: Sequence[Look], title: str, growth: float, path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def _every(parser: argparse.ArgumentParser, batches: int | None, epochs: int | None) -> int:
+def _every(
+    parser: argparse.ArgumentParser, batches: int | None, epochs: int | None, looks: int
+) -> int:
     """How many batches there are from look to look: whole epochs, for each to have a beginning."""
     one = 1 if batches is not None else _FEW // _BATCH
     counted = batches if batches is not None else epochs or 0
     if counted < _FEWEST:
         parser.error(f"{counted} are too few to tell what grows; take {_FEWEST} or more")
-    return one * (counted // _LOOKS or 1)
+    return one * (counted // looks or 1)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -321,10 +323,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default=_SLOWER,
         help="by which share a batch's CPU time may grow; inf for any",
     )
+    parser.add_argument("--looks", type=int, default=_LOOKS, help="how often to look, about")
     parser.add_argument("--as-it-is", action="store_true", help="leave malloc as it is")
     parser.add_argument("--out", type=Path, help="folder for a JSON and a picture")
     given = parser.parse_args(arguments)
-    every = _every(parser, given.batches, given.epochs)
+    every = _every(parser, given.batches, given.epochs, given.looks)
     wanted = {} if given.as_it_is else _MALLOC
     if any(os.environ.get(name) != value for name, value in wanted.items()):
         again = sys.argv[1:] if arguments is None else arguments

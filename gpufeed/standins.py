@@ -100,7 +100,8 @@ class StandIns:
                 other = int(good[0])
         if other is None:
             raise TooManyFailuresError(
-                f"no record of epoch {epoch} is left that can be read and decoded"
+                f"no record of epoch {epoch} is left that can be read and decoded; see what "
+                "`gpufeed check` says of the data"
             )
         return other
 

@@ -62,7 +62,7 @@ def test_demo(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
         r"then\s+[\d,]+ images/s",
         r"waiting\s+[\d.]+% of the time",
         r"image 16x3x224x224 float32",
-        r"state after it\s+records 16 of IndexSampler\(",
+        r"state at the end\s+records 16 of IndexSampler\(",
         r"Waiting is near 100 % since the demo does nothing with its batches",
     ):
         assert re.search(pattern, done.stdout), (pattern, done.stdout)

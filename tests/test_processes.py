@@ -54,7 +54,8 @@ def run(processes: Sequence[tuple[list[str], dict[str, str]]], out: Path) -> lis
     logs = [out / f"{number}.log" for number in range(len(processes))]
     try:
         for (command, environ), path in zip(processes, logs, strict=True):
-            settled = {**os.environ, **common, **environ}
+            # torchrun leaves a folder behind.
+            settled = {**os.environ, **common, **environ, "TMPDIR": str(out)}
             with path.open("wb") as log:
                 started.append(
                     subprocess.Popen(

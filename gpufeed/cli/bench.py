@@ -131,6 +131,12 @@ def _print_bench(found: Bench, data: str, feeding: str) -> None:
         table.add_row(head, cell(value))
     console = stdout()
     console.print(table)
+    if found.over_decoded.median > 1:
+        say(
+            console,
+            "Faster than plain decode, which makes all pixels of a picture, where this preset may "
+            "need a part of them only.",
+        )
     rate = found.fed.images_per_second
     rounds = f"{counted(rate.rounds, 'round')} of {counted(found.batches, 'batch', 'es')}"
     if rate.rounds == 1:

@@ -108,7 +108,7 @@ def _print_fed(console: Console, fed: Fed, framework: str) -> None:
         ("waiting", f"{whole.waiting_share:.1%} of the time"),
         ("a batch", _arrays(fed, framework)),
         (
-            "state after it",
+            "state at the end",
             f"records {fed.state['records']} of {marks['sampler']}, manifest "
             f"{marks['manifest'][:8]}",
         ),
