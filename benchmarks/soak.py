@@ -9,9 +9,10 @@ share of the files off, which others stand in for. Looked at, 400 times on the w
 resident memory, threads, file descriptors, bytes in /dev/shm (of all processes), CPU time and the
 rate. After the first twentieth memory may grow by 1 % at most (`--growth`), descriptors and
 /dev/shm not at all, and threads by as many as read files, which begin when files are slow to come;
-a batch of the last tenth may take 5 % more CPU time than one after the first twentieth (`--slower`;
-inf for any, in short runs). The exit code is 1 where something grew. The rate is told beside it.
-Both are held against plain decode at each look, since neighbours on the machine slow that down too.
+a batch of the last tenth may take 5 % more CPU time than one after the first twentieth, and be fed
+at a rate 5 % lower (`--slower`; inf for any, in short runs). The exit code is 1 where something
+grew. Both are held against plain decode at each look, since neighbours on the machine slow that
+down too.
 
 malloc is told to give back what is freed, with MALLOC_MMAP_THRESHOLD_ at its first value. Left
 alone (`--as-it-is`) it raises that by itself, and then keeps by chance what batches took: resident
@@ -253,7 +254,7 @@ def broken(grew: dict[str, float], growth: float, slower: float) -> list[str]:
     Args:
         grew: from `judge`.
         growth: the share by which memory may.
-        slower: the share by which a batch's CPU time may.
+        slower: the share by which a batch's CPU time may, and the rate may fall.
     """
     # Those who read begin when files are slow to come for the first time, and stay.
     allowed = {
@@ -263,7 +264,8 @@ def broken(grew: dict[str, float], growth: float, slower: float) -> list[str]:
         "shm_bytes": 0,
         "cpu": slower,
     }
-    return [name for name, most in allowed.items() if grew[name] > most]
+    found = [name for name, most in allowed.items() if grew[name] > most]
+    return [*found, "rate"] if -grew["rate"] > slower else found
 
 
 def plot(looks: Sequence[Look], title: str, growth: float, path: Path) -> None:
@@ -321,7 +323,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--slower",
         type=float,
         default=_SLOWER,
-        help="by which share a batch's CPU time may grow; inf for any",
+        help="by which share a batch's CPU time may grow, and the rate fall; inf for any",
     )
     parser.add_argument("--looks", type=int, default=_LOOKS, help="how often to look, about")
     parser.add_argument("--as-it-is", action="store_true", help="leave malloc as it is")
@@ -372,7 +374,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         plot(looks, title + said, given.growth, given.out / f"{kind}.png")
     wrong = broken(grew, given.growth, given.slower)
     if wrong:
-        print(f"grew: {', '.join(wrong)}", file=sys.stderr)
+        print(f"too much: {', '.join(wrong)}", file=sys.stderr)
     return int(bool(wrong))
 
 

@@ -35,15 +35,13 @@ def grown(**most: float) -> list[Look]:
     ]
 
 
-def slowed(share: float, *, plain: bool = False) -> list[Look]:
-    """Looks from the middle of which on batches take more CPU time, and plain decode too."""
+def slowed(share: float, *, plain: bool = False, what: str = "cpu_seconds") -> list[Look]:
+    """Looks from the middle of which on batches take more time, and plain decode too."""
     each, spent = [], 0.0
     for number, look in enumerate(LEVEL):
         slower = 1 + share * (number > 50)
         spent += 2.0 * slower
-        each.append(
-            replace(look, cpu_seconds=spent, plain_cpu_seconds=0.2 * (slower if plain else 1))
-        )
+        each.append(replace(look, **{what: spent, f"plain_{what}": 0.2 * (slower if plain else 1)}))
     return each
 
 
@@ -75,13 +73,19 @@ def settling() -> list[Look]:
         (slowed(0.04), []),
         (slowed(0.08), ["cpu"]),
         (slowed(0.5, plain=True), []),
+        (slowed(0.04, what="seconds"), []),
+        (slowed(0.08, what="seconds"), ["rate"]),
+        (slowed(0.5, plain=True, what="seconds"), []),
+        (slowed(-0.5, what="seconds"), []),
         (grown(seconds=50), []),
         (settling(), []),
     ],
 )
 def test_what_grows_is_named(looks: list[Look], found: list[str]) -> None:
     assert broken(judge(looks), 0.01, 0.05) == found
-    assert broken(judge(looks), 0.01, math.inf) == [name for name in found if name != "cpu"]
+    assert broken(judge(looks), 0.01, math.inf) == [
+        name for name in found if name not in ("cpu", "rate")
+    ]
 
 
 def test_the_rate_is_told() -> None:
