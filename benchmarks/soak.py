@@ -5,14 +5,14 @@
 
 The first feeds one loader, batch after batch, of small pictures. The second feeds epochs of a
 small set, with the loader, its iterator and its state made anew for each. `--bad SHARE` cuts that
-share of the files off, which others stand in for. Looked at, 400 times on the way (`--looks`):
-resident memory, threads, file descriptors, bytes in /dev/shm (of all processes), CPU time and the
-rate. After the first twentieth memory may grow by 1 % at most (`--growth`), descriptors and
-/dev/shm not at all, and threads by as many as read files, which begin when files are slow to come;
-a batch of the last tenth may take 5 % more CPU time than one after the first twentieth, and be fed
-at a rate 5 % lower (`--slower`; inf for any, in short runs). The exit code is 1 where something
-grew. Both are held against plain decode at each look, since neighbours on the machine slow that
-down too.
+share of the files off, which others stand in for. Looked at, some 400 times on the way (`--looks`),
+or after each epoch where there are fewer: resident memory, threads, file descriptors, bytes in
+/dev/shm (of all processes), CPU time and the rate. After the first twentieth memory may grow by 1 %
+at most (`--growth`), descriptors and /dev/shm not at all, and threads by as many as read files,
+which begin when files are slow to come; a batch of the last tenth may take 5 % more CPU time than
+one after the first twentieth, and be fed at a rate 5 % lower (`--slower`; inf for any, in short
+runs). The exit code is 1 where something grew. Both are held against plain decode at each look,
+since neighbours on the machine slow that down too.
 
 malloc is told to give back what is freed, with MALLOC_MMAP_THRESHOLD_ at its first value. Left
 alone (`--as-it-is`) it raises that by itself, and then keeps by chance what batches took: resident
@@ -301,8 +301,9 @@ def _every(
     """How many batches there are from look to look: whole epochs, for each to have a beginning."""
     one = 1 if batches is not None else _FEW // _BATCH
     counted = batches if batches is not None else epochs or 0
-    if counted < _FEWEST:
-        parser.error(f"{counted} are too few to tell what grows; take {_FEWEST} or more")
+    for few, what in ((counted, ""), (looks, " looks")):
+        if few < _FEWEST:
+            parser.error(f"{few}{what} are too few to tell what grows; take {_FEWEST} or more")
     return one * (counted // looks or 1)
 
 

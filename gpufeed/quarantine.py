@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from gpufeed.errors import ConfigError
 from gpufeed.whole import write_whole
 
 __all__ = ["Failure", "Quarantine"]
@@ -73,15 +72,9 @@ class Quarantine:
     def save(self, path: str | Path) -> None:
         """Write the list as Parquet, whole or not at all, for `Manifest.without`.
 
-        Args:
-            path: ends in .parquet or .pq.
-
         Raises:
-            ConfigError: it ends otherwise.
             OSError: the file can not be written; the error names `path`.
         """
-        if Path(path).suffix.lower() not in (".parquet", ".pq"):
-            raise ConfigError(f"{path} does not end in .parquet, which is what it will be")
         buffer = io.BytesIO()
         self.frame().write_parquet(buffer)
         write_whole(path, buffer.getvalue())

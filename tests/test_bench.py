@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gpufeed import Manifest, cli, read_folder
 from gpufeed.adapters import Framework
+from gpufeed.cli.bench import _print_bench
 from gpufeed.engine.device import Device
 from gpufeed.tools import bench as bench_module
 from gpufeed.tools import plain_decode
@@ -66,6 +68,16 @@ def test_figures_in_print_and_in_a_file(
     assert 0 <= found["waiting"]["share"]["median"] <= 1
     # A consumer of 4 pictures each 5 ms never gets more than these.
     assert found["waiting"]["images_per_second"]["high"] <= 4 / 0.005
+
+
+@pytest.mark.parametrize("times", [0.9, 1.2])
+def test_it_is_said_how_it_can_be_faster_than_plain_decode(
+    times: float, folders: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = bench(read_folder(folders), size=32, batch_size=4, rounds=1, seconds=0.01)
+    told = replace(found, over_decoded=replace(found.over_decoded, median=times))
+    _print_bench(told, "some pictures", "anyhow")
+    assert ("Faster than plain decode, which makes all" in capsys.readouterr().out) == (times > 1)
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])

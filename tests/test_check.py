@@ -14,14 +14,14 @@ import polars as pl
 import pytest
 from PIL import Image, ImageFile
 
-from gpufeed import DecodeError, Loader, Manifest, SequentialSampler, read_folder
+from gpufeed import DecodeError, Loader, Manifest, ManifestError, SequentialSampler, read_folder
 from gpufeed import transforms as tf
 from gpufeed.cli import main
 from gpufeed.engine.decode import WindowDecoder
 from gpufeed.tools.check.dataset import Report, check
 from gpufeed.tools.check.kinds import KINDS, Kind
 from gpufeed.tools.check.page import _thumbnail
-from gpufeed.tools.named import open_manifest
+from gpufeed.tools.named import list_pictures, open_manifest
 from media import jpeg, make_manifest, picture
 from nabirds_data import IMAGES, course_frame, write_nabirds, write_picture
 
@@ -278,7 +278,7 @@ def test_the_command_prints_writes_and_exits(
     assert "nvimgcodec" not in noise  # whose lines name no file
     for words in ("damaged", "corrupt data", "not a picture", "would fail over 2 pictures"):
         assert words in said
-    assert 'To list them at all takes read_folder(..., on_error="drop").\n' in said
+    assert 'To list the data at all takes read_folder(..., on_error="drop").\n' in said
     written = page.read_text()
     assert "a/00001.jpg" in written
     assert "<script>" not in written
@@ -309,15 +309,31 @@ def test_links_out_are_found_and_not_followed(
     assert "4 pictures" in said
     assert "a symbolic link leads out of the data's folder" in said
     assert f"a/out.jpg: to {tmp_path}/outside/00000.jpg" in said
-    assert "A run would fail over 2 pictures" in said
-    assert 'To list them at all takes read_folder(..., on_error="drop").\n' in said
+    assert "A run would" not in said
+    assert 'To list the data at all takes read_folder(..., on_error="drop").\n' in said
     assert pl.read_parquet(findings).filter("fails").select("path", "kind").rows() == [
         ("a/out.jpg", "leads out"), ("b", "leads out")
     ]  # fmt: skip
     assert "base64," not in page.read_text()
-    manifest = read_folder(data, on_error="drop").without(findings)
+    with pytest.warns(UserWarning, match="none of the 2 paths .*; 2 were dropped already as it"):
+        manifest = read_folder(data, on_error="drop").without(findings)
     assert manifest.frame["path"].to_list() == ["a/00000.jpg", "a/00001.jpg"]
     assert open_manifest(data, without=findings).frame.equals(manifest.frame)
+
+
+@pytest.mark.parametrize("name", [b"\xff.jpg", b"\x1b[2J.jpg", b"x" * 250])
+def test_what_a_link_leads_to_is_told_printable_and_short(
+    name: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    make_manifest(tmp_path / "a", [(50, 60)])
+    target = b"/nowhere" + (b"/" + name) * (15 if len(name) > 99 else 1)
+    (tmp_path / "a" / "out.jpg").symlink_to(os.fsdecode(target))
+    assert main(["check", str(tmp_path)]) == 1
+    said, noise = capfd.readouterr()
+    assert noise == ""
+    assert "a/out.jpg: to" in said
+    assert "\x1b" not in said
+    assert len(said) < 2000
 
 
 @pytest.mark.parametrize("cleaned", [True, False])
@@ -340,12 +356,43 @@ def test_nabirds_is_listed_whatever_its_pictures_are(
     capfd.readouterr()
     assert main(["check", str(course), "--parquet", str(findings)]) == 1
     said = capfd.readouterr().out
-    assert ('To list them at all takes read_nabirds(..., on_error="drop").' in said) == cleaned
+    assert ('To list the data at all takes read_nabirds(..., on_error="drop").' in said) == cleaned
     found = pl.read_parquet(findings).filter("fails")
     assert sorted(found.select("record_key", "kind").rows()) == [(1, "empty"), (2, "missing")]
+    assert "A run would fail over 2 pictures" in said
     left = open_manifest(course, without=findings)
     assert left.frame["path"].to_list() == [paths[0], paths[3]]
     assert fails_of(left) == set()
+    (images / paths[2]).symlink_to("/etc/hostname")
+    with pytest.raises(ManifestError, match="by a symbolic link"):
+        open_manifest(course)
+    assert main(["check", str(course), "--parquet", str(findings)]) == 1
+    said = capfd.readouterr().out
+    assert "A run would fail over 1 picture," in said
+    assert 'To list the data at all takes read_nabirds(..., on_error="drop").' in said
+    found = pl.read_parquet(findings).filter("fails")
+    assert sorted(found.select("record_key", "kind").rows()) == [(1, "empty"), (2, "leads out")]
+    left = open_manifest(course, without=findings)
+    assert left.frame["path"].to_list() == [paths[0], paths[3]]
+    # A list that can not be right is not gone through.
+    box = pl.when(pl.col("path") == paths[3]).then(0).otherwise("bb_width").alias("bb_width")
+    frame.with_columns(box).write_parquet(course / "metadata.parquet")
+    assert main(["check", str(course)]) == 2
+    assert "metadata.parquet, row 3: the box 1 2 0 4" in capfd.readouterr().err
+
+
+def test_boxes_are_looked_at_as_a_run_has_them(tmp_path: Path) -> None:
+    """Cut to the picture; one of them is listed as reaching out."""
+    course = tmp_path / "course"
+    course.mkdir()
+    course_frame(write_nabirds(tmp_path / "birds")).write_parquet(course / "metadata.parquet")
+    for path, (_, _, size, *_) in zip(
+        pl.read_parquet(course / "metadata.parquet")["path"], IMAGES, strict=True
+    ):
+        write_picture(course / "images" / path, size)
+    pictures = list_pictures(course)
+    found = look(pictures.frame, pictures.root).findings
+    assert set(found["kind"]) <= {"duplicate", "two labels", "in train and test"}
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def test_what_may_not_be_read_or_written_is_told(tmp_path: Path) -> None:
     shut = pl.col("path").str.replace("00005", "shut/00005")
     manifest = Manifest(manifest.frame.with_columns(shut), manifest.root, manifest.classes)
     (tmp_path / "mine").mkdir()
-    for name in ("bad.parquet", "ledger"):
+    for name in ("bad", "ledger"):
         (tmp_path / "mine" / name).write_bytes(b"old")
     body = f"""
 folder = Path({str(tmp_path / "mine")!r})
@@ -151,7 +151,7 @@ try:
         print(sum(len(batch["label"]) for batch in loader))
         for failure in sorted(loader.quarantine, key=lambda each: each.record_key):
             print(failure.record_key, failure.reason)
-        for save, name in ((loader.quarantine.save, "bad.parquet"), (loader.ledger.save, "ledger")):
+        for save, name in ((loader.quarantine.save, "bad"), (loader.ledger.save, "ledger")):
             try:
                 save(folder / name)
             except PermissionError as error:
@@ -168,7 +168,7 @@ print(sorted(os.listdir(folder)))
         "5 can not be read: Permission denied",
         "True b'old'",
         "True b'old'",
-        "['bad.parquet', 'ledger']",
+        "['bad', 'ledger']",
     ], ran.stderr
 
 

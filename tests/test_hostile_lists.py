@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -46,15 +47,25 @@ def test_it_is_said_what_a_parquet_file_is(kind: str, message: str, tmp_path: Pa
         read_table(file)
 
 
+@pytest.mark.parametrize("megabytes", [60, 75, 150])
 def test_a_parquet_file_that_takes_too_much_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    megabytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The same each time, wherever memory ends: not where polars' threads are started."""
     file = tmp_path / "list.parquet"
     pl.DataFrame({"number": np.arange(10_000_000)}).write_parquet(file)
     with file.open("rb") as opened, monkeypatch.context() as less:
-        less.setattr(parquet, "quarter_of_memory", lambda: 75 << 20)
-        with pytest.raises(ValueError, match=r"ended the process that did: .* more than 75 MB"):
+        less.setattr(parquet, "quarter_of_memory", lambda: megabytes << 20)
+        message = f"process that did: it is damaged, or holds more than {megabytes} MB"
+        with pytest.raises(ValueError, match=message):
             parquet.read_apart(opened)
+
+
+def test_a_parquet_file_that_takes_too_long_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "list.parquet"
+    pl.DataFrame({"number": [0]}).write_parquet(file)
     with file.open("rb") as opened, monkeypatch.context() as less:
         less.setattr(parquet, "_SECONDS", 0.01)
         less.setattr(parquet, "_BYTES_A_SECOND", 1 << 40)
@@ -62,17 +73,60 @@ def test_a_parquet_file_that_takes_too_much_is_refused(
             parquet.read_apart(opened)
 
 
-def test_where_polars_does_not_start_no_file_is_blamed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+_PANICS = """
+class exceptions:
+    class PanicException(BaseException):
+        pass
+class Table:
+    def write_parquet(self, name, compression):
+        pass
+def int_range(count):
+    return count
+def select(what):
+    return Table()
+def read_parquet_schema(name):
+    return {}
+def read_parquet(name):
+    if name.startswith("/proc"):
+        raise exceptions.PanicException("index out of bounds")
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("import os; os.abort()", "can not read FILE: POLARS (exit code -6)"),
+        ("raise ImportError('of another Python')", "can not read FILE: POLARS (of another Python)"),
+        (_PANICS, "FILE is no valid Parquet file: reading it ended the process that did (index out "
+         "of bounds): it is damaged, or holds more than"),
+    ],
+)  # fmt: skip
+def test_a_file_is_blamed_only_where_polars_has_started(
+    code: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "list.parquet"
     pl.DataFrame({"path": ["a.jpg"]}).write_parquet(file)
+    (tmp_path / "polars.py").write_text(code)
     with monkeypatch.context() as elsewhere:
-        elsewhere.setattr("sys.path", [each for each in sys.path if "site-packages" not in each])
+        elsewhere.setattr("sys.path", [str(tmp_path), *sys.path])
         with pytest.raises(ManifestError) as told:
             read_table(file)
-    said = f"can not read {file}: polars does not start in a process of its own"
-    assert str(told.value) == f"{said} (No module named 'polars')"
+    message = message.replace("POLARS", "polars does not start in a process of its own")
+    assert str(told.value).startswith(message.replace("FILE", str(file)))
+
+
+def test_a_user_may_have_bounds_already(tmp_path: Path) -> None:
+    file = tmp_path / "list.parquet"
+    pl.DataFrame({"path": ["a.jpg"], "label": [0], "width": [1], "height": [1]}).write_parquet(file)
+    code = f"""
+import resource
+for kind in (resource.RLIMIT_FSIZE, resource.RLIMIT_DATA):
+    resource.setrlimit(kind, (1 << 30, 1 << 30))
+import gpufeed
+print(len(gpufeed.read_table({str(file)!r})))
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.stdout == "1\n", ran.stderr
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records import read_nabirds
+from gpufeed.records.nabirds import list_nabirds
 from nabirds_data import course_frame, plain_rows, write_nabirds, write_picture
 from nabirds_data import nabirds_metadata as nabirds_metadata
 
@@ -143,6 +144,18 @@ def test_a_cleaned_picture_that_is_missing_has_no_size(course: Path) -> None:
     assert found.frame["path"].to_list() == [whole[0], whole[2]]
     with pytest.raises(ConfigError, match='on_error is \'skip\'; it must be "raise" or "drop"'):
         read_nabirds(course, on_error="skip")  # type: ignore[arg-type]
+
+
+def test_of_what_sort_pictures_are_is_not_seen_outside(course: Path, tmp_path: Path) -> None:
+    """Squares that links lead to are no cleaned pictures."""
+    for path, size in zip(paths(course), SQUARES, strict=True):
+        write_picture(tmp_path / "outside" / path, size)
+        (course / "images" / path).parent.mkdir(parents=True, exist_ok=True)
+        (course / "images" / path).symlink_to(tmp_path / "outside" / path)
+    assert not list_nabirds(course, "class").cut
+    (course / "images" / paths(course)[0]).unlink()
+    write_picture(course / "images" / paths(course)[0], SQUARES[0])
+    assert list_nabirds(course, "class").cut
 
 
 def test_a_few_originals_of_another_size_are_originals(course: Path) -> None:

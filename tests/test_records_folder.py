@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -127,27 +126,55 @@ def test_links(root: Path, tmp_path: Path) -> None:
 
 def test_links_out_are_dropped_where_that_is_asked_for(root: Path, tmp_path: Path) -> None:
     wanted = read_folder(root)
-    write_picture(tmp_path / "outside" / "o.jpg", (4, 4))
-    (root / "out").symlink_to(tmp_path / "outside")
-    (root / "wren" / "out.jpg").symlink_to(tmp_path / "outside" / "o.jpg")
+    outside = tmp_path / "outside"
+    write_picture(outside / "o.jpg", (4, 4))
+    (root / "wren" / "out.jpg").symlink_to(outside / "o.jpg")
     (root / "wren" / "deeper").mkdir()
-    (root / "wren" / "deeper" / "out").symlink_to(tmp_path / "outside")
+    (root / "wren" / "deeper" / "out").symlink_to(outside)
     (root / "auk" / "bad.jpg").write_bytes(b"<html>")
+    (root / "auk" / "itself.jpg").symlink_to("itself.jpg")
+    # Nobody asks for these.
+    (root / "auk" / "notes.txt").symlink_to("/etc/hostname")
+    (root / "out.jpg").symlink_to(outside / "o.jpg")
     found = read_folder(root, on_error="drop")
     assert found.frame.equals(wanted.frame)
     assert found.classes == wanted.classes
-    assert found.repairs == {"links_dropped": 3, "pictures_dropped": 1}
-    # A class of nothing else stays a class.
-    (root / "zzz").mkdir()
-    (root / "zzz" / "out.jpg").symlink_to(tmp_path / "outside" / "o.jpg")
+    assert found.repairs == {"links_dropped": 2, "pictures_dropped": 2}
+
+
+def test_classes_stay_whatever_is_dropped(root: Path, tmp_path: Path) -> None:
+    """So that a label means the same with the links mended."""
+    wanted = read_folder(root)
+    write_picture(tmp_path / "outside" / "o.jpg", (4, 4))
+    (root / "aaa").symlink_to(tmp_path / "outside")
+    (root / "auks").mkdir()  # beside "auk"
+    (root / "auks" / "o.jpg").symlink_to(tmp_path / "outside" / "o.jpg")
+    (root / "zzz").symlink_to("auks")
     found = read_folder(root, on_error="drop")
-    assert found.frame.equals(wanted.frame)
-    assert found.classes == (*wanted.classes, "zzz")
-    for each in root.iterdir():
-        if each.name not in ("out", "zzz") and each.is_dir():
-            shutil.rmtree(each)
-    with pytest.raises(ManifestError, match=r"of 0 pictures below .* none can be read"):
+    classes = sorted(["aaa", "auks", "zzz", *wanted.classes])
+    assert found.classes == tuple(classes)
+    names = [found.classes[label] for label in found.frame["label"]]
+    assert names == [wanted.classes[label] for label in wanted.frame["label"]]
+    assert names == found.frame["class_name"].to_list()
+    assert found.repairs == {"links_dropped": 2}
+    # Links are told of before a folder without pictures.
+    (root / "empty").mkdir()
+    with pytest.raises(ManifestError, match="2 symbolic links leave the folder"):
+        read_folder(root)
+    with pytest.raises(ManifestError, match=r"class folder .*/empty holds no picture"):
         read_folder(root, on_error="drop")
+
+
+def test_where_all_are_links_out(tmp_path: Path) -> None:
+    write_picture(tmp_path / "outside" / "o.jpg", (4, 4))
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "wren").symlink_to(tmp_path / "outside")
+    with pytest.raises(ManifestError) as told:
+        read_folder(tmp_path / "set", on_error="drop")
+    assert str(told.value) == (
+        f"all that is listed leaves the root {tmp_path}/set by symbolic links; copy there what "
+        "they lead to, or give the folder as root that they lead to"
+    )
 
 
 def test_a_link_out_is_told_of_once(root: Path, tmp_path: Path) -> None:

@@ -415,11 +415,39 @@ def test_a_link_out_of_the_root(tmp_path: Path) -> None:
         assert rest.frame.equals(whole.frame[[0, 1, 3]])
         assert rest.classes == whole.classes
         assert rest.repairs["links_dropped"] == 1
+        assert "pictures_dropped" not in rest.repairs
     # A link that stays inside is none of our business, nor is one that no row asks for.
     file.unlink()
     file.symlink_to(birds / "images" / picture_path(*IMAGES[0][:2]))
     (file.parent / "unasked.jpg").symlink_to(secret)
     assert len(read_nabirds(birds)) == 4
+    file.unlink()
+    file.symlink_to(secret)
+    # With rows left out, an error names its line all the same.
+    edit(
+        birds / "bounding_boxes.txt", lambda lines: lines.__setitem__(3, f"{IMAGES[3][0]} 1 2 0 4")
+    )
+    said = refusal(birds, on_error="drop")
+    assert said.startswith(f"{birds / 'bounding_boxes.txt'}, line 4: the box 1 2 0 4 ")
+
+
+def test_sizes_from_headers_that_can_not_be_read(tmp_path: Path) -> None:
+    birds = write_nabirds(tmp_path / "birds", pictures=True)
+    paths = [birds / "images" / picture_path(*row[:2]) for row in IMAGES]
+    paths[0].write_bytes(b"<html>")
+    write_picture(paths[1], (30, 41))  # listed as 30 x 40
+    assert refusal(birds, sizes="headers").startswith("1 of 4 pictures can not be read: ")
+    rest = read_nabirds(birds, sizes="headers", on_error="drop")
+    assert rest.sizes().tolist() == [[41, 30], [20, 50], [20, 20]]
+    assert dict(rest.repairs) == {
+        "names_mended": 1, "sizes_replaced": 1, "pictures_dropped": 1, "boxes_clamped": 2
+    }  # fmt: skip
+    for path in paths:
+        path.unlink()
+        path.symlink_to("/etc/hostname")
+    for sizes in ("manifest", "headers"):
+        said = f"all that is listed leaves the root {birds / 'images'} by symbolic links"
+        assert refusal(birds, sizes=sizes, on_error="drop").startswith(said)
 
 
 def test_a_folder_that_is_a_link_out_of_the_root(tmp_path: Path) -> None:

@@ -177,6 +177,26 @@ def test_a_link_out_of_the_root(root: Path) -> None:
     found = read_table(sized, root=root, on_error="drop")
     assert found.sizes()[:, 1].tolist() == [2, 3, 4]
     assert found.repairs == {"links_dropped": 1}
+    # Rows are named as the table has them.
+    box = {"box_x": 0, "box_y": 0, "box_width": 5, "box_height": pl.Series([1, 2, 3, 99])}
+    lists = pl.Series("boxes", [[[0.0, 0, 1, 1]]] * 3 + [[[0.0, 0]]])
+    for broken, boxes, row in (
+        (sized.with_columns(width=pl.Series([1, 2, 0, 4])), None, 2),
+        (mixed.with_columns(**box), None, 3),
+        (sized.with_columns(lists), "boxes", 3),
+    ):
+        with pytest.raises(ManifestError, match=f"the table.* row {row}"):
+            read_table(broken, root=root, on_error="drop", boxes=boxes)
+    with pytest.raises(ManifestError, match=f"all that is listed leaves the root {root} by sym"):
+        read_table(sized.with_columns(path=pl.lit("link.png")), root=root, on_error="drop")
+
+
+@pytest.mark.parametrize("path", ["itself/1.png", "x" * 300 + "/1.png", "0.png/1.png"])
+def test_folders_that_can_not_be(root: Path, path: str) -> None:
+    """Only their own pictures can not be read."""
+    (root / "itself").symlink_to("itself")
+    found = read_table(table(path=["0.png", "1.png", path, "2.png"]), root=root, on_error="drop")
+    assert found.frame["path"].to_list() == ["0.png", "1.png", "2.png"]
 
 
 def test_what_is_no_table(root: Path) -> None:

@@ -172,9 +172,16 @@ def test_what_looks_take_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None
     assert {(each.plain_seconds, each.plain_cpu_seconds) for each in looks} == {(7, 9)}
 
 
-@pytest.mark.parametrize(("given", "count"), [(["--batches", "29"], 29), (["--epochs", "2"], 2)])
+@pytest.mark.parametrize(
+    ("given", "count"),
+    [
+        (["--batches", "29"], "29"),
+        (["--epochs", "2"], "2"),
+        (["--epochs", "30", "--looks", "0"], "0 looks"),
+    ],
+)
 def test_too_few_to_tell_are_refused(
-    given: list[str], count: int, capsys: pytest.CaptureFixture[str]
+    given: list[str], count: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
         soak.main(given)

@@ -13,6 +13,7 @@ from gpufeed.cli.options import DataArgument
 
 if TYPE_CHECKING:
     from gpufeed.tools.check.dataset import Report
+    from gpufeed.tools.named import Pictures
 
 __all__: list[str] = []
 
@@ -55,10 +56,11 @@ def check(
             raise typer.BadParameter(
                 f"{target} does not end in {endings[0]}, which is what it will be"
             )
-    frame, root = list_pictures(data)
-    report = look(frame, root, max_pixels=max_pixels or MAX_PIXELS, threads=threads)
-    reader = "read_nabirds" if "uuid" in frame.columns else "read_folder"
-    _print_report(report, data, reader, sized="width" in frame.columns)
+    pictures = list_pictures(data)
+    report = look(
+        pictures.frame, pictures.root, max_pixels=max_pixels or MAX_PIXELS, threads=threads
+    )
+    _print_report(report, data, pictures)
     console = stdout()
     if parquet is not None:
         report.save(parquet.expanduser())
@@ -70,7 +72,7 @@ def check(
         raise typer.Exit(FAILED)
 
 
-def _print_report(report: Report, data: Path, reader: str, *, sized: bool) -> None:
+def _print_report(report: Report, data: Path, pictures: Pictures) -> None:
     from rich import box
     from rich.table import Table
 
@@ -98,14 +100,15 @@ def _print_report(report: Report, data: Path, reader: str, *, sized: bool) -> No
             cell(f"{first['path']}: {first['detail']}"),
         )
     console.print(table)
-    if report.failing:
+    links = report.findings.filter(report.findings["kind"] == Kind.leads_out.value).height
+    if report.failing > links:
         say(
             console,
-            f"A run would fail over {counted(report.failing, 'picture')}, unless on_error tells it "
-            "what to do, or Manifest.without leaves them out by what --parquet writes.",
+            f"A run would fail over {counted(report.failing - links, 'picture')}, unless on_error "
+            "tells it what to do, or Manifest.without leaves them out by what --parquet writes.",
         )
-        unlisted = (Kind.leads_out,) if sized else (Kind.leads_out, *HEADERLESS)
-        if report.findings["kind"].is_in(unlisted).any():
-            say(console, f'To list them at all takes {reader}(..., on_error="drop").')
-    else:
+    elif not links:
         say(console, "A run would not fail over any.")
+    unlisted = (Kind.leads_out,) if pictures.sized else (Kind.leads_out, *HEADERLESS)
+    if report.findings["kind"].is_in(unlisted).any():
+        say(console, f'To list the data at all takes {pictures.reader}(..., on_error="drop").')

@@ -103,7 +103,7 @@ PresetOption = Annotated[Preset, typer.Option(help="What is done to the pictures
 Without = Annotated[
     Path | None,
     typer.Option(
-        help="Leave out the bad pictures of this list, as `gpufeed check --parquet` writes it; "
-        "also links that leave the folder, and where sizes are read, what has no readable header."
+        help="Leave out the bad pictures of this list, as `gpufeed check --parquet` writes it, and "
+        "what can not be listed: links that leave the folder, pictures without a readable header."
     ),
 ]

@@ -84,7 +84,7 @@ def list_course(file: Path, labels: str, images: Path | None) -> Listing:
         repairs,
         _COLUMNS,
         at=at,
-        at_box=lambda uuid: at((frame["uuid"] == uuid).arg_max() or 0),
+        at_box=at,
         cut=_are_cleaned(root, frame),
     )
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.manifest import Manifest
-from gpufeed.records.paths import LONGEST, check_names, inside
+from gpufeed.records.paths import LONGEST, all_leave, check_names, inside
 from gpufeed.records.sizes import OnUnreadable, check_on_error, with_sizes
 from gpufeed.shown import shown
 
@@ -36,8 +36,10 @@ def read_folder(
     Args:
         path: the folder of the class folders.
         extensions: how a picture's file name ends, in small letters or capitals.
-        on_error: "drop" leaves out pictures whose header can not be read and symbolic links that
-            leave the folder, and counts them in `repairs`, `pictures_dropped`, `links_dropped`.
+        on_error: "drop" leaves out pictures whose header can not be read and symbolic links, to
+            pictures or folders, that leave the folder, and counts them in `repairs`,
+            `pictures_dropped` and `links_dropped`. All classes stay, those too of which nothing is
+            left.
         progress: whether to show a progress bar; None on a terminal only.
 
     Raises:
@@ -47,9 +49,9 @@ def read_folder(
     """
     check_on_error(on_error)
     root = Path(path)
-    frame, classes, away = list_folder(path, extensions=extensions)
-    if away and on_error != "drop":
-        raise ManifestError(_tell_away(root, away))
+    frame, classes, away = list_folder(path, extensions=extensions, on_error=on_error)
+    if frame.is_empty():
+        raise ManifestError(all_leave(root))
     frame, repairs = with_sizes(frame, root, show=progress, on_error=on_error)
     frame = frame.select("path", "label", "width", "height", "class_name")
     if away:
@@ -58,16 +60,20 @@ def read_folder(
 
 
 def list_folder(
-    path: str | Path, *, extensions: Sequence[str] = EXTENSIONS
+    path: str | Path,
+    *,
+    extensions: Sequence[str] = EXTENSIONS,
+    on_error: OnUnreadable = "raise",
 ) -> tuple[pl.DataFrame, list[str], list[str]]:
     """List the pictures of class folders without opening any.
 
     Returns:
-        The columns `path`, `label` (Int32) and `class_name`; the classes; and the symbolic links
-        that leave the folder, as paths in it, which are not among the former.
+        The columns `path`, `label` (Int32) and `class_name`; the classes; and, where on_error is
+        "drop", the symbolic links that leave the folder, as paths in it, which are not among the
+        former.
 
     Raises:
-        ManifestError: there is no class folder, or none of the pictures of a class.
+        ManifestError: as `read_folder`, but that no picture can be read.
         ConfigError: an extension does not begin with a dot.
     """
     if isinstance(extensions, str) or not all(end.startswith(".") for end in extensions):
@@ -77,47 +83,68 @@ def list_folder(
         raise ManifestError(f"there is no folder {root}")
     ends = tuple(end.lower() for end in extensions)
     away = _Away(root)
-    classes = [name for name, is_folder in _entries(root, "", away) if is_folder]
-    listed = [_below(root, name, ends, frozenset(), away) for name in classes]
-    if not classes and not away.links:
+    names, links = _entries(root, "", ends, away)
+    # A folder that is a link out is a class as well, so that labels do not hang on what is dropped.
+    classes = sorted([name for name, is_folder in names if is_folder] + links)
+    listed: list[list[str]] = []
+    empty: list[str] = []
+    for name in classes:
+        if name in links:
+            listed.append([])
+            continue
+        met = away.met
+        found = _below(root, name, ends, frozenset(), away)
+        # By folder and then by name, so that "a-b/" comes before "a/c/".
+        listed.append([file for _, files in sorted(found) for file in files])
+        if not listed[-1] and away.met == met:
+            empty.append(name)
+    if away.links and on_error != "drop":
+        raise ManifestError(_tell_away(root, away.paths()))
+    if not classes:
         raise ManifestError(
             f"{root} has no class folder; pictures belong in a folder for each class, as "
             "root/wren/1.jpg, or in a table for read_table, which takes any paths and labels"
         )
-    pictures = [
-        # By folder and then by name, so that "a-b/" comes before "a/c/".
-        [file for _, files in sorted(folders) for file in files]
-        for folders in listed
-    ]
-    for name, found in zip(classes, pictures, strict=True):
-        if not found and not any(link.startswith(f"{name}/") for link in away.links.values()):
-            raise ManifestError(
-                f"the class folder {root / name} holds no picture (no file ends in "
-                f"{', '.join(ends)})"
-            )
+    if empty:
+        raise ManifestError(
+            f"the class folder {root / empty[0]} holds no picture (no file ends in "
+            f"{', '.join(ends)})"
+        )
     frame = pl.DataFrame(
         {
-            "path": [file for found in pictures for file in found],
-            "label": [label for label, found in enumerate(pictures) for _ in found],
-            "class_name": [classes[label] for label, found in enumerate(pictures) for _ in found],
+            "path": [file for found in listed for file in found],
+            "label": [label for label, found in enumerate(listed) for _ in found],
+            "class_name": [classes[label] for label, found in enumerate(listed) for _ in found],
         },
         schema={"path": pl.String, "label": pl.Int32, "class_name": pl.String},
     )
     # Before anything is opened, so that no odd name is looked up.
     check_names(frame["path"], lambda row: f"{root}, file {row}")
-    return frame, classes, sorted(away.links.values())
+    return frame, classes, away.paths()
 
 
 class _Away:
-    """Links that leave the root: where each is in truth, and its path from the root."""
+    """Links that leave the root, to folders or to what is named as a picture.
+
+    Attributes:
+        real_root: the root, its own links followed.
+        links: where each is in truth, and its path from the root.
+        met: how often one was met, by whatever links within the root.
+    """
 
     def __init__(self, root: Path) -> None:
         self.real_root = os.path.realpath(root)
         self.links: dict[str, str] = {}
+        self.met = 0
 
     def add(self, folder: Path, name: str, path: str) -> None:
-        """Note one, once, whatever links within the root its folder is reached by."""
+        """Note one."""
         self.links.setdefault(os.path.join(os.path.realpath(folder), name), path)  # noqa: PTH118
+        self.met += 1
+
+    def paths(self) -> list[str]:
+        """All of them, each once, as paths from the root."""
+        return sorted(self.links.values())
 
 
 def _below(
@@ -125,7 +152,7 @@ def _below(
 ) -> list[tuple[str, list[str]]]:
     """This folder and each one below it, with its pictures in order, as paths from the root."""
     above |= {os.path.realpath(root / folder)}
-    entries = _entries(root / folder, f"{folder}/", away)
+    entries, _ = _entries(root / folder, f"{folder}/", ends, away)
     found = [
         (folder, [path for path, deeper in entries if not deeper and path.lower().endswith(ends)])
     ]
@@ -135,12 +162,15 @@ def _below(
     return found
 
 
-def _entries(folder: Path, before: str, away: _Away) -> list[tuple[str, bool]]:
+def _entries(
+    folder: Path, before: str, ends: tuple[str, ...], away: _Away
+) -> tuple[list[tuple[str, bool]], list[str]]:
     """What is in a folder and not hidden, in order, `before` before it, and which are folders.
 
-    Links that leave the root are not among them; they are added to `away`.
+    Links that leave the root are not among them. Those that matter are added to `away`: to folders,
+    which are returned too, and below the root what is named as a picture.
     """
-    found = []
+    found, links = [], []
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -151,13 +181,18 @@ def _entries(folder: Path, before: str, away: _Away) -> list[tuple[str, bool]]:
                 except UnicodeEncodeError:
                     raise ManifestError(f"a file name is not UTF-8: {entry.path!r}") from None
                 path = before + entry.name
-                if entry.is_symlink() and not inside(entry.path, away.real_root):
+                try:
+                    is_folder = entry.is_dir()
+                except OSError:  # a link to itself, which can not be read as a picture either
+                    is_folder = False
+                if not entry.is_symlink() or inside(entry.path, away.real_root):
+                    found.append((path, is_folder))
+                elif is_folder or (before and path.lower().endswith(ends)):
                     away.add(folder, entry.name, path)
-                    continue
-                found.append((path, entry.is_dir()))
+                    links += [path] if is_folder else []
     except OSError as error:
         raise ManifestError(f"can not list the folder {folder}: {error.strerror}") from error
-    return sorted(found)
+    return sorted(found), links
 
 
 def _tell_away(root: Path, links: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from gpufeed.records.sizes import OnUnreadable, with_sizes
 
 __all__ = ["Listing"]
 
+_ROW = "row number in gpufeed"
 _SIZE = ("width", "height")
 _PHOTO = (*_SIZE, *BOX)
 
@@ -25,13 +26,13 @@ class Listing:
     """A list of pictures, of which none has been opened but to see of what sort they are.
 
     Attributes:
-        frame: the columns of a manifest, with sizes and boxes as they are listed, and `uuid`.
+        frame: the columns of a manifest, with sizes and boxes as they are listed, a row each.
         root: the folder that the paths are relative to.
         classes: names of the labels.
         repairs: how often what was mended.
         columns: those to keep, in order.
         at: names the place in the list that gives a row's path.
-        at_box: names the place that gives an image's box, by its `uuid`.
+        at_box: names the place that gives its box.
         cut: whether the pictures are cut from photos, whose sizes and boxes the list gives.
     """
 
@@ -41,7 +42,7 @@ class Listing:
     repairs: dict[str, int]
     columns: Sequence[str]
     at: Where
-    at_box: Callable[[str], str]
+    at_box: Where
     cut: bool = False
 
     def unopened(self) -> pl.DataFrame:
@@ -53,10 +54,8 @@ class Listing:
         Raises:
             ManifestError: a box has no area in its picture as it is listed.
         """
-        if self.cut:
-            return self.frame.drop(_PHOTO)
-        uuids = self.frame["uuid"]
-        return clamp_boxes(self.frame, lambda row: self.at_box(uuids[row]))[0]
+        frame, _ = clamp_boxes(self.frame, self.at_box)
+        return frame.drop(_PHOTO) if self.cut else frame
 
     def manifest(self, *, headers: bool, show: bool | None, on_error: OnUnreadable) -> Manifest:
         """Make a manifest, with the boxes inside their pictures.
@@ -71,9 +70,9 @@ class Listing:
             ManifestError: a link leaves the root, a picture can not be read, or a box has no area
                 in its picture.
         """
-        frame, repairs = self.frame, dict(self.repairs)
+        frame, repairs = self.frame.with_row_index(_ROW), dict(self.repairs)
         if on_error == "drop":
-            frame, dropped = drop_links(frame, self.root)
+            frame, dropped = drop_links(self.root, frame)
             repairs |= dropped
         else:
             check_links(self.root, frame["path"], self.at)
@@ -82,8 +81,8 @@ class Listing:
             frame, dropped = with_sizes(listed, self.root, show=show, on_error=on_error)
             differ = pl.any_horizontal(pl.col(name) != pl.col(f"listed_{name}") for name in _SIZE)
             repairs |= {"sizes_replaced": frame.filter(differ).height, **dropped}
-        uuids = frame["uuid"]
-        frame, repairs["boxes_clamped"] = clamp_boxes(frame, lambda row: self.at_box(uuids[row]))
+        rows = frame[_ROW]
+        frame, repairs["boxes_clamped"] = clamp_boxes(frame, lambda row: self.at_box(rows[row]))
         columns = list(self.columns)
         if self.cut:
             frame = frame.rename({name: f"photo_{name}" for name in _PHOTO})

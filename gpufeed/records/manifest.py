@@ -20,8 +20,10 @@ from gpufeed.records.fingerprint import check_dtypes, fingerprint
 from gpufeed.records.paths import check_names
 from gpufeed.records.targets import BOX_LABELS, BOXES, POINTS, check_targets, flatten
 
-__all__ = ["Manifest"]
+__all__ = ["DROPPED", "Manifest"]
 
+DROPPED = ("pictures_dropped", "links_dropped")
+"""Under which names `repairs` counts what was left out."""
 _SPLITS = ("train", "test")
 _INT32_MAX = 2**31 - 1
 
@@ -52,6 +54,7 @@ class Manifest:
         root: the folder that the paths are relative to.
         classes: the name of each label.
         repairs: how often what was mended, or dropped as asked for, while the images were read.
+        numbers: of the rows, as errors are to give them; from 0 on where none are given.
 
     Raises:
         ManifestError: a column is missing or of a wrong dtype, there is no row, or a row breaks
@@ -67,13 +70,14 @@ class Manifest:
         classes: Sequence[str],
         *,
         repairs: Mapping[str, int] | None = None,
+        numbers: Sequence[int] | None = None,
     ) -> None:
         if not isinstance(frame, pl.DataFrame):
             raise ManifestError(f"a manifest needs a polars DataFrame, not {_kind(frame)}")
         if isinstance(classes, str) or not all(isinstance(name, str) for name in classes):
             raise ManifestError("classes must be a sequence of strings, one for each label")
         self._classes = tuple(classes)
-        self._frame = _checked(frame, len(self._classes))
+        self._frame = _checked(frame, len(self._classes), numbers)
         # Absolute, so that a manifest means the same after chdir and in another process.
         self._root = Path(root).absolute()
         self._repairs = dict(repairs or {})
@@ -237,12 +241,12 @@ class Manifest:
         if frame.schema.get("fails") == pl.Boolean:
             frame = frame.filter("fails")
         names = frame["path"].unique().to_list()
-        # Those that were dropped as the list was read may be all that are named.
-        dropped = {"pictures_dropped", "links_dropped"} & set(self._repairs)
-        if names and not dropped and not self._frame["path"].is_in(names).any():
+        if names and not self._frame["path"].is_in(names).any():
+            dropped = sum(self._repairs.get(each, 0) for each in DROPPED)
             warnings.warn(
                 f"none of the {len(names)} paths in {source} is in this manifest, whose paths are "
-                f"relative to {self._root}; {source} names {names[0]!r}",
+                f"relative to {self._root}; {source} names {names[0]!r}"
+                + (f"; {dropped} were dropped already as it was read" if dropped else ""),
                 stacklevel=2,
             )
         return self._part(~self._frame["path"].is_in(names), f"{source} names every image")
@@ -324,8 +328,11 @@ class Manifest:
         return part
 
 
-def _checked(frame: pl.DataFrame, classes: int) -> pl.DataFrame:
+def _checked(
+    frame: pl.DataFrame, classes: int, numbers: Sequence[int] | None = None
+) -> pl.DataFrame:
     """The frame with its integers as Int32, once every rule holds."""
+    numbers = range(frame.height) if numbers is None else numbers
     for name in ("path", "label", "width", "height"):
         if name not in frame.columns:
             raise ManifestError(f"there is no column {name!r}; there are {frame.columns}")
@@ -342,12 +349,12 @@ def _checked(frame: pl.DataFrame, classes: int) -> pl.DataFrame:
             raise ManifestError(f"column {name!r} must be of dtype Int32, not {frame[name].dtype}")
 
     def at(row: int) -> str:
-        return f"row {row} ({frame['path'][row]})"
+        return f"row {numbers[row]} ({frame['path'][row]})"
 
     for name in ["path", *integers]:
         if (row := first_true(frame[name].is_null())) is not None:
             raise ManifestError(f"{at(row)}: {name} is null")
-    check_names(frame["path"], lambda row: f"row {row}")
+    check_names(frame["path"], lambda row: f"row {numbers[row]}")
     for name, low, high, problem in (
         ("label", 0, classes - 1, f"is not in [0, {classes}), the range of the classes"),
         ("width", 1, _INT32_MAX, "is no size in pixels"),

@@ -98,7 +98,8 @@ def read_nabirds(
         progress: whether to show a progress bar; None on a terminal only.
 
     Raises:
-        ManifestError: a file is missing or wrong; the message names it, and its line or row.
+        ManifestError: a file is missing or wrong; the message names it, and its line or row. Or a
+            symbolic link leaves the folder, or a picture whose size is to be read has none.
         ConfigError: `labels`, `sizes` or `on_error` is none of the above.
     """
     if labels not in ("class", "species"):
@@ -113,7 +114,7 @@ def read_nabirds(
 def list_nabirds(
     path: str | Path, labels: Literal["class", "species"], images: str | Path | None = None
 ) -> Listing:
-    """List the pictures of NABirds; arguments and errors as `read_nabirds`."""
+    """List the pictures of NABirds, opening a few at most; with `read_nabirds`'s errors."""
     source = Path(path)
     pictures = None if images is None else Path(images)
     if pictures is not None and not pictures.is_dir():
@@ -161,8 +162,8 @@ def _list_distribution(folder: Path, labels: str, images: Path | None) -> Listin
         frame = frame.with_columns(_read_parts(folder, frame["uuid"]))
         columns.append(POINTS)
 
-    def box_line(uuid: str) -> str:
-        return at[_BOXES]((tables[_BOXES]["uuid"] == uuid).arg_max() or 0)
+    def box_line(row: int) -> str:
+        return at[_BOXES]((tables[_BOXES]["uuid"] == frame["uuid"][row]).arg_max() or 0)
 
     repairs = {"names_mended": mended}
     return Listing(frame, root, names, repairs, columns, at=at[_IMAGES], at_box=box_line)

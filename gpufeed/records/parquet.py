@@ -13,11 +13,12 @@ import os
 import subprocess
 import sys
 import tempfile
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 import polars as pl
 
 from gpufeed.machine import quarter_of_memory
+from gpufeed.shown import shown
 
 __all__ = ["MOST_COLUMNS", "read_apart"]
 
@@ -27,11 +28,12 @@ MOST_COLUMNS = 10_000
 _SECONDS = 60.0
 _BYTES_A_SECOND = 1 << 20
 """How long reading may take, and how much slower than any disk it may be beyond that."""
-_REFUSED = 3
-_NOT_STARTED = 4
+_REFUSED, _PANICKED = 3, 4
+_STARTED = b"started\n"
 
-# polars starts its threads at the first read. Where memory is short then, it may also wait for one
-# that never came; so it reads a table of its own before it has bounds.
+# polars starts its threads at the first read, one only for files above a megabyte. Where memory is
+# short then, it panics, or waits for a thread that never came; so before it has bounds it reads a
+# table of its own.
 _CHILD = f"""
 import json, resource, sys, tempfile
 
@@ -39,22 +41,32 @@ def end(status, error):
     print(*(str(error) or type(error).__name__).splitlines()[:1])
     sys.exit(status)
 
+def bound(kind, most):
+    hard = resource.getrlimit(kind)[1]
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(kind, (most, most))
+
 try:
     most, sys.path[:] = json.loads(sys.argv[1])
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    bound(resource.RLIMIT_CORE, 0)
     import polars
     with tempfile.NamedTemporaryFile() as table:
-        polars.DataFrame({{"column": [0]}}).write_parquet(table.name)
+        two_megabytes = polars.select(polars.int_range({1 << 18}))
+        two_megabytes.write_parquet(table.name, compression="uncompressed")
         polars.read_parquet(table.name)
-    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    bound(resource.RLIMIT_DATA, most)
+    bound(resource.RLIMIT_FSIZE, most)
 except BaseException as error:
-    end({_NOT_STARTED}, error)
+    end({_REFUSED}, error)
+sys.stdout.buffer.write({_STARTED!r})
+sys.stdout.flush()
 try:
     columns = len(polars.read_parquet_schema("/proc/self/fd/0"))
     if columns > {MOST_COLUMNS}:
         raise ValueError(f"it has {{columns:,}} columns, of which {MOST_COLUMNS:,} may be")
     frame = polars.read_parquet("/proc/self/fd/0")
+except polars.exceptions.PanicException as error:
+    end({_PANICKED}, error)
 except Exception as error:
     end({_REFUSED}, error)
 frame.write_ipc(sys.stdout.buffer)
@@ -89,14 +101,20 @@ def read_apart(file: BinaryIO) -> pl.DataFrame:
         except subprocess.TimeoutExpired as error:
             raise ValueError(f"reading it takes more than {error.timeout:.0f} s") from None
         said.seek(0)
-        if run.returncode == _NOT_STARTED:
-            reason = said.read(1000).decode(errors="replace").strip()
+        if said.read(len(_STARTED)) != _STARTED:
+            said.seek(0)
+            reason = _told(said) or f"exit code {run.returncode}"
             raise OSError(f"polars does not start in a process of its own ({reason})")
         if run.returncode == _REFUSED:
-            raise ValueError(said.read(1000).decode(errors="replace").strip())
+            raise ValueError(_told(said))
         if run.returncode:
+            panic = f" ({_told(said)})" if run.returncode == _PANICKED else ""
             raise ValueError(
-                "reading it ended the process that did: it is damaged, or holds more than "
+                f"reading it ended the process that did{panic}: it is damaged, or holds more than "
                 f"{quarter_of_memory() >> 20:,} MB"
             )
         return pl.read_ipc(io.BytesIO(said.read()))
+
+
+def _told(said: IO[bytes]) -> str:
+    return shown(said.read(1000).decode(errors="replace").strip(), 500)

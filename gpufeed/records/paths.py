@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -11,10 +12,19 @@ from gpufeed.errors import ManifestError
 from gpufeed.records.checks import Where, first_true
 from gpufeed.shown import shown
 
-__all__ = ["LONGEST", "check_links", "check_names", "drop_links", "inside", "links_out"]
+__all__ = [
+    "LONGEST",
+    "all_leave",
+    "check_links",
+    "check_names",
+    "drop_links",
+    "inside",
+    "links_out",
+]
 
 LONGEST = 1000
 """Letters of a whole path that are told: of a long one, what is at its end is to be seen too."""
+_NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 _RULES = [
     (pl.col("path") == "", "is empty"),
     (pl.col("path").str.contains("\0", literal=True), "holds a NUL character"),
@@ -45,7 +55,8 @@ def check_names(paths: pl.Series, where: Where) -> None:
 def links_out(root: Path, paths: pl.Series) -> pl.Series:
     """Which paths a symbolic link takes out of the root, as booleans; the root may be one itself.
 
-    Each folder is listed once, whatever the number of files. What does not exist is no link.
+    Each folder is listed once, whatever the number of files. What does not exist, or leads to
+    itself, is no link out.
 
     Raises:
         ManifestError: a folder can not be listed.
@@ -66,9 +77,9 @@ def links_out(root: Path, paths: pl.Series) -> pl.Series:
                     for entry in entries
                     if entry.is_symlink() and not inside(entry.path, real_root)
                 ]
-        except (FileNotFoundError, NotADirectoryError):
-            continue
         except OSError as error:
+            if error.errno in _NO_FOLDER:
+                continue
             raise ManifestError(
                 f"can not list the folder {shown(folder, LONGEST)}: {error.strerror}"
             ) from error
@@ -95,10 +106,24 @@ def check_links(root: Path, paths: pl.Series, where: Where) -> None:
         )
 
 
-def drop_links(frame: pl.DataFrame, root: Path) -> tuple[pl.DataFrame, dict[str, int]]:
-    """The frame without the rows that a symbolic link takes out of the root, and how many."""
+def drop_links(root: Path, frame: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:
+    """The frame without the rows that a symbolic link takes out of the root, and how many.
+
+    Raises:
+        ManifestError: that is all of them; or as `links_out`.
+    """
     out = links_out(root, frame["path"])
+    if out.all():
+        raise ManifestError(all_leave(root))
     return frame.filter(~out), {"links_dropped": int(out.sum())} if out.any() else {}
+
+
+def all_leave(root: Path) -> str:
+    """What is said where on_error="drop" would leave nothing."""
+    return (
+        f"all that is listed leaves the root {root} by symbolic links; copy there what they lead "
+        "to, or give the folder as root that they lead to"
+    )
 
 
 def inside(path: str | Path, real_root: str) -> bool:

@@ -28,13 +28,14 @@ _THREADS = 32  # more than cores: on network storage the time goes in waiting
 _NAMED = 3
 
 OnUnreadable = Literal["raise", "drop"]
+"""What becomes of a picture whose header can not be read, or that a link leads out of the root."""
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 
 def check_on_error(on_error: object) -> None:
-    """Check what is to be done where a header can not be read.
+    """Check what is to be done with a picture that can not be listed.
 
     Raises:
         ConfigError: it is neither "raise" nor "drop".

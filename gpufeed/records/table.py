@@ -135,7 +135,7 @@ def read_table(
         raise ManifestError(f"{source}: there is a column {sized[0]!r} but not its counterpart")
     numbered = frame.with_row_index(_NUMBER)
     if on_error == "drop":
-        numbered, repairs = drop_links(numbered, root)
+        numbered, repairs = drop_links(root, numbered)
     if not sized:
         numbered, dropped = with_sizes(numbered, root, show=progress, on_error=on_error)
         repairs |= dropped
@@ -148,7 +148,7 @@ def read_table(
     first = ["path", "label", "width", "height"]
     frame = frame.select(*first, pl.exclude(first))
     try:
-        return Manifest(frame, root, classes, repairs=repairs)
+        return Manifest(frame, root, classes, repairs=repairs, numbers=numbers)
     except ManifestError as error:
         raise ManifestError(f"{source}: {error}") from None
 

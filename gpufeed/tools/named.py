@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Labels",
+    "Pictures",
     "Preset",
     "Split",
     "is_training",
@@ -98,6 +101,7 @@ def open_manifest(
         ConfigError: species are asked for of a folder of class folders.
     """
     from gpufeed.records import read_folder, read_nabirds
+    from gpufeed.records.manifest import DROPPED
 
     source, is_nabirds = _found(path)
     if labels == "species" and not is_nabirds:
@@ -109,15 +113,38 @@ def open_manifest(
         manifest = read_nabirds(source, labels or "species", on_error=on_error)
     else:
         manifest = read_folder(source, on_error=on_error)
-    return manifest if without is None else manifest.without(without.expanduser())
+    if without is None:
+        return manifest
+    with warnings.catch_warnings():
+        if set(DROPPED) & set(manifest.repairs):
+            # All that are listed may be among those.
+            warnings.filterwarnings("ignore", "none of the .* in this manifest")
+        return manifest.without(without.expanduser())
 
 
-def list_pictures(path: str | Path) -> tuple[pl.DataFrame, Path]:
-    """List the pictures of such data without opening any.
+@dataclass(frozen=True)
+class Pictures:
+    """What data list, before all pictures have been opened.
 
-    Returns:
-        A manifest's frame, and its root: without sizes where the list of images does not give those
-        of the pictures, and with symbolic links that leave the folder, in class folders as last.
+    Attributes:
+        frame: a manifest's, without sizes where the list does not give those of the pictures, and
+            with symbolic links that leave the folder, in class folders as the last rows.
+        root: the folder that the paths are relative to.
+        reader: name of the function that makes a manifest of them.
+    """
+
+    frame: pl.DataFrame
+    root: Path
+    reader: str
+
+    @property
+    def sized(self) -> bool:
+        """Whether the list gives the pictures' sizes, so that no header needs to be read."""
+        return "width" in self.frame.columns
+
+
+def list_pictures(path: str | Path) -> Pictures:
+    """List the pictures of such data, opening at most a few to see of what sort they are.
 
     Raises:
         ManifestError: there is nothing there, or the list can not be read.
@@ -130,10 +157,10 @@ def list_pictures(path: str | Path) -> tuple[pl.DataFrame, Path]:
     source, is_nabirds = _found(path)
     if is_nabirds:
         listing = list_nabirds(source, "species")
-        return listing.unopened(), listing.root
-    frame, _, away = list_folder(source)
+        return Pictures(listing.unopened(), listing.root, "read_nabirds")
+    frame, _, away = list_folder(source, on_error="drop")
     links = pl.DataFrame({"path": away}, schema={"path": pl.String})
-    return pl.concat([frame, links], how="diagonal"), source.absolute()
+    return Pictures(pl.concat([frame, links], how="diagonal"), source.absolute(), "read_folder")
 
 
 def _found(path: str | Path) -> tuple[Path, bool]:

@@ -18,6 +18,7 @@ from gpufeed.engine.device import available_threads
 from gpufeed.progress import progress as progress_bar
 from gpufeed.records.boxes import BOX
 from gpufeed.records.paths import links_out
+from gpufeed.shown import shown
 from gpufeed.spread import spread
 from gpufeed.tools.check.kinds import KINDS, Finding, Kind
 from gpufeed.tools.check.picture import Examiner, Looked, Size
@@ -98,11 +99,11 @@ def check(
     within = [key for key in range(frame.height) if key not in away]
     threads = threads or available_threads()
     items = [(paths[key], expected[key]) for key in within]
-    looked = [Looked()] * frame.height
+    looked = [Looked() for _ in paths]
     for key, each in zip(within, _look_at_all(items, max_pixels, threads, progress), strict=True):
         looked[key] = each
     found: list[tuple[int, Finding]] = [
-        (key, Finding(Kind.leads_out, f"to {os.path.realpath(paths[key])}")) for key in away
+        (key, Finding(Kind.leads_out, f"to {shown(os.path.realpath(paths[key]))}")) for key in away
     ]
     for key, each in enumerate(looked):
         found += [(key, finding) for finding in each.findings]
