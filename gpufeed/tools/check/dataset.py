@@ -65,7 +65,7 @@ class Report:
 
     @property
     def failing(self) -> int:
-        """How many images a run would fail over."""
+        """How many images a run, or the reading of its list, would fail over."""
         return self.findings.filter("fails")["record_key"].n_unique()
 
 

@@ -46,8 +46,8 @@ def save_page(report: Report, title: str, target: Path) -> None:
     parts = [
         "<!doctype html><html lang='en'><meta charset='utf-8'>",
         f"<title>gpufeed check: {shown}</title><style>{_STYLE}</style>",
-        f"<h1>{shown}</h1><p>{report.images:,} pictures, of which a run would fail over "
-        f"{report.failing:,}. They are numbered over the whole list.</p>",
+        f"<h1>{shown}</h1><p>{report.images:,} pictures; over {report.failing:,} of them a run, or "
+        "the reading of its list, would fail. They are numbered over the whole list.</p>",
     ]
     kinds = report.findings.group_by("kind").len()
     counts = dict(kinds.iter_rows())
