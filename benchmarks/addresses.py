@@ -27,7 +27,7 @@ import gpufeed
 from benchmarks.machine import Machine
 from gpufeed.order.permutation import Key, permute
 from gpufeed.order.schedule import Schedule
-from gpufeed.plan import Planner
+from gpufeed.plan.planner import Planner
 
 _BATCH = 4_096
 _PLANNED = 256

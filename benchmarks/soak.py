@@ -44,9 +44,9 @@ from PIL import Image
 import gpufeed
 from benchmarks.machine import Machine
 from benchmarks.quiet import wait_until_quiet
+from gpufeed._util.progress import progress
 from gpufeed.engine.device import resolve_device
-from gpufeed.progress import progress
-from gpufeed.storage.readers import THREADS
+from gpufeed.source.readers import THREADS
 from gpufeed.tools.plain_decode import PlainDecode
 
 _SIDE = 32

@@ -30,7 +30,7 @@ from benchmarks.step.feeds import choose
 from benchmarks.step.outcome import Outcome, Setting
 from benchmarks.step.resnet import MODELS
 from benchmarks.step.turns import train
-from gpufeed.progress import progress
+from gpufeed._util.progress import progress
 
 _USUAL = {
     "cuda": {"model": "resnet50", "batch_size": 128, "size": 224, "steps": 60, "pictures": 2048},

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
         TooManyFailuresError,
         TransformError,
     )
+    from gpufeed.faults.quarantine import Failure, Quarantine
+    from gpufeed.feed.loader import Batch, Loader
+    from gpufeed.feed.stats import Stats
     from gpufeed.ledger import Ledger
-    from gpufeed.loader import Batch, Loader
     from gpufeed.order.balanced import ClassBalancedBatchSampler
     from gpufeed.order.foreign import GrainSampler, RecordedSampler
     from gpufeed.order.launchers import shard_from_env
@@ -44,9 +46,7 @@ if TYPE_CHECKING:
         SubsetSampler,
     )
     from gpufeed.order.weighted import WeightedSampler, balanced_weights
-    from gpufeed.quarantine import Failure, Quarantine
     from gpufeed.records import Manifest, concat, read_folder, read_nabirds, read_table
-    from gpufeed.stats import Stats
     from gpufeed.transforms import (
         JPEG,
         AugMix,
@@ -118,7 +118,7 @@ _HOMES = {
         "TransformError",
     ),
     "gpufeed.ledger": ("Ledger",),
-    "gpufeed.loader": ("Batch", "Loader"),
+    "gpufeed.feed.loader": ("Batch", "Loader"),
     "gpufeed.order.balanced": ("ClassBalancedBatchSampler",),
     "gpufeed.order.foreign": ("GrainSampler", "RecordedSampler"),
     "gpufeed.order.launchers": ("shard_from_env",),
@@ -132,9 +132,9 @@ _HOMES = {
         "SubsetSampler",
     ),
     "gpufeed.order.weighted": ("WeightedSampler", "balanced_weights"),
-    "gpufeed.quarantine": ("Failure", "Quarantine"),
+    "gpufeed.faults.quarantine": ("Failure", "Quarantine"),
     "gpufeed.records": ("Manifest", "concat", "read_folder", "read_nabirds", "read_table"),
-    "gpufeed.stats": ("Stats",),
+    "gpufeed.feed.stats": ("Stats",),
     "gpufeed.transforms": (
         "AugMix",
         "AutoAugment",

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpufeed.shown import printable
+from gpufeed._util.sanitize import printable
 
 __all__ = [
     "ConfigError",

@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gpufeed._util.sanitize import sanitize
 from gpufeed.errors import StateError
-from gpufeed.shown import shown
 
 __all__ = ["THEN", "describe", "describe_all", "parse_all"]
 
@@ -78,7 +78,7 @@ def parse_all(text: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _told(text: str) -> str:
-    return shown(repr(text), 40)
+    return sanitize(repr(text), 40)
 
 
 class _Parser:

@@ -17,8 +17,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed._util.numbers import is_integer
 from gpufeed.errors import ConfigError
-from gpufeed.numbers import is_integer
 
 __all__ = [
     "CHOICE_STREAM",

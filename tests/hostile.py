@@ -24,8 +24,8 @@ from PIL import Image
 
 import hostile_child
 from damage import Damager
-from gpufeed.loader import MAX_PIXELS
-from gpufeed.progress import progress
+from gpufeed._util.progress import progress
+from gpufeed.feed.loader import MAX_PIXELS
 from hostile_child import CLASSES, POLICIES
 from hostile_table import DOCUMENT, compared, fed, peaks, refusals
 from media import jpeg

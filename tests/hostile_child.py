@@ -26,7 +26,7 @@ from PIL import Image, ImageOps
 from damage import Damaged, Damager
 from gpufeed import DecodeError, GpufeedError, Ledger, Loader, Manifest, SequentialSampler
 from gpufeed import transforms as tf
-from gpufeed.loader import MAX_PIXELS
+from gpufeed.feed.loader import MAX_PIXELS
 from heap import used_bytes
 
 CLASSES = 7
@@ -101,7 +101,7 @@ def by_pillow(content: bytes) -> np.ndarray | None:
 
 def by_gpufeed(content: bytes, size: tuple[int, int], decoder: Any) -> np.ndarray | None:
     """The pixels that a run makes of a file of this (height, width), or None where it refuses."""
-    from gpufeed.engine.diagnose import check_header
+    from gpufeed.open.diagnose import check_header
 
     try:
         check_header(content, size, 0, str)
@@ -122,7 +122,7 @@ def apart(one: np.ndarray, other: np.ndarray) -> tuple[float, int]:
 
 def compare(settings: dict[str, Any]) -> None:
     """Say of each file whether Pillow decodes it, and how far the pixels are from gpufeed's."""
-    from gpufeed.engine.decode import WindowDecoder
+    from gpufeed.open.decoders import WindowDecoder
 
     decoder = WindowDecoder()
     manifest = manifest_of(settings["table"], settings["root"])

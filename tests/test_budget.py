@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpufeed.engine import budget as budgets
-from gpufeed.engine import host
-from gpufeed.engine.budget import Budget
+from gpufeed.open import budget as budgets
+from gpufeed.open import host
+from gpufeed.open.budget import Budget
 from loaders import make
 from media import make_manifest
 

@@ -20,7 +20,7 @@ from gpufeed import (
     SizeMismatchError,
 )
 from gpufeed import transforms as tf
-from gpufeed.maker import Maker
+from gpufeed.feed.maker import Maker
 from loaders import digest
 from media import jpeg, make_manifest, picture
 

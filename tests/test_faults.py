@@ -230,7 +230,7 @@ def test_what_a_handler_raises_leaves_the_loader_before_the_batch(pictures: Mani
 
             def profile(frame: Any, event: str, _: Any, step: int = step) -> None:
                 nonlocal left, over
-                own = frame.f_code.co_filename.endswith(("/loader.py", "/stream.py"))
+                own = frame.f_code.co_filename.endswith(("/feed/loader.py", "/feed/stream.py"))
                 over = over or (own and frame.f_code.co_name == "_next" and event == "return")
                 if not own or over or event == "return":
                     return

@@ -16,12 +16,12 @@ import pytest
 
 import gpufeed
 from gpufeed import ConfigError, Manifest, read_table
-from gpufeed.quarantine import Failure, Quarantine
+from gpufeed._util.atomic_write import atomic_write
+from gpufeed.faults.quarantine import Failure, Quarantine
 from gpufeed.tools.bench import save_json
 from gpufeed.tools.check.dataset import check
 from gpufeed.tools.check.page import save_page
 from gpufeed.tools.sheet import save_sheet
-from gpufeed.whole import write_whole
 from loaders import make
 from media import picture
 
@@ -150,27 +150,28 @@ def test_on_a_full_disk_sizes_are_just_not_kept(
 def test_a_file_is_replaced_at_once_and_keeps_its_mode(tmp_path: Path) -> None:
     target, link = tmp_path / ("n" * 255), tmp_path / "link"
     link.symlink_to(target)
-    write_whole(link, b"one")
+    atomic_write(link, b"one")
     assert link.is_symlink()
     target.chmod(0o640)
     with target.open("rb") as reader:
-        write_whole(link, b"another")
+        atomic_write(link, b"another")
         assert reader.read() == b"one", "who reads has the old one, whole"
     assert target.read_bytes() == b"another"
     assert target.stat().st_mode & 0o777 == 0o640
     assert sorted(tmp_path.iterdir()) == sorted([target, link])
     with pytest.raises(IsADirectoryError, match=str(tmp_path)):
-        write_whole(tmp_path, b"")
+        atomic_write(tmp_path, b"")
     with pytest.raises(FileNotFoundError) as caught:
-        write_whole(tmp_path / "none" / "x", b"")
+        atomic_write(tmp_path / "none" / "x", b"")
     assert caught.value.filename == str(tmp_path / "none" / "x")
 
 
 def test_a_device_or_a_pipe_is_written_to_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
-        write_whole("/dev/full", b"x")
+        atomic_write("/dev/full", b"x")
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    script = f"from gpufeed.whole import write_whole; write_whole({str(pipe)!r}, b'through')"
+    imported = "from gpufeed._util.atomic_write import atomic_write"
+    script = f"{imported}; atomic_write({str(pipe)!r}, b'through')"
     with subprocess.Popen([sys.executable, "-c", script]):
         assert pipe.read_bytes() == b"through"

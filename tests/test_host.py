@@ -13,8 +13,8 @@ import pytest
 
 from gpufeed import DecodeError, Loader, Manifest, PipelineError, SequentialSampler
 from gpufeed import transforms as tf
-from gpufeed.engine import host
-from gpufeed.engine.decode import WindowDecoder
+from gpufeed.open import host
+from gpufeed.open.decoders import WindowDecoder
 from heap import used_bytes
 from media import jpeg, make_manifest, picture
 

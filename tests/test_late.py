@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpufeed import ConfigError, IndexSampler, Loader, Manifest, SequentialSampler, ShardOptions
 from gpufeed import transforms as tf
-from gpufeed.plan import _partners
+from gpufeed.plan.planner import _partners
 from gpufeed.rng import BatchRng
 from late_reference import erased, mixed, rows
 

@@ -524,7 +524,7 @@ def test_a_run_shorter_than_the_prefetch_works(pictures: Manifest, two_epochs: l
 def test_a_loop_left_early_reads_no_more_and_goes_on(
     pictures: Manifest, two_epochs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gpufeed.storage import files
+    from gpufeed.source import files
 
     read, read_file = [], files.read_file
     monkeypatch.setattr(files, "read_file", lambda *file: read.append(file) or read_file(*file))
@@ -684,7 +684,7 @@ def test_reading_ahead_may_be_ended_on_its_own_thread() -> None:
     """As the garbage collector does, which runs on any thread."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from gpufeed.readahead import ReadAhead
+    from gpufeed.feed.read_ahead import ReadAhead
 
     made, ended = threading.Event(), threading.Event()
     reading: list[ReadAhead[int]] = []

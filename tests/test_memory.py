@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gpufeed import IndexSampler, Loader
 from gpufeed import transforms as tf
-from gpufeed.engine.memory import Memory
+from gpufeed.open.memory import Memory
 from media import make_manifest
 
 

@@ -41,11 +41,11 @@ from gpufeed import (
     read_table,
 )
 from gpufeed import transforms as tf
-from gpufeed.blank import blank_sizes
-from gpufeed.engine.decode import WindowDecoder
-from gpufeed.maker import Maker
-from gpufeed.plan import BatchPlan
-from gpufeed.storage import files
+from gpufeed.faults.blank import blank_sizes
+from gpufeed.feed.maker import Maker
+from gpufeed.open.decoders import WindowDecoder
+from gpufeed.plan.planner import BatchPlan
+from gpufeed.source import files
 from media import jpeg, make_manifest, picture
 
 COUNT, CLASSES = 24, 3
@@ -400,7 +400,7 @@ def test_a_blank_that_is_refused_is_an_error(
     birds: Manifest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     damage(birds, {1})
-    monkeypatch.setattr("gpufeed.maker.blank_picture", lambda *_: b"no picture")
+    monkeypatch.setattr("gpufeed.feed.maker.blank_picture", lambda *_: b"no picture")
     message = "the blank picture in the place of record 1"
     with make(birds, on_error="blank") as loader, pytest.raises(PipelineError, match=message):
         epochs(loader)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from gpufeed import ConfigError, Manifest
-from gpufeed.storage import watched
-from gpufeed.storage.readers import THREADS, GivenUp
-from gpufeed.storage.watched import WatchedReaders
+from gpufeed.source import watched
+from gpufeed.source.readers import THREADS, GivenUp
+from gpufeed.source.watched import WatchedReaders
 from loaders import digest, make
 from media import make_manifest
 from test_loader import run_scripts

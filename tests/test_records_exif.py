@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gpufeed.engine.decode import WindowDecoder
+from gpufeed.open.decoders import WindowDecoder
 from gpufeed.records.exif import orientation
 from gpufeed.records.headers import picture_header, picture_size
 from media import picture

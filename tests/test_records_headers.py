@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from damage import pieces
-from gpufeed.engine.decode import WindowDecoder
+from gpufeed.open.decoders import WindowDecoder
 from gpufeed.records.headers import check_scans, picture_size
 from nabirds_data import UNTIMED
 

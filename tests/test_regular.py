@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from gpufeed._util.open_regular import EmptyFileError, FileTooLongError, open_regular, read_file
 from gpufeed.engine.device import Device
-from gpufeed.regular import EmptyFileError, FileTooLongError, open_file, read_file
 from gpufeed.tools.plain_decode import PlainDecode
 
 
@@ -32,7 +32,7 @@ def test_devices_and_pipes_are_not_opened(tmp_path: Path, opened: list[tuple[str
     os.mkfifo(tmp_path / "pipe")
     kinds = {tmp_path / "pipe": "a pipe", Path("/dev/null"): "a device", tmp_path: "a folder"}
     for path, kind in kinds.items():
-        for ask in (open_file, read_file):
+        for ask in (open_regular, read_file):
             with pytest.raises(OSError, match=f"^not a regular file but {kind}$"):
                 ask(path)
     assert opened == []

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gpufeed.engine import resize
-from gpufeed.engine.resize import Region, Resizer, pillow_resize
+from gpufeed.open import resize
+from gpufeed.open.resize import Region, Resizer, pillow_resize
 from gpufeed.transforms.frame import Interpolation
 
 WAYS = {"fast": Resizer().resize, "pillow": pillow_resize}

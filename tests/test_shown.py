@@ -23,9 +23,9 @@ from gpufeed import (
     TransformError,
     read_table,
 )
-from gpufeed.failures import Failures
+from gpufeed._util.sanitize import printable, sanitize
+from gpufeed.faults.failures import Failures
 from gpufeed.ledger import Run, merge
-from gpufeed.shown import printable, shown
 
 ODD = {
     "long": "x" * 10**6,
@@ -40,7 +40,7 @@ ODD = {
 @given(st.text(st.characters(exclude_categories=[])), st.integers(1, 50))
 @example(ODD["an escape sequence"], 10)
 def test_anything_is_shown_short_and_printable(text: str, most: int) -> None:
-    whole, told = printable(text), shown(text, most)
+    whole, told = printable(text), sanitize(text, most)
     assert whole.isprintable()
     assert told.isprintable()
     assert len(told) <= most + 30
@@ -51,7 +51,7 @@ def test_anything_is_shown_short_and_printable(text: str, most: int) -> None:
 
 def test_control_characters_are_told_as_python_writes_them() -> None:
     assert printable("é 鳥\t\x1b[31m\ud800\u202e\n") == r"é 鳥\t\x1b[31m\ud800\u202e\n"
-    assert shown("x" * 201) == "x" * 200 + "... (201 letters)"
+    assert sanitize("x" * 201) == "x" * 200 + "... (201 letters)"
 
 
 def is_fit(error: pytest.ExceptionInfo[gpufeed.GpufeedError]) -> bool:

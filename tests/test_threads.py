@@ -12,7 +12,7 @@ import pytest
 
 import gpufeed
 from gpufeed import IndexSampler, Loader, Manifest
-from gpufeed.storage import files
+from gpufeed.source import files
 from loaders import digest, make
 from test_loader import run_scripts
 

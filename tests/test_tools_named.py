@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import gpufeed
-from gpufeed.cache import cache_folder
+from gpufeed._util.cache_folder import cache_folder
 from gpufeed.tools import info
 from gpufeed.tools.demo import Fed, check_usable, feed_epoch
 from gpufeed.tools.named import make_transforms, open_manifest, take_split

@@ -11,7 +11,7 @@ from PIL import Image
 import gpufeed
 from gpufeed import ConfigError, IndexSampler, Loader, Manifest, SequentialSampler
 from gpufeed import transforms as tf
-from gpufeed.engine.decode import WindowDecoder
+from gpufeed.open.decoders import WindowDecoder
 from pillow_reference import difference, reference
 
 UINT8 = tf.ToDtype("uint8", layout="NHWC")

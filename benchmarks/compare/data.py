@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from gpufeed.progress import progress
+from gpufeed._util.progress import progress
 
 __all__ = ["SYNTHETIC", "VARIANTS", "list_pictures", "prepare"]
 

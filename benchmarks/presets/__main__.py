@@ -19,7 +19,7 @@ from benchmarks.presets.result import GPUFEED, Cost, Planning, Result, median_ra
 from benchmarks.quiet import wait_until_quiet
 from gpufeed import presets
 from gpufeed.order.schedule import Schedule
-from gpufeed.plan import Planner
+from gpufeed.plan.planner import Planner
 from gpufeed.tools.median import Median
 
 PLANNED = 256

@@ -14,6 +14,7 @@ from typing import cast
 
 import typer
 
+from gpufeed._util.sanitize import printable
 from gpufeed.cli import bench as _bench  # noqa: F401
 from gpufeed.cli import check as _check  # noqa: F401
 
@@ -24,7 +25,6 @@ from gpufeed.cli import orders as _orders  # noqa: F401
 from gpufeed.cli import runs as _runs  # noqa: F401
 from gpufeed.cli.app import FAILED, Settings, app
 from gpufeed.errors import GO_ON, DecodeError, GpufeedError
-from gpufeed.shown import printable
 
 __all__ = ["app", "main"]
 

@@ -40,7 +40,7 @@ def check(
     The exit code is 1 where a run would fail over a picture, 2 where the data can not be listed.
     Records are numbered over the whole list, whatever its splits.
     """
-    from gpufeed.loader import MAX_PIXELS
+    from gpufeed.feed.loader import MAX_PIXELS
     from gpufeed.tools.check.dataset import check as look
     from gpufeed.tools.check.page import save_page
     from gpufeed.tools.named import list_pictures

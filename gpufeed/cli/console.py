@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
-from gpufeed.shown import printable
+from gpufeed._util.sanitize import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

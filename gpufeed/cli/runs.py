@@ -46,8 +46,8 @@ def replay(
     ] = Path("gpufeed-replay.png"),
 ) -> None:
     """Draw the contact sheet of a batch of a run, from a state that it saved."""
+    from gpufeed._util.open_regular import read_file
     from gpufeed.errors import StateError
-    from gpufeed.regular import read_file
     from gpufeed.tools.replay import replay_batch
     from gpufeed.tools.sheet import check_target, save_sheet
 

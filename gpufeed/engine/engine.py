@@ -10,16 +10,16 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from gpufeed.engine import diagnose
 from gpufeed.engine.graph import build_pipeline, input_name
-from gpufeed.engine.host import HostStages, Opened
-from gpufeed.engine.job import BadPictures, Failed, Job, bare, finished, out_of_memory, wrap
 from gpufeed.errors import DecodeError, GpufeedError, PipelineError
+from gpufeed.open import diagnose
+from gpufeed.open.host import HostStages, Opened
+from gpufeed.open.job import BadPictures, Failed, Job, bare, finished, out_of_memory, wrap
 
 if TYPE_CHECKING:
-    from gpufeed.engine.budget import Budget
     from gpufeed.engine.device import Device
-    from gpufeed.plan import BatchPlan
+    from gpufeed.open.budget import Budget
+    from gpufeed.plan.planner import BatchPlan
     from gpufeed.transforms.program import Program
 
 __all__ = ["Engine"]

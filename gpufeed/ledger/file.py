@@ -14,12 +14,12 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed._util.atomic_write import atomic_write
+from gpufeed._util.limits import quarter_of_memory
+from gpufeed._util.open_regular import open_regular
+from gpufeed._util.sanitize import sanitize
 from gpufeed.errors import LedgerError
 from gpufeed.ledger.counts import EpochCounts, Run
-from gpufeed.machine import quarter_of_memory
-from gpufeed.regular import open_file
-from gpufeed.shown import shown
-from gpufeed.whole import write_whole
 
 __all__ = ["read_file", "write_file"]
 
@@ -51,7 +51,7 @@ def write_file(path: str | os.PathLike[str], run: Run, epochs: Mapping[int, Epoc
         for epoch, one in epochs.items():
             for part, array in one.parts().items():
                 _pack(archive, f"{part}-{epoch}.npy", array)
-    write_whole(path, buffer.getvalue())
+    atomic_write(path, buffer.getvalue())
 
 
 def _pack(archive: zipfile.ZipFile, name: str, array: npt.NDArray[Any]) -> None:
@@ -68,7 +68,7 @@ def read_file(path: str | os.PathLike[str]) -> Read:
     """
     said = f"{path} is no ledger of gpufeed, as loader.ledger.save() writes it"
     try:
-        file = open_file(path)
+        file = open_regular(path)
     except OSError as error:
         if error.errno is not None:
             raise
@@ -105,7 +105,7 @@ def _read(file: BinaryIO, path: str | os.PathLike[str]) -> Read:
         about = json.loads(packed[: _unpack(archive, _ABOUT, packed)].tobytes())
         if about["format"] != _FORMAT:
             raise LedgerError(
-                f"{path} has format {shown(repr(about['format']), 40)}, this gpufeed reads "
+                f"{path} has format {sanitize(repr(about['format']), 40)}, this gpufeed reads "
                 f"{_FORMAT}"
             )
         run = _checked_run(about["run"])
@@ -141,10 +141,10 @@ def _lengths(archive: zipfile.ZipFile) -> dict[str, int]:
     for member in archive.infolist():
         name = member.filename
         if name in lengths:
-            raise ValueError(f"it has the part {shown(repr(name))} twice")
+            raise ValueError(f"it has the part {sanitize(repr(name))} twice")
         # Others may ask for gigabytes to unpack a few bytes.
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise ValueError(f"{shown(repr(name))} is compressed in another way")
+            raise ValueError(f"{sanitize(repr(name))} is compressed in another way")
         lengths[name] = member.file_size
     return lengths
 
@@ -156,7 +156,7 @@ def _unpack(archive: zipfile.ZipFile, name: str, array: npt.NDArray[Any]) -> int
             raise ValueError(f"{name} has another version")
         shape, _, dtype = np.lib.format.read_array_header_1_0(file)
         if dtype != array.dtype or len(shape) != 1 or not 0 <= shape[0] <= len(array):
-            raise ValueError(f"{name} is {shown(f'{dtype} {shape}')}")
+            raise ValueError(f"{name} is {sanitize(f'{dtype} {shape}')}")
         count = int(shape[0])
         into = array[:count].view(np.uint8)
         for start in range(0, len(into), _PIECE):
@@ -186,9 +186,9 @@ def _checked_totals(told: Mapping[str, Any]) -> dict[int, int]:
     totals = {}
     for epoch, digest in told.items():
         if not re.fullmatch("[0-9]{1,19}", epoch):
-            raise ValueError(f"an epoch is {shown(repr(epoch))}")
+            raise ValueError(f"an epoch is {sanitize(repr(epoch))}")
         if not re.fullmatch("[0-9a-f]{32}", digest):
-            raise ValueError(f"epoch {epoch} has the digest {shown(repr(digest))}")
+            raise ValueError(f"epoch {epoch} has the digest {sanitize(repr(digest))}")
         totals[int(epoch)] = int(digest, 16)
     return totals
 
@@ -198,5 +198,5 @@ def _checked_run(told: Mapping[str, Any]) -> Run:
         value = told[field.name]
         kind = {"str": str, "int": int, "bool": bool}[str(field.type)]
         if type(value) is not kind or (isinstance(value, int) and not 0 <= value < 1 << 48):
-            raise ValueError(f"{field.name} is {shown(repr(value), 40)}")
+            raise ValueError(f"{field.name} is {sanitize(repr(value), 40)}")
     return Run(**told)

@@ -15,10 +15,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed._util.sanitize import sanitize
 from gpufeed.errors import LedgerError
 from gpufeed.ledger.counts import Counts, Digests, EpochCounts, Run
 from gpufeed.ledger.file import read_file, write_file
-from gpufeed.shown import shown
 
 __all__ = ["Differences", "EpochReport", "Ledger", "merge"]
 
@@ -247,6 +247,6 @@ def _check_alike(one: Run, other: Run, names: Sequence[str]) -> None:
         ours, theirs = getattr(one, name), getattr(other, name)
         if ours != theirs:
             raise LedgerError(
-                f"the ledgers are not of one run: {name} is {shown(repr(ours))} in one and "
-                f"{shown(repr(theirs))} in another"
+                f"the ledgers are not of one run: {name} is {sanitize(repr(ours))} in one and "
+                f"{sanitize(repr(theirs))} in another"
             )

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufeed import rng
+from gpufeed._util.numbers import is_integer
 from gpufeed.errors import ConfigError
-from gpufeed.numbers import is_integer
 from gpufeed.order.permutation import MAX_SIZE
 
 __all__ = ["RecordMetadata", "Sampler", "Visits", "check_count"]

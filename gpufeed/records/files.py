@@ -8,9 +8,9 @@ from pathlib import Path
 
 import polars as pl
 
+from gpufeed._util.open_regular import open_regular
 from gpufeed.errors import ManifestError
 from gpufeed.records.parquet import MOST_COLUMNS, read_apart
-from gpufeed.regular import open_file
 
 __all__ = ["read_csv", "read_parquet", "read_text"]
 
@@ -24,7 +24,7 @@ _PIECE = 1 << 20
 def read_parquet(file: Path) -> pl.DataFrame:
     """Read a Parquet file; raises ManifestError where it is missing or damaged."""
     try:
-        with open_file(file) as opened:
+        with open_regular(file) as opened:
             frame = read_apart(opened)
     except OSError as error:
         raise _unreadable(file, error) from error
@@ -64,7 +64,7 @@ def read_text(file: Path) -> bytes:
         OSError: it can not be read, or is no regular file.
     """
     pieces: list[bytes] = []
-    with open_file(file) as opened:
+    with open_regular(file) as opened:
         while piece := opened.read(_PIECE):
             pieces.append(piece)
             if (at := piece.find(b"\0")) >= 0:

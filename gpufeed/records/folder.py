@@ -8,11 +8,11 @@ from pathlib import Path
 
 import polars as pl
 
+from gpufeed._util.sanitize import sanitize
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.manifest import Manifest
 from gpufeed.records.paths import LONGEST, all_leave, check_names, inside
 from gpufeed.records.sizes import OnUnreadable, check_on_error, with_sizes
-from gpufeed.shown import shown
 
 __all__ = ["EXTENSIONS", "list_folder", "read_folder"]
 
@@ -196,10 +196,11 @@ def _entries(
 
 
 def _tell_away(root: Path, links: Sequence[str]) -> str:
-    told = "; ".join(
-        f"{shown(str(root / link), LONGEST)} to {shown(os.path.realpath(root / link), LONGEST)}"
-        for link in links[:_TOLD]
-    )
+    def tell(link: str) -> str:
+        target = os.path.realpath(root / link)
+        return f"{sanitize(str(root / link), LONGEST)} to {sanitize(target, LONGEST)}"
+
+    told = "; ".join(tell(link) for link in links[:_TOLD])
     if len(links) == 1:
         return (
             f"a symbolic link leaves the folder {root}: {told}; remove it, copy there what it "

@@ -22,9 +22,9 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
+from gpufeed._util.open_regular import open_regular
+from gpufeed._util.sanitize import printable
 from gpufeed.records.exif import orientation
-from gpufeed.regular import open_file
-from gpufeed.shown import printable
 
 __all__ = ["PictureHeader", "check_scans", "most_bytes", "picture_header", "picture_size"]
 
@@ -105,7 +105,7 @@ def picture_header(file: File) -> PictureHeader:
         ValueError: the content is no picture of these kinds, or its header is damaged.
     """
     if isinstance(file, str | Path):
-        with open_file(file) as opened:
+        with open_regular(file) as opened:
             return _header(opened)
     if isinstance(file, bytes | bytearray | memoryview):
         return _header(io.BytesIO(file))

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from gpufeed.errors import ConfigError, ManifestError
-from gpufeed.quarantine import Quarantine
+from gpufeed.faults.quarantine import Quarantine
 from gpufeed.records.boxes import BOX
 from gpufeed.records.checks import first_true
 from gpufeed.records.files import read_parquet

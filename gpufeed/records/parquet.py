@@ -17,8 +17,8 @@ from typing import IO, BinaryIO
 
 import polars as pl
 
-from gpufeed.machine import quarter_of_memory
-from gpufeed.shown import shown
+from gpufeed._util.limits import quarter_of_memory
+from gpufeed._util.sanitize import sanitize
 
 __all__ = ["MOST_COLUMNS", "read_apart"]
 
@@ -117,4 +117,4 @@ def read_apart(file: BinaryIO) -> pl.DataFrame:
 
 
 def _told(said: IO[bytes]) -> str:
-    return shown(said.read(1000).decode(errors="replace").strip(), 500)
+    return sanitize(said.read(1000).decode(errors="replace").strip(), 500)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import polars as pl
 
+from gpufeed._util.sanitize import sanitize
 from gpufeed.errors import ManifestError
 from gpufeed.records.checks import Where, first_true
-from gpufeed.shown import shown
 
 __all__ = [
     "LONGEST",
@@ -49,7 +49,7 @@ def check_names(paths: pl.Series, where: Where) -> None:
     broken = paths.to_frame("path").select(rule.alias(str(i)) for i, (rule, _) in enumerate(_RULES))
     for column, (_, reason) in zip(broken, _RULES, strict=True):
         if (row := first_true(column)) is not None:
-            raise ManifestError(f"{where(row)}: the path {shown(repr(paths[row]))} {reason}")
+            raise ManifestError(f"{where(row)}: the path {sanitize(repr(paths[row]))} {reason}")
 
 
 def links_out(root: Path, paths: pl.Series) -> pl.Series:
@@ -81,7 +81,7 @@ def links_out(root: Path, paths: pl.Series) -> pl.Series:
             if error.errno in _NO_FOLDER:
                 continue
             raise ManifestError(
-                f"can not list the folder {shown(folder, LONGEST)}: {error.strerror}"
+                f"can not list the folder {sanitize(folder, LONGEST)}: {error.strerror}"
             ) from error
     # A folder may hold many links out that no path asks for.
     asked = set(paths.to_list()).intersection(bad_files) if bad_files else ()
@@ -98,8 +98,8 @@ def check_links(root: Path, paths: pl.Series, where: Where) -> None:
     if (row := first_true(out)) is not None:
         others = int(out.sum()) - 1
         raise ManifestError(
-            f"{where(row)}: the path {shown(repr(paths[row]))} leaves the root {root} by a "
-            f"symbolic link, to {shown(os.path.realpath(root / paths[row]), LONGEST)}"
+            f"{where(row)}: the path {sanitize(repr(paths[row]))} leaves the root {root} by a "
+            f"symbolic link, to {sanitize(os.path.realpath(root / paths[row]), LONGEST)}"
             + (f", as do {others:,} more rows" if others else "")
             + "; remove such links, copy there what they lead to, or leave them out with "
             'on_error="drop"'

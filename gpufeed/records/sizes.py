@@ -12,13 +12,13 @@ from typing import Literal, TypeVar, get_args
 
 import polars as pl
 
-from gpufeed.cache import cache_folder
+from gpufeed._util.atomic_write import atomic_write
+from gpufeed._util.cache_folder import cache_folder
+from gpufeed._util.progress import progress
+from gpufeed._util.thread_map import thread_map
 from gpufeed.errors import ConfigError, ManifestError
-from gpufeed.progress import progress
 from gpufeed.records.files import read_parquet
 from gpufeed.records.headers import picture_size
-from gpufeed.spread import spread
-from gpufeed.whole import write_whole
 
 __all__ = ["OnUnreadable", "check_on_error", "read_sizes", "with_sizes"]
 
@@ -86,7 +86,7 @@ def read_sizes(
     def of_all(
         work: Callable[[_T], _R | None], items: Sequence[_T], done: Callable[[int], None]
     ) -> list[_R]:
-        found = spread(work, items, threads=_THREADS, done=done, name="gpufeed-sizes", chunk=64)
+        found = thread_map(work, items, threads=_THREADS, done=done, name="gpufeed-sizes", chunk=64)
         return [each for each in found if each is not None]
 
     keys = pl.DataFrame(of_all(key_of, names, lambda _: None), schema=_KEY, orient="row")
@@ -172,7 +172,7 @@ def _store(root: Path, sizes: pl.DataFrame) -> None:
     for place, _ in _places(root):
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(place, _parquet(sizes))
+            atomic_write(place, _parquet(sizes))
         except OSError:
             continue
         return

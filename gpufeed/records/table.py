@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
+from gpufeed._util.sanitize import sanitize
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.checks import Where, first_true
 from gpufeed.records.files import read_csv, read_parquet
@@ -22,7 +23,6 @@ from gpufeed.records.targets import (
     read_boxes,
     read_points,
 )
-from gpufeed.shown import shown
 
 __all__ = ["read_table"]
 
@@ -98,7 +98,7 @@ def read_table(
     for asked in (path, label, *(asked for asked, _ in targets)):
         if asked not in frame.columns:
             raise ManifestError(
-                f"{source}: there is no column {asked!r}; there are {shown(str(frame.columns))}"
+                f"{source}: there is no column {asked!r}; there are {sanitize(str(frame.columns))}"
             )
     if path == label:
         raise ManifestError(f"{source}: column {path!r} can not be both the path and the label")
@@ -119,7 +119,7 @@ def read_table(
     paths = frame[path].alias("path")
     if paths.dtype != pl.String:
         raise ManifestError(
-            f"{source}: column {path!r} must be text, not {shown(str(paths.dtype))}"
+            f"{source}: column {path!r} must be text, not {sanitize(str(paths.dtype))}"
         )
     if (row := first_true(paths.is_null())) is not None:
         raise ManifestError(f"{at(row)}: {path} is null")
@@ -185,7 +185,7 @@ def _labels(
     else:
         raise ManifestError(
             f"{source}: column {values.name!r} must hold integers, text or booleans, "
-            f"not {shown(str(values.dtype))}"
+            f"not {sanitize(str(values.dtype))}"
         )
     if (row := first_true(keys.is_null())) is not None:
         raise ManifestError(f"{at(row)}: {values.name} is null")

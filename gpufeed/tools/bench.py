@@ -13,19 +13,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpufeed._util.atomic_write import atomic_write
+from gpufeed._util.progress import progress as progress_bar
 from gpufeed.errors import ConfigError
-from gpufeed.loader import Loader
+from gpufeed.feed.loader import Loader
 from gpufeed.order.uniform import IndexSampler
-from gpufeed.progress import progress as progress_bar
 from gpufeed.tools.info import list_versions
 from gpufeed.tools.median import Median, median_of
 from gpufeed.tools.named import Preset, is_training, make_transforms
 from gpufeed.tools.plain_decode import PlainDecode
-from gpufeed.whole import write_whole
 
 if TYPE_CHECKING:
     from gpufeed.adapters import Framework
-    from gpufeed.loader import Batch
+    from gpufeed.feed.loader import Batch
     from gpufeed.order.schedule import LastBatch
     from gpufeed.records import Manifest
 
@@ -290,6 +290,6 @@ def save_json(found: Bench, asked: dict[str, Any], path: Path) -> None:
     versions = {fact.name: fact.value for fact in list_versions()}
     content = {"asked": asked, "found": asdict(found), "versions": versions}
     try:
-        write_whole(path, (json.dumps(content, indent=1) + "\n").encode())
+        atomic_write(path, (json.dumps(content, indent=1) + "\n").encode())
     except OSError as error:
         raise ConfigError(f"can not write {path}: {error.strerror or error}") from error

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpufeed._util.cache_folder import cache_folder
+from gpufeed._util.progress import progress as progress_bar
 from gpufeed.adapters import make_adapter
-from gpufeed.cache import cache_folder
 from gpufeed.engine.device import resolve_device
 from gpufeed.errors import ConfigError
-from gpufeed.loader import Loader
+from gpufeed.feed.loader import Loader
+from gpufeed.feed.stats import Stats
 from gpufeed.order.uniform import IndexSampler
-from gpufeed.progress import progress as progress_bar
-from gpufeed.stats import Stats
 from gpufeed.tools.named import Preset, make_transforms
 
 if TYPE_CHECKING:

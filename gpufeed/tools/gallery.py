@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 import gpufeed
 from gpufeed import transforms as tf
+from gpufeed._util.progress import progress as progress_bar
 from gpufeed.engine.device import resolve_device
 from gpufeed.errors import ConfigError
-from gpufeed.loader import Loader
+from gpufeed.feed.loader import Loader
 from gpufeed.order.uniform import SequentialSampler
-from gpufeed.progress import progress as progress_bar
 from gpufeed.records import Manifest
 from gpufeed.tools.called import Called, call, purpose
 from gpufeed.tools.sheet import Row, draw_rows

@@ -9,8 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
+from gpufeed._util.open_regular import read_file
 from gpufeed.engine.device import Device, available_threads
-from gpufeed.regular import read_file
 
 __all__ = ["PlainDecode"]
 
@@ -59,7 +59,7 @@ class PlainDecode:
     def _decode_one(self, path: Path) -> None:
         decode: Callable[[bytes], Any] | None = getattr(self._decoders, "decode", None)
         if decode is None:
-            from gpufeed.engine.decode import cpu_decoder
+            from gpufeed.open.decoders import cpu_decoder
 
             # One for each thread: its own pool takes a thread less than it is told to.
             decode = self._decoders.decode = cpu_decoder().decode

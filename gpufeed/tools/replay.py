@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from gpufeed import transforms
 from gpufeed.errors import ConfigError, ManifestError, StateError
+from gpufeed.feed.loader import Loader
+from gpufeed.feed.state import check_state, decode_state
 from gpufeed.identity import describe, describe_all, parse_all
-from gpufeed.loader import Loader
 from gpufeed.order.balanced import ClassBalancedBatchSampler
 from gpufeed.order.uniform import IndexSampler, RepeatedAugmentationSampler, SequentialSampler
 from gpufeed.order.weighted import WeightedSampler, balanced_weights
-from gpufeed.state import check_state, decode_state
 from gpufeed.tools.named import Labels, Split, open_manifest, take_split
 from gpufeed.tools.show import Shown, draw_batch
 from gpufeed.transforms import OutputFormat, RandomErasing, ToDtype, Transform, Views

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
+from gpufeed._util.atomic_write import atomic_write
 from gpufeed.errors import ConfigError
 from gpufeed.tools.fonts import legible, load_fonts
-from gpufeed.whole import write_whole
 
 if TYPE_CHECKING:
     import polars as pl
@@ -267,7 +267,7 @@ def save_sheet(sheet: Image.Image, path: Path) -> None:
     buffer = io.BytesIO()
     sheet.save(buffer, "PNG", optimize=False, compress_level=6)
     try:
-        write_whole(path, buffer.getvalue())
+        atomic_write(path, buffer.getvalue())
     except OSError as error:
         raise ConfigError(f"can not write {path}: {error.strerror or error}") from error
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 import gpufeed
 from gpufeed.errors import ConfigError
-from gpufeed.loader import Batch, Loader
+from gpufeed.feed.loader import Batch, Loader
 from gpufeed.order.uniform import IndexSampler
 from gpufeed.tools.marks import mark
 from gpufeed.tools.named import Preset, is_training, make_transforms

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed._util.progress import progress as progress_bar
 from gpufeed.errors import ConfigError
 from gpufeed.order.balanced import ClassBalancedBatchSampler
 from gpufeed.order.permutation import derive_keys, unpermute
 from gpufeed.order.uniform import IndexSampler, RepeatedAugmentationSampler, SequentialSampler
 from gpufeed.order.weighted import WeightedSampler, balanced_weights
-from gpufeed.progress import progress as progress_bar
 from gpufeed.tools.shuffle import (
     ChiSquare,
     Expected,

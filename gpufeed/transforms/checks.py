@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, get_args
 
+from gpufeed._util.numbers import is_integer, is_number
 from gpufeed.errors import ConfigError
-from gpufeed.numbers import is_integer, is_number
 from gpufeed.transforms.base import DType, Layout
 from gpufeed.transforms.frame import Fill, Interpolation, Sampling
 

@@ -14,15 +14,15 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from gpufeed._util.atomic_write import atomic_write
+from gpufeed._util.progress import progress as progress_bar
+from gpufeed._util.sanitize import sanitize
+from gpufeed._util.thread_map import thread_map
 from gpufeed.engine.device import available_threads
-from gpufeed.progress import progress as progress_bar
 from gpufeed.records.boxes import BOX
 from gpufeed.records.paths import links_out
-from gpufeed.shown import shown
-from gpufeed.spread import spread
 from gpufeed.tools.check.kinds import KINDS, Finding, Kind
 from gpufeed.tools.check.picture import Examiner, Looked, Size
-from gpufeed.whole import write_whole
 
 __all__ = ["Report", "check"]
 
@@ -61,7 +61,7 @@ class Report:
         """
         buffer = io.BytesIO()
         self.findings.write_parquet(buffer)
-        write_whole(path, buffer.getvalue())
+        atomic_write(path, buffer.getvalue())
 
     @property
     def failing(self) -> int:
@@ -103,7 +103,8 @@ def check(
     for key, each in zip(within, _look_at_all(items, max_pixels, threads, progress), strict=True):
         looked[key] = each
     found: list[tuple[int, Finding]] = [
-        (key, Finding(Kind.leads_out, f"to {shown(os.path.realpath(paths[key]))}")) for key in away
+        (key, Finding(Kind.leads_out, f"to {sanitize(os.path.realpath(paths[key]))}"))
+        for key in away
     ]
     for key, each in enumerate(looked):
         found += [(key, finding) for finding in each.findings]
@@ -139,7 +140,7 @@ def _look_at_all(
         warnings.catch_warnings(action="ignore"),
         progress_bar("Checking pictures", len(items), show=progress, unit="images") as done,
     ):
-        return spread(look, items, threads=threads, done=done, name="gpufeed-check")
+        return thread_map(look, items, threads=threads, done=done, name="gpufeed-check")
 
 
 def _outside(frame: pl.DataFrame, looked: Sequence[Looked]) -> list[tuple[int, Finding]]:

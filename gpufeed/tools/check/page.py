@@ -11,12 +11,12 @@ from pathlib import Path
 import polars as pl
 from PIL import Image, ImageFile, ImageOps
 
-from gpufeed.engine.decode import WindowDecoder
+from gpufeed._util.atomic_write import atomic_write
+from gpufeed._util.open_regular import read_file
+from gpufeed.open.decoders import WindowDecoder
 from gpufeed.records.headers import check_scans, picture_size
-from gpufeed.regular import read_file
 from gpufeed.tools.check.dataset import Report
 from gpufeed.tools.check.kinds import KINDS, Kind
-from gpufeed.whole import write_whole
 
 __all__ = ["save_page"]
 
@@ -79,7 +79,7 @@ def save_page(report: Report, title: str, target: Path) -> None:
         parts.append("</div>")
         if of_kind.height > _MOST_OF_A_KIND:
             parts.append(f"<p>and {of_kind.height - _MOST_OF_A_KIND:,} more</p>")
-    write_whole(target, ("\n".join(parts) + "\n</html>\n").encode())
+    atomic_write(target, ("\n".join(parts) + "\n</html>\n").encode())
 
 
 def _thumbnail(path: Path, decoder: WindowDecoder) -> str | None:

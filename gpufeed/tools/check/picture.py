@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from PIL import Image
 
-from gpufeed.engine.decode import WindowDecoder
+from gpufeed._util.open_regular import EmptyFileError, FileTooLongError, read_file
+from gpufeed.open.decoders import WindowDecoder
 from gpufeed.records.headers import check_scans, most_bytes, picture_header
-from gpufeed.regular import EmptyFileError, FileTooLongError, read_file
 from gpufeed.tools.check.kinds import Finding, Kind
 
 __all__ = ["Examiner", "Looked", "Size"]

@@ -16,8 +16,8 @@ from pathlib import Path
 import PIL
 
 import gpufeed
+from gpufeed._util.progress import progress as progress_bar
 from gpufeed.errors import ConfigError
-from gpufeed.progress import progress as progress_bar
 from gpufeed.tools.synth.bird import PART_NAMES
 from gpufeed.tools.synth.pictures import draw_rows, draw_with_processes
 from gpufeed.tools.synth.plan import MAX_SIDE, Plan, plan_nabirds

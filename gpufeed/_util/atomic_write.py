@@ -8,10 +8,10 @@ import secrets
 import stat
 from pathlib import Path
 
-__all__ = ["write_whole"]
+__all__ = ["atomic_write"]
 
 
-def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
+def atomic_write(path: str | os.PathLike[str], content: bytes) -> None:
     """Write a file, which replaces an older one at once and whole; if that fails, nothing changes.
 
     A device or a pipe, as /dev/stdout, is written to as it is.

@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpufeed.blank import blank_picture
-from gpufeed.engine.budget import Budget
+from gpufeed._util.numbers import is_integer, is_number
 from gpufeed.errors import GO_ON, ConfigError, DecodeError, GpufeedError
-from gpufeed.failures import Failures, check_limit
-from gpufeed.numbers import is_integer, is_number
-from gpufeed.quarantine import Failure
-from gpufeed.readahead import Begun, ReadAhead, await_result
-from gpufeed.standins import OnError, Replacements, StandIns
-from gpufeed.storage.readers import PatientReaders, Readers
-from gpufeed.storage.watched import WatchedReaders
+from gpufeed.faults.blank import blank_picture
+from gpufeed.faults.failures import Failures, check_limit
+from gpufeed.faults.policy import OnError, Replacements, StandIns
+from gpufeed.faults.quarantine import Failure
+from gpufeed.feed.read_ahead import Begun, ReadAhead, await_result
+from gpufeed.open.budget import Budget
+from gpufeed.source.readers import PatientReaders, Readers
+from gpufeed.source.watched import WatchedReaders
 
 if TYPE_CHECKING:
     from gpufeed.engine.device import Device
     from gpufeed.engine.engine import Engine
-    from gpufeed.engine.job import BadPictures, Failed, Job
+    from gpufeed.open.job import BadPictures, Failed, Job
     from gpufeed.order.sampler import Sampler
-    from gpufeed.plan import BatchPlan, Planner
+    from gpufeed.plan.planner import BatchPlan, Planner
     from gpufeed.records import Manifest
-    from gpufeed.storage.files import FileStore
+    from gpufeed.source.files import FileStore
 
 __all__ = ["Maker", "check_pixels"]
 
@@ -144,7 +144,7 @@ class Maker:
         return PatientReaders() if timeout is None else WatchedReaders(timeout)
 
     def _prepare(self, engine: Engine, readers: Readers, step: int) -> Future[Job | Failed]:
-        from gpufeed.engine.job import Failed, finished
+        from gpufeed.open.job import Failed, finished
 
         try:
             plan = self._planner.plan(step)
@@ -199,7 +199,7 @@ class Maker:
             DecodeError: one of its pictures is bad, and nobody stands in.
             TooManyFailuresError: too many are.
         """
-        from gpufeed.engine.job import BadPictures
+        from gpufeed.open.job import BadPictures
 
         self.check_process()
         if bad is not None:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-__all__ = ["spread"]
+__all__ = ["thread_map"]
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-def spread(
+def thread_map(
     work: Callable[[T], R],
     items: Sequence[T],
     *,

@@ -7,14 +7,14 @@ from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
 from gpufeed.errors import ConfigError
-from gpufeed.storage.readers import GivenUp
+from gpufeed.source.readers import GivenUp
 
 if TYPE_CHECKING:
     from gpufeed.engine.engine import Engine
-    from gpufeed.engine.job import Failed, Job
-    from gpufeed.maker import Maker
-    from gpufeed.plan import BatchPlan
-    from gpufeed.readahead import Begun, ReadAhead
+    from gpufeed.feed.maker import Maker
+    from gpufeed.feed.read_ahead import Begun, ReadAhead
+    from gpufeed.open.job import Failed, Job
+    from gpufeed.plan.planner import BatchPlan
 
 __all__ = ["ENDED", "Stream"]
 
@@ -56,7 +56,7 @@ class Stream:
             GpufeedError: the batch can not be made; that of the step before can not either, if it
                 was not taken.
         """
-        from gpufeed.engine.job import BadPictures
+        from gpufeed.open.job import BadPictures
 
         engine = self._engine
         if engine is None:

@@ -12,7 +12,7 @@ from nvidia.dali import tensors
 from gpufeed.errors import DecodeError, PipelineError
 
 if TYPE_CHECKING:
-    from gpufeed.plan import BatchPlan
+    from gpufeed.plan.planner import BatchPlan
 
 __all__ = ["BadPictures", "Failed", "Job", "bare", "finished", "out_of_memory", "wrap"]
 

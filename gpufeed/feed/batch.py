@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     from gpufeed.adapters import Adapter
-    from gpufeed.plan import BatchPlan
-    from gpufeed.targets import Targets
+    from gpufeed.plan.planner import BatchPlan
+    from gpufeed.plan.targets import Targets
 
 __all__ = ["Batch", "HandOver"]
 

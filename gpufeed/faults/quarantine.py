@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from gpufeed.whole import write_whole
+from gpufeed._util.atomic_write import atomic_write
 
 __all__ = ["Failure", "Quarantine"]
 
@@ -77,4 +77,4 @@ class Quarantine:
         """
         buffer = io.BytesIO()
         self.frame().write_parquet(buffer)
-        write_whole(path, buffer.getvalue())
+        atomic_write(path, buffer.getvalue())

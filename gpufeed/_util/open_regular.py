@@ -6,7 +6,7 @@ import os
 import stat
 from io import BufferedReader
 
-__all__ = ["EmptyFileError", "FileTooLongError", "open_file", "read_file"]
+__all__ = ["EmptyFileError", "FileTooLongError", "open_regular", "read_file"]
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -25,7 +25,7 @@ class FileTooLongError(OSError):
     """A file has more bytes than it may have."""
 
 
-def open_file(path: str | os.PathLike[str]) -> BufferedReader:
+def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
     """Return a regular file, opened to be read.
 
     Raises:

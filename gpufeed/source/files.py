@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from gpufeed._util.open_regular import read_file
 from gpufeed.errors import DecodeError
 from gpufeed.records.headers import most_bytes
-from gpufeed.regular import read_file
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
     from gpufeed.records import Manifest
-    from gpufeed.storage.readers import Readers
+    from gpufeed.source.readers import Readers
 
 __all__ = ["FileStore"]
 

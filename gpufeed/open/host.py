@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from gpufeed.engine.decode import WindowDecoder
-from gpufeed.engine.diagnose import check_header, undecodable
-from gpufeed.engine.job import BadPictures, Failed, Job, bare, finished, out_of_memory, wrap
-from gpufeed.engine.memory import Memory
-from gpufeed.engine.resize import Resizer
 from gpufeed.errors import ConfigError, DecodeError, PipelineError, TransformError
+from gpufeed.open.decoders import WindowDecoder
+from gpufeed.open.diagnose import check_header, undecodable
+from gpufeed.open.job import BadPictures, Failed, Job, bare, finished, out_of_memory, wrap
+from gpufeed.open.memory import Memory
+from gpufeed.open.resize import Resizer
 from gpufeed.transforms.function import Lambda
 from gpufeed.transforms.program import WINDOW, Resample
 
 if TYPE_CHECKING:
-    from gpufeed.engine.budget import Budget
-    from gpufeed.plan import BatchPlan
+    from gpufeed.open.budget import Budget
+    from gpufeed.plan.planner import BatchPlan
     from gpufeed.transforms.base import Params
     from gpufeed.transforms.program import Program, View
 

@@ -6,7 +6,7 @@ escape sequences that a terminal obeys, or halves of letters that can not be pri
 
 from __future__ import annotations
 
-__all__ = ["printable", "shown"]
+__all__ = ["printable", "sanitize"]
 
 _LONGEST = 200
 
@@ -18,7 +18,7 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
-def shown(text: str, most: int = _LONGEST) -> str:
+def sanitize(text: str, most: int = _LONGEST) -> str:
     """Return a text as an error tells it: printable, and of bounded length.
 
     Args:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed._util.numbers import is_integer
 from gpufeed.errors import ConfigError, DecodeError, PipelineError, TooManyFailuresError
-from gpufeed.numbers import is_integer
 from gpufeed.rng import STAND_IN_STREAM, BatchRng
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from gpufeed.transforms.targets import Objects
 
 if TYPE_CHECKING:
     from gpufeed.adapters import Adapter
-    from gpufeed.plan import BatchPlan
+    from gpufeed.plan.planner import BatchPlan
     from gpufeed.records import Manifest
     from gpufeed.transforms import Frame, Transform
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from PIL import Image
 
-from gpufeed.engine.decode import WindowDecoder
 from gpufeed.errors import DecodeError, SizeMismatchError
+from gpufeed.open.decoders import WindowDecoder
 from gpufeed.records.headers import check_scans, picture_size
 from gpufeed.transforms.program import WINDOW
 
 if TYPE_CHECKING:
-    from gpufeed.plan import BatchPlan
+    from gpufeed.plan.planner import BatchPlan
 
 __all__ = ["blame", "check_header", "undecodable"]
 

@@ -9,29 +9,29 @@ import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from gpufeed import state as states
+from gpufeed._util.numbers import is_integer
 from gpufeed.adapters import Framework, make_adapter
 from gpufeed.engine.device import available_threads, resolve_device
 from gpufeed.errors import ConfigError, EpochsExhausted, GpufeedError, PipelineError, StateError
-from gpufeed.handover import Batch, HandOver
+from gpufeed.faults.policy import OnError
+from gpufeed.faults.quarantine import Quarantine
+from gpufeed.feed import state as states
+from gpufeed.feed.batch import Batch, HandOver
+from gpufeed.feed.maker import Maker, check_pixels
+from gpufeed.feed.stats import Clock, Stats
+from gpufeed.feed.stream import ENDED, Stream
 from gpufeed.identity import describe, describe_all
 from gpufeed.ledger import Ledger, Run
-from gpufeed.maker import Maker, check_pixels
-from gpufeed.numbers import is_integer
 from gpufeed.order.foreign import adopt
 from gpufeed.order.schedule import MAX_EPOCHS, LastBatch, Schedule
 from gpufeed.order.shard import ShardOptions
 from gpufeed.order.uniform import IndexSampler
-from gpufeed.plan import BatchPlan, Planner
+from gpufeed.plan.planner import BatchPlan, Planner
+from gpufeed.plan.targets import CollateFn, Targets
 from gpufeed.presets import train as train_preset
-from gpufeed.quarantine import Quarantine
 from gpufeed.records import Manifest
 from gpufeed.records.targets import BoxFormat
-from gpufeed.standins import OnError
-from gpufeed.stats import Clock, Stats
-from gpufeed.storage.files import FileStore
-from gpufeed.stream import ENDED, Stream
-from gpufeed.targets import CollateFn, Targets
+from gpufeed.source.files import FileStore
 from gpufeed.transforms.listed import check_functions
 
 if TYPE_CHECKING:

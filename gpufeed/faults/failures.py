@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
 
+from gpufeed._util.numbers import is_integer, is_number
+from gpufeed._util.sanitize import sanitize
 from gpufeed.errors import ConfigError, DecodeError, StateError, TooManyFailuresError
-from gpufeed.numbers import is_integer, is_number
-from gpufeed.quarantine import Failure, Quarantine
-from gpufeed.shown import shown
+from gpufeed.faults.quarantine import Failure, Quarantine
 
 __all__ = ["Failures", "check_limit"]
 
@@ -73,11 +73,11 @@ class Failures:
             if found == failure.path:
                 failures.append(failure)
             elif same:
-                key = shown(str(failure.record_key), 20)
-                here = "not" if found is None else shown(found)
+                key = sanitize(str(failure.record_key), 20)
+                here = "not" if found is None else sanitize(found)
                 raise StateError(
                     f"the state's quarantine[{place}] is of record {key} "
-                    f"({shown(failure.path)}), which is {here} in this manifest"
+                    f"({sanitize(failure.path)}), which is {here} in this manifest"
                 )
         return failures
 
@@ -105,9 +105,10 @@ class Failures:
         for kind, times in reasons.most_common(_NAMED):
             first = next(failure for failure in self.quarantine if _kind(failure) == kind)
             same = sum(failure.reason == first.reason for failure in self.quarantine) == times
+            reason = sanitize(first.reason, _REASON_LENGTH)
             told.append(
-                f"{times} x {shown(first.reason, _REASON_LENGTH)}{'' if same else ', and the like'}"
-                f" (first record {first.record_key}, {shown(first.path)})"
+                f"{times} x {reason}{'' if same else ', and the like'}"
+                f" (first record {first.record_key}, {sanitize(first.path)})"
             )
         if len(reasons) > _NAMED:
             told.append(f"and {len(reasons) - _NAMED} more reasons")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from gpufeed.blank import blank_sizes
 from gpufeed.errors import ConfigError, TransformError
+from gpufeed.faults.blank import blank_sizes
 from gpufeed.rng import BatchRng
 from gpufeed.transforms.base import MixTransform
 from gpufeed.transforms.compose import Composed, Mix, Partners, compose

@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Sequence
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from gpufeed.storage.readers import SLOW, THREADS, GivenUp, Readers
+from gpufeed.source.readers import SLOW, THREADS, GivenUp, Readers
 
 __all__ = ["WatchedReaders"]
 

@@ -1,0 +1,1 @@
+"""What every package needs and nothing of the field: files, threads, limits, texts."""

@@ -1,0 +1,1 @@
+"""What becomes of a record whose image cannot be read or decoded."""

@@ -1,0 +1,1 @@
+"""The loader: batches in order, any batch by its number, and a state to resume from."""

@@ -1,0 +1,1 @@
+"""Where encoded images are: from record keys to bytes."""

@@ -1,1 +1,0 @@
-"""Where pictures' bytes are: from record keys to encoded pictures."""
