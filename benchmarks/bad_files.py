@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 import gpufeed
@@ -64,11 +65,11 @@ def measure(photos: Path, variant: str, pictures: int, rounds: int) -> dict[str,
         table = pl.DataFrame({"path": names, "label": [0] * len(names)})
         good = gpufeed.read_table(table, root=whole)
         bad_too = gpufeed.read_table(table, root=damaged)
-        files = [[whole / each for each in names]]
-        with PlainDecode(resolve_device("cpu")) as decode:
+        keys = [np.arange(len(names))]
+        with PlainDecode(good.source, resolve_device("cpu")) as decode:
 
             def plain() -> int:
-                decode.run(files)
+                decode.run(keys)
                 return len(names)
 
             def checked() -> int:

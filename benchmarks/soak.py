@@ -46,7 +46,7 @@ from benchmarks.machine import Machine
 from benchmarks.quiet import wait_until_quiet
 from gpufeed._util.progress import progress
 from gpufeed.engine.device import resolve_device
-from gpufeed.source.readers import THREADS
+from gpufeed.source.threads import THREADS
 from gpufeed.tools.plain_decode import PlainDecode
 
 _SIDE = 32
@@ -346,9 +346,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             total = given.epochs * (_FEW // _BATCH)
             manifest = write_pictures(Path(name), _FEW, given.bad)
             fed = by_epochs(manifest, given.epochs)
-        with PlainDecode(resolve_device("cpu")) as decode:
-            paths = [Path(name, each) for each in manifest.frame["path"].to_list()[-_PLAIN:]]
-            looks = soak(fed, total, every, lambda: decode.run([paths] * _TIMES))
+        with PlainDecode(manifest.source, resolve_device("cpu")) as decode:
+            keys = np.arange(len(manifest))[-_PLAIN:]
+            looks = soak(fed, total, every, lambda: decode.run([keys] * _TIMES))
     grew = judge(looks)
     said = f", {given.bad:.0%} of the files bad" if given.bad else ""
     said += ", malloc as it is" if given.as_it_is else ""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         MissingExtraError,
         PipelineError,
         SizeMismatchError,
+        SourceError,
         StateError,
         StateMismatchError,
         TooManyFailuresError,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     )
     from gpufeed.order.weighted import WeightedSampler, balanced_weights
     from gpufeed.records import Manifest, concat, read_folder, read_nabirds, read_table
+    from gpufeed.source import FileSource, MemorySource, Source
     from gpufeed.transforms import (
         JPEG,
         AugMix,
@@ -112,6 +114,7 @@ _HOMES = {
         "MissingExtraError",
         "PipelineError",
         "SizeMismatchError",
+        "SourceError",
         "StateError",
         "StateMismatchError",
         "TooManyFailuresError",
@@ -135,6 +138,7 @@ _HOMES = {
     "gpufeed.faults.quarantine": ("Failure", "Quarantine"),
     "gpufeed.records": ("Manifest", "concat", "read_folder", "read_nabirds", "read_table"),
     "gpufeed.feed.stats": ("Stats",),
+    "gpufeed.source": ("FileSource", "MemorySource", "Source"),
     "gpufeed.transforms": (
         "AugMix",
         "AutoAugment",
@@ -205,6 +209,7 @@ __all__ = [
     "DeviceError",
     "EpochsExhausted",
     "Failure",
+    "FileSource",
     "FiveCrop",
     "Gamma",
     "GaussianBlur",
@@ -217,6 +222,7 @@ __all__ = [
     "Loader",
     "Manifest",
     "ManifestError",
+    "MemorySource",
     "MissingExtraError",
     "MixUp",
     "MixtureSampler",
@@ -257,6 +263,8 @@ __all__ = [
     "ShardOptions",
     "SizeMismatchError",
     "SoftLabels",
+    "Source",
+    "SourceError",
     "StateError",
     "StateMismatchError",
     "Stats",

@@ -10,6 +10,7 @@ GpufeedError
 |- DecodeError         one picture could not be read or decoded; names the record and its file
 |  `- SizeMismatchError    it decodes, but is not of the size the manifest gives
 |- TooManyFailuresError  more pictures are bad than the loader was told to put up with
+|- SourceError         a source raised an error, or returned what is no image
 |- TransformError      a transform raised an error; names it
 |- PipelineError       DALI failed in a way that is no single picture's fault
 |- DeviceError         the device asked for is not there
@@ -33,6 +34,7 @@ __all__ = [
     "MissingExtraError",
     "PipelineError",
     "SizeMismatchError",
+    "SourceError",
     "StateError",
     "StateMismatchError",
     "TooManyFailuresError",
@@ -95,7 +97,7 @@ class DecodeError(GpufeedError):
 
     Attributes:
         record_key: the record's number in its manifest.
-        path: the file, as the manifest's root and path give it.
+        path: the image's name as its source gives it: the file, where it is one.
         reason: what was found wrong, in words.
     """
 
@@ -123,6 +125,10 @@ class TooManyFailuresError(GpufeedError):
     def __init__(self, message: str, failures: Sequence[DecodeError] = ()) -> None:
         super().__init__(message)
         self.failures = tuple(failures)
+
+
+class SourceError(GpufeedError):
+    """A source, one of a user's own say, does not do what `Source` asks of it; names it."""
 
 
 class TransformError(GpufeedError):

@@ -7,18 +7,22 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+import polars as pl
 import pytest
 
 from gpufeed import Manifest, cli, read_folder
 from gpufeed.adapters import Framework
 from gpufeed.cli.bench import _print_bench
 from gpufeed.engine.device import Device
+from gpufeed.source import Encoded, FileSource, MemorySource
 from gpufeed.tools import bench as bench_module
-from gpufeed.tools import plain_decode
 from gpufeed.tools.bench import bench
 from gpufeed.tools.plain_decode import PlainDecode
 from media import jpeg, picture
 
+Keys = npt.NDArray[np.int64]
 QUICK = ["--seconds", "0.02", "--rounds", "2", "--device", "cpu"]
 
 
@@ -96,35 +100,41 @@ def test_plain_decode_is_of_the_pictures_just_fed(
     folders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manifest = read_folder(folders)
-    decoded: list[list[list[Path]]] = []
+    decoded: list[list[Keys]] = []
     run = PlainDecode.run
 
-    def noted(self: PlainDecode, batches: list[list[Path]]) -> None:
+    def noted(self: PlainDecode, batches: list[Keys]) -> None:
         decoded.append(batches)
         run(self, batches)
 
     monkeypatch.setattr(PlainDecode, "run", noted)
     found = bench(manifest, size=32, batch_size=3, rounds=2, seconds=0.01, device="cpu")
     assert [len(batches) for batches in decoded] == [found.batches] * 2
-    known = {manifest.root / path for path in manifest.frame["path"]}
     for batches in decoded:
         for batch in batches:
             assert len(set(batch)) == 3
-            assert set(batch) <= known
+            assert set(batch) <= set(range(len(manifest)))
 
 
-def test_every_picture_is_decoded(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_image_is_decoded(folders: Path) -> None:
     files = sorted(folders.rglob("*.jpg"))
-    read: list[Path] = []
-    read_file = plain_decode.read_file
-    monkeypatch.setattr(
-        plain_decode, "read_file", lambda path: read.append(path) or read_file(path)
-    )
-    with PlainDecode(Device(None), 2) as plain:
-        plain.run([files[:4], files[4:]])
-        assert sorted(read) == files
-        with pytest.raises(FileNotFoundError, match=r"none\.jpg"):
-            plain.run([[folders / "none.jpg"]])
+    read: list[int] = []
+
+    class Noting(MemorySource):
+        def read(self, keys: Keys) -> list[Encoded]:
+            read.extend(keys.tolist())
+            return super().read(keys)
+
+    source = Noting([file.read_bytes() for file in files])
+    with PlainDecode(source, Device(None), 2) as plain:
+        plain.run([np.arange(4), np.arange(4, len(files))])
+    assert sorted(read) == list(range(len(files)))
+    missing = FileSource(folders, pl.Series(["none.jpg"]))
+    with (
+        PlainDecode(missing, Device(None)) as plain,
+        pytest.raises(FileNotFoundError, match="No such file"),
+    ):
+        plain.run([np.zeros(1, np.int64)])
 
 
 def test_ranges(pictures: Manifest) -> None:

@@ -18,6 +18,7 @@ from gpufeed import DecodeError, Loader, Manifest, ManifestError, SequentialSamp
 from gpufeed import transforms as tf
 from gpufeed.cli import main
 from gpufeed.open.decoders import WindowDecoder
+from gpufeed.source import FileSource
 from gpufeed.tools.check.dataset import Report, check
 from gpufeed.tools.check.kinds import KINDS, Kind
 from gpufeed.tools.check.page import _thumbnail
@@ -278,7 +279,7 @@ def test_the_command_prints_writes_and_exits(
     assert "nvimgcodec" not in noise  # whose lines name no file
     for words in ("damaged", "corrupt data", "not a picture", "would fail over 2 pictures"):
         assert words in said
-    assert 'To list the data at all takes read_folder(..., on_error="drop").\n' in said
+    assert 'To list the data at all takes read_folder(..., on_bad_image="drop").\n' in said
     written = page.read_text()
     assert "a/00001.jpg" in written
     assert "<script>" not in written
@@ -287,7 +288,7 @@ def test_the_command_prints_writes_and_exits(
         assert image.size == (60, 50)  # what is left of the one that is cut off
     assert written.count("base64,") == 2
     assert not ImageFile.LOAD_TRUNCATED_IMAGES
-    manifest = read_folder(tmp_path / "data", on_error="drop").without(findings)
+    manifest = read_folder(tmp_path / "data", on_bad_image="drop").without(findings)
     assert manifest.frame["path"].to_list() == [
         "a/00000.jpg", "a/00002.jpg", "b/00000.jpg", "b/00001.jpg"
     ]  # fmt: skip
@@ -310,13 +311,13 @@ def test_links_out_are_found_and_not_followed(
     assert "a symbolic link leads out of the data's folder" in said
     assert f"a/out.jpg: to {tmp_path}/outside/00000.jpg" in said
     assert "A run would" not in said
-    assert 'To list the data at all takes read_folder(..., on_error="drop").\n' in said
+    assert 'To list the data at all takes read_folder(..., on_bad_image="drop").\n' in said
     assert pl.read_parquet(findings).filter("fails").select("path", "kind").rows() == [
         ("a/out.jpg", "leads out"), ("b", "leads out")
     ]  # fmt: skip
     assert "base64," not in page.read_text()
     with pytest.warns(UserWarning, match="none of the 2 paths .*; 2 were dropped already as it"):
-        manifest = read_folder(data, on_error="drop").without(findings)
+        manifest = read_folder(data, on_bad_image="drop").without(findings)
     assert manifest.frame["path"].to_list() == ["a/00000.jpg", "a/00001.jpg"]
     assert open_manifest(data, without=findings).frame.equals(manifest.frame)
 
@@ -356,7 +357,9 @@ def test_nabirds_is_listed_whatever_its_pictures_are(
     capfd.readouterr()
     assert main(["check", str(course), "--parquet", str(findings)]) == 1
     said = capfd.readouterr().out
-    assert ('To list the data at all takes read_nabirds(..., on_error="drop").' in said) == cleaned
+    assert (
+        'To list the data at all takes read_nabirds(..., on_bad_image="drop").' in said
+    ) == cleaned
     found = pl.read_parquet(findings).filter("fails")
     assert sorted(found.select("record_key", "kind").rows()) == [(1, "empty"), (2, "missing")]
     assert "A run would fail over 2 pictures" in said
@@ -369,7 +372,7 @@ def test_nabirds_is_listed_whatever_its_pictures_are(
     assert main(["check", str(course), "--parquet", str(findings)]) == 1
     said = capfd.readouterr().out
     assert "A run would fail over 1 picture," in said
-    assert 'To list the data at all takes read_nabirds(..., on_error="drop").' in said
+    assert 'To list the data at all takes read_nabirds(..., on_bad_image="drop").' in said
     found = pl.read_parquet(findings).filter("fails")
     assert sorted(found.select("record_key", "kind").rows()) == [(1, "empty"), (2, "leads out")]
     left = open_manifest(course, without=findings)
@@ -391,7 +394,7 @@ def test_boxes_are_looked_at_as_a_run_has_them(tmp_path: Path) -> None:
     ):
         write_picture(course / "images" / path, size)
     pictures = list_pictures(course)
-    found = look(pictures.frame, pictures.root).findings
+    found = look(pictures.frame, pictures.files).findings
     assert set(found["kind"]) <= {"duplicate", "two labels", "in train and test"}
 
 
@@ -429,7 +432,7 @@ def test_what_is_left_of_a_picture_is_shown_upright(tmp_path: Path) -> None:
     (tmp_path / "cut.jpg").write_bytes(content[: len(content) // 2])
     sizes = []
     for name in ("whole.jpg", "cut.jpg"):
-        shown = _thumbnail(tmp_path / name, WindowDecoder())
+        shown = _thumbnail(FileSource(tmp_path, pl.Series([name])), 0, WindowDecoder())
         assert shown is not None
         with Image.open(io.BytesIO(base64.b64decode(shown))) as image:
             sizes.append(image.size)
@@ -443,4 +446,4 @@ def test_a_size_that_lies_twice_is_not_shown(tmp_path: Path) -> None:
     end = at + 2 + int.from_bytes(content[at + 2 : at + 4], "big")
     large = content[at : at + 5] + (13_000).to_bytes(2, "big") * 2 + content[at + 9 : end]
     (tmp_path / "lies.jpg").write_bytes(content[:end] + large + content[end:])
-    assert _thumbnail(tmp_path / "lies.jpg", WindowDecoder()) is None
+    assert _thumbnail(FileSource(tmp_path, pl.Series(["lies.jpg"])), 0, WindowDecoder()) is None

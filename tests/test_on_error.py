@@ -661,7 +661,7 @@ def test_failures_that_differ_in_numbers_only_are_told_together(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
-        ("on_error", "skip", 'on_error is \'skip\'; it must be "raise", "substitute", "blank"'),
+        ("on_error", "skip", 'on_bad_image is \'skip\'; it must be "raise", "substitute", "blank"'),
         ("on_error", None, "on_error is None"),
         ("max_failures", -1, "max_failures is -1; it must be how many records may fail"),
         ("max_failures", 1.5, "max_failures is 1.5"),
@@ -804,11 +804,11 @@ def test_unreadable_pictures_can_be_left_out_from_the_start(tmp_path: Path, read
         reading = partial(read_table, table, root=tmp_path)
 
     with pytest.raises(
-        ManifestError, match=r'2 of 8 pictures .* leave them out with on_error="drop"'
+        ManifestError, match=r'2 of 8 images .* leave them out with on_bad_image="drop"'
     ):
         reading()
-    found = reading(on_error="drop")
+    found = reading(on_bad_image="drop")
     assert found.frame["path"].to_list() == [n for n in names if n not in (names[1], names[7])]
-    assert found.repairs == {"pictures_dropped": 2}
-    with pytest.raises(ConfigError, match='on_error is \'skip\'; it must be "raise" or "drop"'):
-        reading(on_error="skip")
+    assert found.repairs == {"images_dropped": 2}
+    with pytest.raises(ConfigError, match='on_bad_image is \'skip\'; it must be "raise" or "drop"'):
+        reading(on_bad_image="skip")

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 
 from gpufeed import ConfigError, Manifest
-from gpufeed.source import watched
-from gpufeed.source.readers import THREADS, GivenUp
-from gpufeed.source.watched import WatchedReaders
+from gpufeed.errors import SourceError
+from gpufeed.source import timeout
+from gpufeed.source.threads import THREADS
+from gpufeed.source.timeout import Timeout
+from gpufeed.source.wrapper import GivenUp
 from loaders import digest, make
 from media import make_manifest
 from test_loader import run_scripts
@@ -23,7 +27,7 @@ LONG = 1000.0
 
 
 class Storage:
-    """Answers each request with its number, and those of `hung` only when it is let go."""
+    """A source whose images are their own numbers; those of `hung` come when they are let go."""
 
     def __init__(self, *hung: int) -> None:
         self.hung = set(hung)
@@ -31,12 +35,19 @@ class Storage:
         self.threads: set[int] = set()
         self.free = threading.Event()
 
-    def __call__(self, number: int) -> int:
-        self.asked.append(number)
+    def read(self, keys: npt.NDArray[np.int64]) -> list[bytes]:
+        self.asked += keys.tolist()
         self.threads.add(threading.get_ident())
-        if number in self.hung:
+        if self.hung.intersection(keys.tolist()):
             assert self.free.wait(60)
-        return number
+        return numbered(keys)
+
+    def name(self, key: int) -> str:
+        return f"image {key}"
+
+
+def numbered(keys: Iterable[int]) -> list[bytes]:
+    return [b"%d" % key for key in keys]
 
 
 @pytest.fixture
@@ -49,8 +60,8 @@ def storage() -> Iterator[Storage]:
 @pytest.fixture
 def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """No file counts as slow, however busy the machine is."""
-    monkeypatch.setattr(watched, "SLOW", 60)
-    monkeypatch.setattr(watched, "_WAITING", 60)
+    monkeypatch.setattr(timeout, "SLOW", 60)
+    monkeypatch.setattr(timeout, "_WAITING", 60)
 
 
 def read_threads() -> set[threading.Thread]:
@@ -75,10 +86,10 @@ def given_up(found: list[Any]) -> list[int]:
 
 @pytest.mark.usefixtures("no_hurry")
 def test_what_comes_at_once_is_read_in_turn_on_one_thread(storage: Storage) -> None:
-    with WatchedReaders(LONG) as readers:
+    with Timeout(storage, LONG) as reader:
         for _ in range(3):
-            assert readers.read(range(200), storage) == list(range(200))
-        assert readers.read([], storage) == []
+            assert reader.read(np.arange(200)) == numbered(range(200))
+        assert reader.read(np.arange(0)) == []
     assert storage.asked == [*range(200)] * 3
     assert len(storage.threads) == 1
     assert threading.get_ident() not in storage.threads
@@ -87,26 +98,27 @@ def test_what_comes_at_once_is_read_in_turn_on_one_thread(storage: Storage) -> N
 def test_slow_files_are_read_side_by_side() -> None:
     together = threading.Barrier(THREADS)
 
-    def slow(number: int) -> int:
-        if number < 2:
-            threading.Event().wait(0.002)
-        else:
-            together.wait(60)
-        return number
+    class Slow(Storage):
+        def read(self, keys: npt.NDArray[np.int64]) -> list[bytes]:
+            if keys[0] < 2:
+                threading.Event().wait(0.002)
+            else:
+                together.wait(60)
+            return numbered(keys)
 
-    with WatchedReaders(LONG) as readers:
-        assert readers.read(range(2 + THREADS), slow) == list(range(2 + THREADS))
+    with Timeout(Slow(), LONG) as reader:
+        assert reader.read(np.arange(2 + THREADS)) == numbered(range(2 + THREADS))
 
 
 @pytest.mark.parametrize("hung", [{0}, {5}, {19}, {0, 1, 2, 10}, set(range(20))])
 def test_what_hangs_costs_its_own_place(storage: Storage, hung: set[int]) -> None:
     storage.hung = hung
-    with WatchedReaders(0.1) as readers:
-        found = readers.read(range(20), storage)
+    with Timeout(storage, 0.1) as reader:
+        found = reader.read(np.arange(20))
         assert set(given_up(found)) == hung
-        assert [each for place, each in enumerate(found) if place not in hung] == [
+        assert [each for place, each in enumerate(found) if place not in hung] == numbered(
             place for place in range(20) if place not in hung
-        ]
+        )
         assert str(found[min(hung)]) == "no answer within 0.1 s"
 
 
@@ -114,74 +126,76 @@ def test_where_all_hang_all_are_waited_for_at_once(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not one eighth after the other, each as long as is allowed."""
-    monkeypatch.setattr(watched, "_LATE", 0.05)
+    monkeypatch.setattr(timeout, "_LATE", 0.05)
     count = 3 * THREADS
     storage.hung = set(range(count))
     found: list[Any] = []
-    with WatchedReaders(LONG) as readers:
-        reading = threading.Thread(target=lambda: found.extend(readers.read(range(count), storage)))
+    with Timeout(storage, LONG) as reader:
+        reading = threading.Thread(target=lambda: found.extend(reader.read(np.arange(count))))
         reading.start()
         wait_for(lambda: len(storage.asked) == count)
         storage.free.set()
         reading.join(60)
-    assert found == list(range(count))
+    assert found == numbered(range(count))
 
 
 def test_a_file_that_hangs_is_not_asked_for_again_before_it_is_back(storage: Storage) -> None:
     storage.hung = {3}
-    with WatchedReaders(0.1) as readers:
+    with Timeout(storage, 0.1) as reader:
         for _ in range(3):
-            assert given_up(readers.read(range(6), storage)) == [3]
+            assert given_up(reader.read(np.arange(6))) == [3]
         assert storage.asked.count(3) == 1
         assert len(read_threads()) <= 1 + THREADS
         storage.free.set()
-        wait_for(lambda: not readers._hanging)
-        assert readers.read(range(6), storage) == list(range(6))
+        wait_for(lambda: not reader._hanging)
+        assert reader.read(np.arange(6)) == numbered(range(6))
         assert storage.asked.count(3) == 2
 
 
 def test_an_answer_that_comes_too_late_is_nobodys(storage: Storage) -> None:
     storage.hung = {0}
-    with WatchedReaders(0.1) as readers:
-        found = readers.read(range(3), storage)
+    with Timeout(storage, 0.1) as reader:
+        found = reader.read(np.arange(3))
         storage.free.set()
-        wait_for(lambda: not readers._hanging)
+        wait_for(lambda: not reader._hanging)
         assert given_up(found) == [0]
 
 
 def test_who_waits_can_be_told_to_go(storage: Storage) -> None:
     storage.hung = {1}
-    readers = WatchedReaders(LONG)
+    reader = Timeout(storage, LONG)
     threading.Thread(
-        target=lambda: (wait_for(lambda: 1 in storage.asked), readers.give_up())
+        target=lambda: (wait_for(lambda: 1 in storage.asked), reader.give_up())
     ).start()
     with pytest.raises(GivenUp):
-        readers.read(range(3), storage)
+        reader.read(np.arange(3))
     # For those who come later it reads on.
-    assert readers.read([0, 2], storage) == [0, 2]
-    readers.close()
+    assert reader.read(np.array([0, 2])) == numbered([0, 2])
+    reader.close()
 
 
 @pytest.mark.parametrize("error", [MemoryError, SystemExit, ZeroDivisionError])
 def test_what_no_file_is_to_blame_for_is_raised(error: type[BaseException]) -> None:
-    def broken(number: int) -> int:
-        raise error("no such luck")
+    class Broken(Storage):
+        def read(self, keys: npt.NDArray[np.int64]) -> list[bytes]:  # noqa: ARG002
+            raise error("no such luck")
 
-    with WatchedReaders(LONG) as readers, pytest.raises(error, match="no such luck"):
-        readers.read(range(3), broken)
+    told = SourceError if error is ZeroDivisionError else error
+    with Timeout(Broken(), LONG) as reader, pytest.raises(told, match="no such luck"):
+        reader.read(np.arange(3))
 
 
 @pytest.mark.parametrize("ending", ["close", "collect"])
 def test_threads_end_with_who_has_them(storage: Storage, ending: str) -> None:
     before = read_threads()
     storage.hung = {1}
-    readers = WatchedReaders(0.1)
-    readers.read(range(20), storage)
+    reader = Timeout(storage, 0.1)
+    reader.read(np.arange(20))
     mine = read_threads() - before
     assert mine
     if ending == "close":
-        readers.close()
-    del readers
+        reader.close()
+    del reader
     gc.collect()
     # But for the one that hangs.
     wait_for(lambda: len(mine & read_threads()) == 1)

@@ -134,16 +134,16 @@ def test_a_cleaned_picture_that_is_missing_has_no_size(course: Path) -> None:
     with pytest.raises(ManifestError, match=r"1 of 4 pictures can not be read: .*No such file"):
         read_nabirds(course)
     whole = paths(course)
-    found = read_nabirds(course, on_error="drop")
+    found = read_nabirds(course, on_bad_image="drop")
     assert found.frame["path"].to_list() == whole[:3]
-    assert found.repairs["pictures_dropped"] == 1
+    assert found.repairs["images_dropped"] == 1
     (course / "images").mkdir(exist_ok=True)
     assert found.classes == read_nabirds(course, images=course / "images").classes
     (course / "cleaned_images" / whole[1]).write_bytes(b"<html>")
-    found = read_nabirds(course, on_error="drop")
+    found = read_nabirds(course, on_bad_image="drop")
     assert found.frame["path"].to_list() == [whole[0], whole[2]]
-    with pytest.raises(ConfigError, match='on_error is \'skip\'; it must be "raise" or "drop"'):
-        read_nabirds(course, on_error="skip")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match='on_bad_image is \'skip\'; it must be "raise" or "drop"'):
+        read_nabirds(course, on_bad_image="skip")  # type: ignore[arg-type]
 
 
 def test_of_what_sort_pictures_are_is_not_seen_outside(course: Path, tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_links(root: Path, tmp_path: Path) -> None:
             read_folder(root)
         assert str(caught.value) == (
             f"a symbolic link leaves the folder {root}: {link} to {link.resolve()}; remove it, "
-            'copy there what it leads to, or leave it out with on_error="drop"'
+            'copy there what it leads to, or leave it out with on_bad_image="drop"'
         )
         link.unlink()
 
@@ -136,10 +136,10 @@ def test_links_out_are_dropped_where_that_is_asked_for(root: Path, tmp_path: Pat
     # Nobody asks for these.
     (root / "auk" / "notes.txt").symlink_to("/etc/hostname")
     (root / "out.jpg").symlink_to(outside / "o.jpg")
-    found = read_folder(root, on_error="drop")
+    found = read_folder(root, on_bad_image="drop")
     assert found.frame.equals(wanted.frame)
     assert found.classes == wanted.classes
-    assert found.repairs == {"links_dropped": 2, "pictures_dropped": 2}
+    assert found.repairs == {"links_dropped": 2, "images_dropped": 2}
 
 
 def test_classes_stay_whatever_is_dropped(root: Path, tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_classes_stay_whatever_is_dropped(root: Path, tmp_path: Path) -> None:
     (root / "auks").mkdir()  # beside "auk"
     (root / "auks" / "o.jpg").symlink_to(tmp_path / "outside" / "o.jpg")
     (root / "zzz").symlink_to("auks")
-    found = read_folder(root, on_error="drop")
+    found = read_folder(root, on_bad_image="drop")
     classes = sorted(["aaa", "auks", "zzz", *wanted.classes])
     assert found.classes == tuple(classes)
     names = [found.classes[label] for label in found.frame["label"]]
@@ -162,7 +162,7 @@ def test_classes_stay_whatever_is_dropped(root: Path, tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match="2 symbolic links leave the folder"):
         read_folder(root)
     with pytest.raises(ManifestError, match=r"class folder .*/empty holds no picture"):
-        read_folder(root, on_error="drop")
+        read_folder(root, on_bad_image="drop")
 
 
 def test_where_all_are_links_out(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_where_all_are_links_out(tmp_path: Path) -> None:
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "wren").symlink_to(tmp_path / "outside")
     with pytest.raises(ManifestError) as told:
-        read_folder(tmp_path / "set", on_error="drop")
+        read_folder(tmp_path / "set", on_bad_image="drop")
     assert str(told.value) == (
         f"all that is listed leaves the root {tmp_path}/set by symbolic links; copy there what "
         "they lead to, or give the folder as root that they lead to"

@@ -407,15 +407,15 @@ def test_a_link_out_of_the_root(tmp_path: Path) -> None:
     assert refusal(birds) == (
         f"{birds / 'images.txt'}, line 3: the path '{picture_path(*IMAGES[2][:2])}' leaves the "
         f"root {birds / 'images'} by a symbolic link, to {secret}; remove such links, copy "
-        'there what they lead to, or leave them out with on_error="drop"'
+        'there what they lead to, or leave them out with on_bad_image="drop"'
     )
     whole = read_nabirds(write_nabirds(tmp_path / "whole", pictures=True))
     for sizes in ("manifest", "headers"):
-        rest = read_nabirds(birds, sizes=sizes, on_error="drop")
+        rest = read_nabirds(birds, sizes=sizes, on_bad_image="drop")
         assert rest.frame.equals(whole.frame[[0, 1, 3]])
         assert rest.classes == whole.classes
         assert rest.repairs["links_dropped"] == 1
-        assert "pictures_dropped" not in rest.repairs
+        assert "images_dropped" not in rest.repairs
     # A link that stays inside is none of our business, nor is one that no row asks for.
     file.unlink()
     file.symlink_to(birds / "images" / picture_path(*IMAGES[0][:2]))
@@ -427,7 +427,7 @@ def test_a_link_out_of_the_root(tmp_path: Path) -> None:
     edit(
         birds / "bounding_boxes.txt", lambda lines: lines.__setitem__(3, f"{IMAGES[3][0]} 1 2 0 4")
     )
-    said = refusal(birds, on_error="drop")
+    said = refusal(birds, on_bad_image="drop")
     assert said.startswith(f"{birds / 'bounding_boxes.txt'}, line 4: the box 1 2 0 4 ")
 
 
@@ -437,17 +437,17 @@ def test_sizes_from_headers_that_can_not_be_read(tmp_path: Path) -> None:
     paths[0].write_bytes(b"<html>")
     write_picture(paths[1], (30, 41))  # listed as 30 x 40
     assert refusal(birds, sizes="headers").startswith("1 of 4 pictures can not be read: ")
-    rest = read_nabirds(birds, sizes="headers", on_error="drop")
+    rest = read_nabirds(birds, sizes="headers", on_bad_image="drop")
     assert rest.sizes().tolist() == [[41, 30], [20, 50], [20, 20]]
     assert dict(rest.repairs) == {
-        "names_mended": 1, "sizes_replaced": 1, "pictures_dropped": 1, "boxes_clamped": 2
+        "names_mended": 1, "sizes_replaced": 1, "images_dropped": 1, "boxes_clamped": 2
     }  # fmt: skip
     for path in paths:
         path.unlink()
         path.symlink_to("/etc/hostname")
     for sizes in ("manifest", "headers"):
         said = f"all that is listed leaves the root {birds / 'images'} by symbolic links"
-        assert refusal(birds, sizes=sizes, on_error="drop").startswith(said)
+        assert refusal(birds, sizes=sizes, on_bad_image="drop").startswith(said)
 
 
 def test_a_folder_that_is_a_link_out_of_the_root(tmp_path: Path) -> None:

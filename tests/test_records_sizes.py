@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import BinaryIO
 
 import polars as pl
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from gpufeed.errors import ManifestError
 from gpufeed.records import sizes
 from gpufeed.records.sizes import read_sizes
+from gpufeed.source import FileSource
 from nabirds_data import write_picture
 
 
@@ -24,11 +26,11 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def headers_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the files whose header was read, as they are."""
+    """The names of the files whose header was read."""
     read: list[str] = []
 
-    def reading(file: Path) -> tuple[int, int]:
-        read.append(file.name)
+    def reading(file: BinaryIO) -> tuple[int, int]:
+        read.append(Path(f"/proc/self/fd/{file.fileno()}").readlink().name)
         return original(file)
 
     original = sizes.picture_size
@@ -37,7 +39,7 @@ def headers_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def widths(root: Path, *names: str) -> list[int]:
-    frame = read_sizes(root, pl.Series("path", list(names)))
+    frame = read_sizes(FileSource(root, pl.Series("path", list(names))), len(names))
     assert frame.schema == {"width": pl.Int32, "height": pl.Int32}
     return frame["width"].to_list()
 
@@ -128,9 +130,9 @@ def test_pictures_that_can_not_be_read_are_named(root: Path) -> None:
     with pytest.raises(ManifestError) as caught:
         widths(root, *names)
     assert str(caught.value) == (
-        f"5 of 6 pictures can not be read: {root}/none.png: No such file or directory; "
+        f"5 of 6 images cannot be read: {root}/none.png: No such file or directory; "
         f"{root}/bad0.png: the file is empty; {root}/bad1.png: the file is empty; and 2 more; "
-        'see what `gpufeed check` says of them, or leave them out with on_error="drop"'
+        'see what `gpufeed check` says of them, or leave them out with on_bad_image="drop"'
     )
     # What could be read is kept all the same.
     assert widths(root, "0.png") == [10]

@@ -151,7 +151,7 @@ def test_sizes_and_boxes_of_the_table_are_taken(tmp_path: Path) -> None:
             {},
             "row 1 (1.png): width is null",
         ),
-        ({"path": ["0.png", "x.png", "0.png", "0.png"]}, {}, "1 of 2 pictures can not be read: "),
+        ({"path": ["0.png", "x.png", "0.png", "0.png"]}, {}, "1 of 2 images cannot be read: "),
     ],
 )
 def test_what_it_refuses(
@@ -169,12 +169,12 @@ def test_a_link_out_of_the_root(root: Path) -> None:
     with pytest.raises(ManifestError, match=r"row 1: .* to /etc/hostname, as do 2 more rows; re"):
         read_table(table(path=["0.png", "link.png", "link.png", "link.png"]), root=root)
     mixed = table(path=["link.png", "0.png", "none.png", "0.png"])
-    found = read_table(mixed, root=root, on_error="drop")
+    found = read_table(mixed, root=root, on_bad_image="drop")
     assert found.frame["path"].to_list() == ["0.png", "0.png"]
     assert found.frame["label"].to_list() == [0, 2]
-    assert found.repairs == {"links_dropped": 1, "pictures_dropped": 1}
+    assert found.repairs == {"links_dropped": 1, "images_dropped": 1}
     sized = mixed.with_columns(width=pl.Series([1, 2, 3, 4]), height=1)
-    found = read_table(sized, root=root, on_error="drop")
+    found = read_table(sized, root=root, on_bad_image="drop")
     assert found.sizes()[:, 1].tolist() == [2, 3, 4]
     assert found.repairs == {"links_dropped": 1}
     # Rows are named as the table has them.
@@ -186,16 +186,18 @@ def test_a_link_out_of_the_root(root: Path) -> None:
         (sized.with_columns(lists), "boxes", 3),
     ):
         with pytest.raises(ManifestError, match=f"the table.* row {row}"):
-            read_table(broken, root=root, on_error="drop", boxes=boxes)
+            read_table(broken, root=root, on_bad_image="drop", boxes=boxes)
     with pytest.raises(ManifestError, match=f"all that is listed leaves the root {root} by sym"):
-        read_table(sized.with_columns(path=pl.lit("link.png")), root=root, on_error="drop")
+        read_table(sized.with_columns(path=pl.lit("link.png")), root=root, on_bad_image="drop")
 
 
 @pytest.mark.parametrize("path", ["itself/1.png", "x" * 300 + "/1.png", "0.png/1.png"])
 def test_folders_that_can_not_be(root: Path, path: str) -> None:
     """Only their own pictures can not be read."""
     (root / "itself").symlink_to("itself")
-    found = read_table(table(path=["0.png", "1.png", path, "2.png"]), root=root, on_error="drop")
+    found = read_table(
+        table(path=["0.png", "1.png", path, "2.png"]), root=root, on_bad_image="drop"
+    )
     assert found.frame["path"].to_list() == ["0.png", "1.png", "2.png"]
 
 

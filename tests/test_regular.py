@@ -6,10 +6,13 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import polars as pl
 import pytest
 
 from gpufeed._util.open_regular import EmptyFileError, FileTooLongError, open_regular, read_file
 from gpufeed.engine.device import Device
+from gpufeed.source import FileSource
 from gpufeed.tools.plain_decode import PlainDecode
 
 
@@ -41,10 +44,10 @@ def test_devices_and_pipes_are_not_opened(tmp_path: Path, opened: list[tuple[str
 def test_plain_decode_does_not_wait_for_a_pipe(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with (
-        PlainDecode(Device(None), 1) as plain,
+        PlainDecode(FileSource(tmp_path, pl.Series(["pipe"])), Device(None), 1) as plain,
         pytest.raises(OSError, match=r"^not a regular file but a pipe$"),
     ):
-        plain.run([[tmp_path / "pipe"]])
+        plain.run([np.zeros(1, np.int64)])
 
 
 def test_what_is_swapped_after_the_look_is_refused(

@@ -17,7 +17,7 @@ import pytest
 
 from benchmarks import soak
 from benchmarks.soak import Look, broken, judge
-from gpufeed.source.readers import THREADS
+from gpufeed.source.threads import THREADS
 
 LEVEL = [
     Look(10 * number, float(number), 2.0 * number, 0.1, 0.2, 200.0 + number % 2, 30, 9, 4096)

@@ -58,7 +58,7 @@ def check(
             )
     pictures = list_pictures(data)
     report = look(
-        pictures.frame, pictures.root, max_pixels=max_pixels or MAX_PIXELS, threads=threads
+        pictures.frame, pictures.files, max_pixels=max_pixels or MAX_PIXELS, threads=threads
     )
     _print_report(report, data, pictures)
     console = stdout()
@@ -111,4 +111,4 @@ def _print_report(report: Report, data: Path, pictures: Pictures) -> None:
         say(console, "A run would not fail over any.")
     unlisted = (Kind.leads_out,) if pictures.sized else (Kind.leads_out, *HEADERLESS)
     if report.findings["kind"].is_in(unlisted).any():
-        say(console, f'To list the data at all takes {pictures.reader}(..., on_error="drop").')
+        say(console, f'To list the data at all takes {pictures.reader}(..., on_bad_image="drop").')

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gpufeed.engine.device import Device
     from gpufeed.open.budget import Budget
     from gpufeed.plan.planner import BatchPlan
+    from gpufeed.source.base import Encoded
     from gpufeed.transforms.program import Program
 
 __all__ = ["Engine"]
@@ -90,7 +91,7 @@ class Engine:
         return self._started
 
     def prepare(
-        self, plan: BatchPlan, contents: Sequence[bytes | DecodeError | None], kept: Any = None
+        self, plan: BatchPlan, contents: Sequence[Encoded | DecodeError | None], kept: Any = None
     ) -> Future[Job | Failed]:
         """Begin what is done to a batch before it can be submitted; for any thread.
 
@@ -115,7 +116,9 @@ class Engine:
             opened = isinstance(kept, Opened)
             known = Opened(contents, kept.views, kept.good) if opened else contents
             return finished(Failed(plan.step, BadPictures(errors, known)))
-        read = [content for content in contents if isinstance(content, bytes)]
+        read = [
+            content for content in contents if isinstance(content, bytes | bytearray | memoryview)
+        ]
         if self._host is not None:
             return self._host.begin(plan, read, kept if isinstance(kept, Opened) else None)
         for place, content in enumerate(read):

@@ -31,7 +31,6 @@ from gpufeed.plan.targets import CollateFn, Targets
 from gpufeed.presets import train as train_preset
 from gpufeed.records import Manifest
 from gpufeed.records.targets import BoxFormat
-from gpufeed.source.files import FileStore
 from gpufeed.transforms.listed import check_functions
 
 if TYPE_CHECKING:
@@ -224,7 +223,6 @@ class Loader:
             manifest,
             self.sampler,
             self._planner,
-            FileStore(manifest),
             batch_size=batch_size,
             device=self.device,
             num_threads=num_threads or available_threads() + 1,

@@ -21,8 +21,10 @@ from gpufeed.faults.policy import OnError, Replacements, StandIns
 from gpufeed.faults.quarantine import Failure
 from gpufeed.feed.read_ahead import Begun, ReadAhead, await_result
 from gpufeed.open.budget import Budget
-from gpufeed.source.readers import PatientReaders, Readers
-from gpufeed.source.watched import WatchedReaders
+from gpufeed.source.base import Encoded, hint
+from gpufeed.source.threads import Threaded
+from gpufeed.source.timeout import Timeout
+from gpufeed.source.wrapper import Wrapper
 
 if TYPE_CHECKING:
     from gpufeed.engine.device import Device
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from gpufeed.order.sampler import Sampler
     from gpufeed.plan.planner import BatchPlan, Planner
     from gpufeed.records import Manifest
-    from gpufeed.source.files import FileStore
 
 __all__ = ["Maker", "check_pixels"]
 
@@ -52,7 +53,6 @@ class Maker:
         manifest: Manifest,
         sampler: Sampler,
         planner: Planner,
-        store: FileStore,
         *,
         batch_size: int,
         device: Device,
@@ -64,14 +64,15 @@ class Maker:
         read_timeout: float | None,
     ) -> None:
         self._planner = planner
-        self._store = store
+        self._manifest = manifest
         self._batch_size = batch_size
         self._device = device
         self._num_threads = num_threads
         # One for all engines: a batch is mended beside those that are made ahead.
         self._budget = Budget(max_pixels, num_threads)
         self.opens_on_host = opens_on_host
-        self.failures = Failures(store.name)
+        paths = manifest.frame["path"]
+        self.failures = Failures(paths.__getitem__)
         self.stand_ins = StandIns(on_error, sampler, manifest.frame["label"].to_numpy())
         self._limit = check_limit(max_failures, len(manifest))
         self._max_failures = max_failures
@@ -80,7 +81,7 @@ class Maker:
         self._process = os.getpid()
         # For what is made ahead; made when first used, and kept from epoch to epoch.
         self._thread: ThreadPoolExecutor | None = None
-        self._readers: Readers | None = None
+        self._reader: Wrapper | None = None
         self._single: Engine | None = None
         # Entered again where a user's on_error asks for a batch.
         self._lock = threading.RLock()
@@ -93,7 +94,7 @@ class Maker:
         self.check_process()
         return Engine(
             self._planner.program,
-            self._store.path,
+            self._manifest.source.name,
             batch_size=self._batch_size,
             device=self._device,
             num_threads=self._num_threads,
@@ -126,45 +127,48 @@ class Maker:
             begun: what an earlier one had begun, of the steps before these.
             ahead: how many are begun before they are asked for.
         """
-        if self._thread is None or self._readers is None:
+        if self._thread is None or self._reader is None:
             self._thread = ThreadPoolExecutor(1, "gpufeed-plan")
-            self._readers = self._make_readers()
-        prepare = partial(self._prepare, engine, self._readers)
+            self._reader = self._make_reader()
+        prepare = partial(self._prepare, engine, self._reader)
         return ReadAhead(
             prepare,
             steps,
             planner=self._thread,
-            give_up=self._readers.give_up,
+            give_up=self._reader.give_up,
             begun=begun,
             ahead=ahead,
         )
 
-    def _make_readers(self) -> Readers:
-        timeout = self._read_timeout
-        return PatientReaders() if timeout is None else WatchedReaders(timeout)
+    def _make_reader(self) -> Wrapper:
+        source, seconds = self._manifest.source, self._read_timeout
+        return Threaded(source) if seconds is None else Timeout(source, seconds)
 
-    def _prepare(self, engine: Engine, readers: Readers, step: int) -> Future[Job | Failed]:
+    def _prepare(self, engine: Engine, reader: Wrapper, step: int) -> Future[Job | Failed]:
         from gpufeed.open.job import Failed, finished
 
         try:
             plan = self._planner.plan(step)
             if plan is None:
                 raise AssertionError("steps without records are not prepared")
-            return engine.prepare(plan, self._read(plan, readers))
+            hint(reader, self._planner.upcoming(step))
+            return engine.prepare(plan, self._read(plan, reader))
         except Exception as error:  # a user's own sampler or transform may raise anything
             return finished(Failed(step, error))
 
     def _read(
-        self, plan: BatchPlan, readers: Readers, places: Collection[int] | None = None
-    ) -> list[bytes | DecodeError | None]:
-        """Read a batch's files, or only those of some places: None for the others."""
+        self, plan: BatchPlan, reader: Wrapper, places: Collection[int] | None = None
+    ) -> list[Encoded | DecodeError | None]:
+        """Read a batch's images, or only those of some places: None for the others."""
         wanted = ~plan.blank & (plan.sizes.prod(axis=1) <= self._max_pixels)
         if places is not None:
             wanted &= np.isin(np.arange(len(plan)), list(places))
-        elif wanted.all():
-            return [*self._store.read(plan.record_keys, plan.sizes, readers)]
-        read = iter(self._store.read(plan.record_keys[wanted], plan.sizes[wanted], readers))
-        contents: list[bytes | DecodeError | None] = []
+        keys = plan.record_keys[wanted]
+        found = zip(keys.tolist(), reader.read(keys), strict=True)
+        read = iter([self._as_read(key, each) for key, each in found])
+        if wanted.all():
+            return [*read]
+        contents: list[Encoded | DecodeError | None] = []
         for place, size in enumerate(plan.sizes.tolist()):
             if wanted[place]:
                 contents.append(next(read))
@@ -176,10 +180,16 @@ class Maker:
                 contents.append(self._too_large(int(plan.record_keys[place]), *size))
         return contents
 
+    def _as_read(self, record_key: int, found: Encoded | OSError) -> Encoded | DecodeError:
+        if not isinstance(found, OSError):
+            return found
+        reason = f"can not be read: {found.strerror or found}"
+        return DecodeError(record_key, self._manifest.source.name(record_key), reason)
+
     def _too_large(self, record_key: int, height: int, width: int) -> DecodeError:
         return DecodeError(
             record_key,
-            self._store.path(record_key),
+            self._manifest.source.name(record_key),
             f"the picture has {width} x {height} = {width * height:,} pixels, max_pixels is "
             f"{self._max_pixels:,}; pass more where there is memory for it",
         )
@@ -205,14 +215,14 @@ class Maker:
         if bad is not None:
             bad = BadPictures(bad.errors, bad.kept)
         replacements = Replacements(self.stand_ins)
-        with self._lock, self._make_readers() as readers:
+        with self._lock, self._make_reader() as reader:
             while True:
                 plan = self._plan_around(step, bad, replacements)
                 if plan is None:
                     raise IndexError(f"this shard gets no record of batch {step}")
                 if self._single is None:
                     self._single = self.engine(depth=1)
-                contents = self._read(plan, readers, None if bad is None else bad.errors)
+                contents = self._read(plan, reader, None if bad is None else bad.errors)
                 kept = None if bad is None else bad.kept
                 begun = self._single.prepare(plan, contents, kept)
                 try:
@@ -244,7 +254,7 @@ class Maker:
         return self._planner.plan(step, replacements)
 
     def _as_error(self, failure: Failure) -> DecodeError:
-        path = self._store.path(failure.record_key)
+        path = self._manifest.source.name(failure.record_key)
         return DecodeError(failure.record_key, path, failure.reason)
 
     def close(self) -> None:
@@ -254,9 +264,9 @@ class Maker:
                 self._single.close()
             if self._thread is not None:
                 self._thread.shutdown()
-            if self._readers is not None:
-                self._readers.close()
-            self._single = self._thread = self._readers = None
+            if self._reader is not None:
+                self._reader.close()
+            self._single = self._thread = self._reader = None
 
 
 def _first_of(errors: Sequence[DecodeError]) -> DecodeError:

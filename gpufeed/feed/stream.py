@@ -7,7 +7,7 @@ from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
 from gpufeed.errors import ConfigError
-from gpufeed.source.readers import GivenUp
+from gpufeed.source.wrapper import GivenUp
 
 if TYPE_CHECKING:
     from gpufeed.engine.engine import Engine

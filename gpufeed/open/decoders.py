@@ -13,6 +13,8 @@ os.environ.setdefault("PYNVIMGCODEC_VERBOSITY", "0")
 
 from nvidia import nvimgcodec
 
+from gpufeed.source.base import Encoded
+
 __all__ = ["WindowDecoder", "cpu_decoder"]
 
 _NO_DEVICE = -99999
@@ -39,7 +41,7 @@ class WindowDecoder:
         self._image: nvimgcodec.Image | None = None
 
     def decode(
-        self, content: bytes, start: tuple[int, int], shape: tuple[int, int]
+        self, content: Encoded, start: tuple[int, int], shape: tuple[int, int]
     ) -> npt.NDArray[np.uint8] | None:
         """Decode a window of a picture.
 

@@ -10,11 +10,12 @@ from PIL import Image
 
 from gpufeed.errors import DecodeError, SizeMismatchError
 from gpufeed.open.decoders import WindowDecoder
-from gpufeed.records.headers import check_scans, picture_size
+from gpufeed.records.headers import check_scans, most_bytes, picture_size
 from gpufeed.transforms.program import WINDOW
 
 if TYPE_CHECKING:
     from gpufeed.plan.planner import BatchPlan
+    from gpufeed.source.base import Encoded
 
 __all__ = ["blame", "check_header", "undecodable"]
 
@@ -22,7 +23,7 @@ Size = tuple[int, int]
 Path = Callable[[int], str]
 
 
-def check_header(content: bytes, expected: Size, record_key: int, path: Path) -> None:
+def check_header(content: Encoded, expected: Size, record_key: int, path: Path) -> None:
     """Raise where a picture's header can not be read or gives another size than its manifest.
 
     Args:
@@ -42,6 +43,9 @@ def check_header(content: bytes, expected: Size, record_key: int, path: Path) ->
         raise DecodeError(
             record_key, path(record_key), f"not a picture that can be read: {error}"
         ) from None
+    if len(content) > (limit := most_bytes(height * width)):
+        reason = f"the file is {len(content):,} bytes long; the limit for its size is {limit:,}"
+        raise DecodeError(record_key, path(record_key), reason)
     if (height, width) != expected:
         raise SizeMismatchError(
             record_key,
@@ -52,7 +56,7 @@ def check_header(content: bytes, expected: Size, record_key: int, path: Path) ->
         )
 
 
-def undecodable(content: bytes, record_key: int, path: Path) -> DecodeError:
+def undecodable(content: Encoded, record_key: int, path: Path) -> DecodeError:
     """Return the error for a picture that nvImageCodec refuses, in Pillow's words."""
     try:
         with Image.open(io.BytesIO(content)) as image:
@@ -67,7 +71,7 @@ def undecodable(content: bytes, record_key: int, path: Path) -> DecodeError:
     return DecodeError(record_key, path(record_key), reason)
 
 
-def blame(encoded: Sequence[bytes], plan: BatchPlan, path: Path) -> dict[int, DecodeError]:
+def blame(encoded: Sequence[Encoded], plan: BatchPlan, path: Path) -> dict[int, DecodeError]:
     """Return the errors of the pictures whose window can not be decoded, by their places.
 
     No more than the window is judged, so that it does not depend on the rest of a batch whether a

@@ -27,6 +27,7 @@ from gpufeed.transforms.program import WINDOW, Resample
 if TYPE_CHECKING:
     from gpufeed.open.budget import Budget
     from gpufeed.plan.planner import BatchPlan
+    from gpufeed.source.base import Encoded
     from gpufeed.transforms.base import Params
     from gpufeed.transforms.program import Program, View
 
@@ -58,7 +59,7 @@ class HostStages:
         self._memory = [Memory() for _ in program.views]
 
     def begin(
-        self, plan: BatchPlan, encoded: Sequence[bytes], kept: Opened | None = None
+        self, plan: BatchPlan, encoded: Sequence[Encoded], kept: Opened | None = None
     ) -> Future[Job | Failed]:
         """Begin work on a batch, after those begun before; for any thread.
 
@@ -118,7 +119,7 @@ class Opened:
         good: which of them were made.
     """
 
-    encoded: Sequence[bytes | DecodeError | None]
+    encoded: Sequence[Encoded | DecodeError | None]
     views: Sequence[Sequence[Pixels]]
     good: Sequence[bool]
 
@@ -129,7 +130,7 @@ class _Batch(Future["Job | Failed"]):
     def __init__(
         self,
         plan: BatchPlan,
-        encoded: Sequence[bytes],
+        encoded: Sequence[Encoded],
         program: Program,
         path: Callable[[int], str],
         budget: Budget,

@@ -13,6 +13,7 @@ from gpufeed.errors import DecodeError, PipelineError
 
 if TYPE_CHECKING:
     from gpufeed.plan.planner import BatchPlan
+    from gpufeed.source.base import Encoded
 
 __all__ = ["BadPictures", "Failed", "Job", "bare", "finished", "out_of_memory", "wrap"]
 
@@ -52,7 +53,7 @@ class Job:
 
     plan: BatchPlan
     pictures: Sequence[Any]
-    contents: Sequence[bytes] = ()
+    contents: Sequence[Encoded] = ()
 
 
 @dataclass(frozen=True)

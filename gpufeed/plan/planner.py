@@ -164,6 +164,13 @@ class Planner:
                 objects = objects.chosen(~blank[objects.rows])
         return compose(self.views, keys, sizes, boxes, rng, partners, objects, self._shared)
 
+    def upcoming(self, step: int) -> npt.NDArray[np.int64]:
+        """Record keys that the order has at the batch after `step`; none at an epoch's end."""
+        if (step + 1) % self._schedule.steps_per_epoch == 0:
+            return np.empty(0, dtype=np.int64)
+        positions, _ = self._schedule.positions(step + 1)
+        return self._sampler.visits(positions).record_key
+
     def plan(
         self, step: int, replaced: Callable[[Visits], Replaced] | None = None
     ) -> BatchPlan | None:

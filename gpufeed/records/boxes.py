@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from gpufeed._util.rows import Where, first_true
 from gpufeed.errors import ManifestError
-from gpufeed.records.checks import Where, first_true
 
 __all__ = ["BOX", "clamp_boxes"]
 

@@ -13,6 +13,8 @@ from gpufeed.errors import ManifestError
 from gpufeed.records.boxes import BOX
 from gpufeed.records.manifest import Manifest
 from gpufeed.records.targets import BOX_LABELS, BOXES, POINTS
+from gpufeed.source.files import FileSource
+from gpufeed.source.part import join
 
 __all__ = ["concat"]
 
@@ -24,11 +26,11 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
     """Return the images of several manifests as one manifest, one after the other.
 
     Classes of the same name become one class; labels are numbered anew, in the order in which the
-    manifests name their classes. The root is the folder that all roots are in, so the fingerprint
-    also tells where they lie in it. A column that only some have is null for the others; boxes,
-    points and `is_training_img` are kept only if all have them. The column `source` (Int32), which
-    replaces one that there is, tells which manifest an image is from. `MixtureSampler` mixes them
-    in fixed proportions.
+    manifests name their classes. Where all images are files, the root is the folder that all roots
+    are in, so the fingerprint also tells where they lie in it. A column that only some have is null
+    for the others; boxes, points and `is_training_img` are kept only if all have them. The column
+    `source` (Int32), which replaces one that there is, tells which manifest an image is from.
+    `MixtureSampler` mixes them in fixed proportions.
 
     Raises:
         ManifestError: there is none, or a column is of dtypes that do not go together.
@@ -39,12 +41,14 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
         raise ManifestError("concat takes a sequence of at least one Manifest")
     classes = tuple(dict.fromkeys(name for each in manifests for name in each.classes))
     label_of = {name: label for label, name in enumerate(classes)}
-    root = Path(os.path.commonpath([each.root for each in manifests]))
+    roots = [each.source.root for each in manifests if isinstance(each.source, FileSource)]
+    all_files = len(roots) == len(manifests)
+    root = Path(os.path.commonpath(roots)) if all_files else None
     lost = {name for name in _WHOLE if any(name not in each.frame.columns for each in manifests)}
     frames = []
     for source, each in enumerate(manifests):
         labels = np.array([label_of[name] for name in each.classes], dtype=np.int32)
-        below = each.root.relative_to(root).as_posix()
+        below = "." if root is None else each.root.relative_to(root).as_posix()
         prefix = "" if below == "." else f"{below}/"
         frames.append(
             each.frame.drop(lost, strict=False).with_columns(
@@ -68,4 +72,5 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
     for each in manifests:
         for name, count in each.repairs.items():
             repairs[name] = repairs.get(name, 0) + count
-    return Manifest(frame, root, classes, repairs=repairs)
+    joined = join([each.source for each in manifests], [len(each) for each in manifests])
+    return Manifest(frame, joined if root is None else root, classes, repairs=repairs)

@@ -7,19 +7,19 @@ with a margin, made smaller, and centred on a black square of 269 or 224 pixels 
 from __future__ import annotations
 
 import os
-from itertools import islice
 from pathlib import Path
 
 import polars as pl
 
+from gpufeed._util.rows import first_true
 from gpufeed.errors import ManifestError
 from gpufeed.records.boxes import BOX
-from gpufeed.records.checks import first_true
 from gpufeed.records.files import read_parquet
 from gpufeed.records.headers import picture_size
 from gpufeed.records.listing import Listing
-from gpufeed.records.paths import check_names, inside
 from gpufeed.records.species import collapse, join_name, label_classes, spread
+from gpufeed.source.files import FileSource
+from gpufeed.source.paths import inside
 
 __all__ = ["list_course"]
 
@@ -61,8 +61,8 @@ def list_course(file: Path, labels: str, images: Path | None) -> Listing:
     def at(row: int) -> str:
         return f"{file}, row {row}"
 
-    check_names(frame["path"], at)
     root = _pictures_beside(file) if images is None else images
+    files = FileSource(root, frame["path"], where=at)
 
     species, subcategory = collapse(frame["species_name"]), collapse(frame["subcategory"])
     mended = species.ne_missing(frame["species_name"])
@@ -79,13 +79,13 @@ def list_course(file: Path, labels: str, images: Path | None) -> Listing:
     frame = frame.with_columns(spread(classes, frame["class_id"]))
     return Listing(
         frame,
-        root,
+        files,
         names,
         repairs,
         _COLUMNS,
         at=at,
         at_box=at,
-        cut=_are_cleaned(root, frame),
+        cut=_are_cleaned(files, frame),
     )
 
 
@@ -130,26 +130,27 @@ def _pictures_beside(file: Path) -> Path:
     return cleaned if cleaned.is_dir() else originals
 
 
-def _are_cleaned(root: Path, frame: pl.DataFrame) -> bool:
+def _are_cleaned(files: FileSource, frame: pl.DataFrame) -> bool:
     """Whether most of a sample of the pictures have another size than the photos had."""
-    if not root.is_dir():
+    if not files.root.is_dir():
         return False
     # Spread over the set, then all the rest: of a part of the set, few rows have a file.
     step = max(1, frame.height // (4 * _SAMPLE))
     rows = sorted(range(frame.height), key=lambda row: (row % step > 0, row))
-    sizes = frame.select("width", "height", "path")
-    real_root = os.path.realpath(root)
-    present = (
-        row
-        for row in map(sizes.row, rows)
-        if inside(root / row[2], real_root) and (root / row[2]).is_file()
-    )
+    photos = frame.select("width", "height")
+    real_root = os.path.realpath(files.root)
     same = other = 0
-    for width, height, path in islice(present, _SAMPLE):
+    for row in rows:
+        if same + other == _SAMPLE:
+            break
+        if not inside(files.name(row), real_root):
+            continue
         try:
-            # A turned picture is still the photo.
-            is_photo = sorted(picture_size(root / path)) == sorted((width, height))
+            with files.open(row) as file:
+                size = picture_size(file)
         except (OSError, ValueError):
             continue
+        # A turned image is still the photo.
+        is_photo = sorted(size) == sorted(photos.row(row))
         same, other = same + is_photo, other + (not is_photo)
     return other > same

@@ -11,8 +11,9 @@ import polars as pl
 from gpufeed._util.sanitize import sanitize
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.manifest import Manifest
-from gpufeed.records.paths import LONGEST, all_leave, check_names, inside
-from gpufeed.records.sizes import OnUnreadable, check_on_error, with_sizes
+from gpufeed.records.sizes import OnBadImage, check_on_bad_image, with_sizes
+from gpufeed.source.files import FileSource
+from gpufeed.source.paths import LONGEST, all_leave, inside
 
 __all__ = ["EXTENSIONS", "list_folder", "read_folder"]
 
@@ -25,7 +26,7 @@ def read_folder(
     path: str | Path,
     *,
     extensions: Sequence[str] = EXTENSIONS,
-    on_error: OnUnreadable = "raise",
+    on_bad_image: OnBadImage = "raise",
     progress: bool | None = None,
 ) -> Manifest:
     """Read `path/class name/.../picture`, in the order torchvision's `ImageFolder` gives.
@@ -36,41 +37,40 @@ def read_folder(
     Args:
         path: the folder of the class folders.
         extensions: how a picture's file name ends, in small letters or capitals.
-        on_error: "drop" leaves out pictures whose header can not be read and symbolic links, to
-            pictures or folders, that leave the folder, and counts them in `repairs`,
-            `pictures_dropped` and `links_dropped`. All classes stay, those too of which nothing is
-            left.
+        on_bad_image: "raise", or "drop" to leave out images whose header cannot be read and
+            symbolic links that leave the folder, and to count them in `repairs`, `images_dropped`
+            and `links_dropped`. All classes stay, also those of which no image is left.
         progress: whether to show a progress bar; None on a terminal only.
 
     Raises:
         ManifestError: there is no class folder, or none of the pictures of a class; a picture
             can not be read; a symbolic link leaves the folder.
-        ConfigError: an extension does not begin with a dot, or `on_error` is none of the above.
+        ConfigError: an extension does not begin with a dot, or `on_bad_image` is none of the above.
     """
-    check_on_error(on_error)
+    check_on_bad_image(on_bad_image)
     root = Path(path)
-    frame, classes, away = list_folder(path, extensions=extensions, on_error=on_error)
+    frame, classes, away = list_folder(path, extensions=extensions, on_bad_image=on_bad_image)
     if frame.is_empty():
         raise ManifestError(all_leave(root))
-    frame, repairs = with_sizes(frame, root, show=progress, on_error=on_error)
+    files = FileSource(root, frame["path"], where=lambda row: f"{root}, file {row}")
+    frame, source, repairs = with_sizes(frame, files, show=progress, on_bad_image=on_bad_image)
     frame = frame.select("path", "label", "width", "height", "class_name")
     if away:
         repairs["links_dropped"] = len(away)
-    return Manifest(frame, root, classes, repairs=repairs)
+    return Manifest(frame, source, classes, repairs=repairs)
 
 
 def list_folder(
     path: str | Path,
     *,
     extensions: Sequence[str] = EXTENSIONS,
-    on_error: OnUnreadable = "raise",
+    on_bad_image: OnBadImage = "raise",
 ) -> tuple[pl.DataFrame, list[str], list[str]]:
     """List the pictures of class folders without opening any.
 
     Returns:
-        The columns `path`, `label` (Int32) and `class_name`; the classes; and, where on_error is
-        "drop", the symbolic links that leave the folder, as paths in it, which are not among the
-        former.
+        The columns `path`, `label` (Int32) and `class_name`; the classes; and, with "drop", the
+        symbolic links that leave the folder, as paths in it, which are not among the former.
 
     Raises:
         ManifestError: as `read_folder`, but that no picture can be read.
@@ -98,7 +98,7 @@ def list_folder(
         listed.append([file for _, files in sorted(found) for file in files])
         if not listed[-1] and away.met == met:
             empty.append(name)
-    if away.links and on_error != "drop":
+    if away.links and on_bad_image != "drop":
         raise ManifestError(_tell_away(root, away.paths()))
     if not classes:
         raise ManifestError(
@@ -118,8 +118,6 @@ def list_folder(
         },
         schema={"path": pl.String, "label": pl.Int32, "class_name": pl.String},
     )
-    # Before anything is opened, so that no odd name is looked up.
-    check_names(frame["path"], lambda row: f"{root}, file {row}")
     return frame, classes, away.paths()
 
 
@@ -204,10 +202,10 @@ def _tell_away(root: Path, links: Sequence[str]) -> str:
     if len(links) == 1:
         return (
             f"a symbolic link leaves the folder {root}: {told}; remove it, copy there what it "
-            'leads to, or leave it out with on_error="drop"'
+            'leads to, or leave it out with on_bad_image="drop"'
         )
     more = f"; and {len(links) - _TOLD:,} more" if len(links) > _TOLD else ""
     return (
         f"{len(links):,} symbolic links leave the folder {root}: {told}{more}; remove them, copy "
-        'there what they lead to, or leave them out with on_error="drop"'
+        'there what they lead to, or leave them out with on_bad_image="drop"'
     )

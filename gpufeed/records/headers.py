@@ -18,13 +18,15 @@ import re
 import struct
 import zlib
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from gpufeed._util.open_regular import open_regular
 from gpufeed._util.sanitize import printable
 from gpufeed.records.exif import orientation
+from gpufeed.source.base import Encoded
 
 __all__ = ["PictureHeader", "check_scans", "most_bytes", "picture_header", "picture_size"]
 
@@ -78,7 +80,7 @@ class PictureHeader(NamedTuple):
     orientation: int
 
 
-File = str | Path | bytes | bytearray | memoryview | BinaryIO
+File = str | Path | Encoded | BinaryIO
 
 
 def picture_size(file: File) -> tuple[int, int]:
@@ -112,12 +114,15 @@ def picture_header(file: File) -> PictureHeader:
     return _header(file)
 
 
-def most_bytes(pixels: int) -> int:
-    """Return how long the file of a picture of so many pixels may be."""
+Pixels = TypeVar("Pixels", int, npt.NDArray[np.int64])
+
+
+def most_bytes(pixels: Pixels) -> Pixels:
+    """Return how many bytes the file of an image of so many pixels may have."""
     return pixels * _PIXEL_BYTES + _SPARE_BYTES
 
 
-def check_scans(content: bytes) -> None:
+def check_scans(content: Encoded) -> None:
     """Raise where a JPEG has more scans than any encoder makes.
 
     A decoder goes through the whole picture for each, and a scan takes ten bytes: a file of 200 KB
@@ -129,7 +134,7 @@ def check_scans(content: bytes) -> None:
     Raises:
         ValueError: there are too many.
     """
-    if not content.startswith(b"\xff\xd8") or not _jpeg_header(io.BytesIO(content))[3]:
+    if bytes(content[:2]) != b"\xff\xd8" or not _jpeg_header(io.BytesIO(content))[3]:
         return
     data = np.frombuffer(content, np.uint8)
     scans = 0

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import polars as pl
 
+from gpufeed._util.rows import at_line, first_true
 from gpufeed.errors import ManifestError
-from gpufeed.records.checks import at_line, first_true
 from gpufeed.records.files import read_text
 
 __all__ = ["read_lines"]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import polars as pl
 
+from gpufeed._util.rows import Where
 from gpufeed.records.boxes import BOX, clamp_boxes
-from gpufeed.records.checks import Where
 from gpufeed.records.manifest import Manifest
-from gpufeed.records.paths import check_links, drop_links
-from gpufeed.records.sizes import OnUnreadable, with_sizes
+from gpufeed.records.sizes import OnBadImage, drop_links, with_sizes
+from gpufeed.source.base import Source
+from gpufeed.source.files import FileSource
 
 __all__ = ["Listing"]
 
@@ -27,7 +27,7 @@ class Listing:
 
     Attributes:
         frame: the columns of a manifest, with sizes and boxes as they are listed, a row each.
-        root: the folder that the paths are relative to.
+        files: the images, one for each row.
         classes: names of the labels.
         repairs: how often what was mended.
         columns: those to keep, in order.
@@ -37,7 +37,7 @@ class Listing:
     """
 
     frame: pl.DataFrame
-    root: Path
+    files: FileSource
     classes: Sequence[str]
     repairs: dict[str, int]
     columns: Sequence[str]
@@ -57,28 +57,30 @@ class Listing:
         frame, _ = clamp_boxes(self.frame, self.at_box)
         return frame.drop(_PHOTO) if self.cut else frame
 
-    def manifest(self, *, headers: bool, show: bool | None, on_error: OnUnreadable) -> Manifest:
+    def manifest(self, *, headers: bool, show: bool | None, on_bad_image: OnBadImage) -> Manifest:
         """Make a manifest, with the boxes inside their pictures.
 
         Args:
             headers: whether sizes are read from the pictures where the list has them too.
             show: whether to show a progress bar; None on a terminal only.
-            on_error: "drop" leaves out links that leave the root, and what has no readable header
-                where headers are read.
+            on_bad_image: "drop" leaves out links that leave the root, and where headers are read
+                images that have none.
 
         Raises:
             ManifestError: a link leaves the root, a picture can not be read, or a box has no area
                 in its picture.
         """
-        frame, repairs = self.frame.with_row_index(_ROW), dict(self.repairs)
-        if on_error == "drop":
-            frame, dropped = drop_links(self.root, frame)
-            repairs |= dropped
-        else:
-            check_links(self.root, frame["path"], self.at)
+        source: Source
+        listed = self.frame.with_row_index(_ROW)
+        frame, source, dropped = drop_links(listed, self.files, self.at, on_bad_image)
+        repairs = self.repairs | dropped
         if headers and not self.cut:
-            listed = frame.rename({name: f"listed_{name}" for name in _SIZE})
-            frame, dropped = with_sizes(listed, self.root, show=show, on_error=on_error)
+            frame, source, dropped = with_sizes(
+                frame.rename({name: f"listed_{name}" for name in _SIZE}),
+                source,
+                show=show,
+                on_bad_image=on_bad_image,
+            )
             differ = pl.any_horizontal(pl.col(name) != pl.col(f"listed_{name}") for name in _SIZE)
             repairs |= {"sizes_replaced": frame.filter(differ).height, **dropped}
         rows = frame[_ROW]
@@ -86,7 +88,7 @@ class Listing:
         columns = list(self.columns)
         if self.cut:
             frame = frame.rename({name: f"photo_{name}" for name in _PHOTO})
-            frame, dropped = with_sizes(frame, self.root, show=show, on_error=on_error)
+            frame, source, dropped = with_sizes(frame, source, show=show, on_bad_image=on_bad_image)
             frame = frame.with_columns(
                 pl.lit(0, pl.Int32).alias("box_x"),
                 pl.lit(0, pl.Int32).alias("box_y"),
@@ -95,4 +97,4 @@ class Listing:
             )
             columns += [f"photo_{name}" for name in _PHOTO]
             repairs |= dropped
-        return Manifest(frame.select(columns), self.root, self.classes, repairs=repairs)
+        return Manifest(frame.select(columns), source, self.classes, repairs=repairs)

@@ -11,18 +11,21 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from gpufeed._util.rows import first_true
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.faults.quarantine import Quarantine
 from gpufeed.records.boxes import BOX
-from gpufeed.records.checks import first_true
 from gpufeed.records.files import read_parquet
 from gpufeed.records.fingerprint import check_dtypes, fingerprint
-from gpufeed.records.paths import check_names
+from gpufeed.records.headers import most_bytes
 from gpufeed.records.targets import BOX_LABELS, BOXES, POINTS, check_targets, flatten
+from gpufeed.source.base import Source, check_source
+from gpufeed.source.files import FileSource
+from gpufeed.source.part import take
 
 __all__ = ["DROPPED", "Manifest"]
 
-DROPPED = ("pictures_dropped", "links_dropped")
+DROPPED = ("images_dropped", "links_dropped")
 """Under which names `repairs` counts what was left out."""
 _SPLITS = ("train", "test")
 _INT32_MAX = 2**31 - 1
@@ -36,7 +39,8 @@ class Manifest:
     Args:
         frame: at least the columns
 
-            - `path` (String): below `root`, with `/` between its parts;
+            - `path` (String): what the image is called; of files, the path below their folder,
+              with `/` between its parts;
             - `label` (Int32): in [0, len(classes));
             - `width`, `height` (Int32): of the picture in pixels, its EXIF orientation applied;
 
@@ -51,7 +55,8 @@ class Manifest:
               each picture.
 
             Further columns are kept as they are.
-        root: the folder that the paths are relative to.
+        source: where the images are, key i being the image of row i; or the folder that the paths
+            are relative to.
         classes: the name of each label.
         repairs: how often what was mended, or dropped as asked for, while the images were read.
         numbers: of the rows, as errors are to give them; from 0 on where none are given.
@@ -61,12 +66,12 @@ class Manifest:
             one of the rules above; the message names the row.
     """
 
-    __slots__ = ("_classes", "_fingerprint", "_frame", "_repairs", "_root")
+    __slots__ = ("_classes", "_fingerprint", "_frame", "_repairs", "_source")
 
     def __init__(
         self,
         frame: pl.DataFrame,
-        root: str | Path,
+        source: Source | str | Path,
         classes: Sequence[str],
         *,
         repairs: Mapping[str, int] | None = None,
@@ -78,8 +83,7 @@ class Manifest:
             raise ManifestError("classes must be a sequence of strings, one for each label")
         self._classes = tuple(classes)
         self._frame = _checked(frame, len(self._classes), numbers)
-        # Absolute, so that a manifest means the same after chdir and in another process.
-        self._root = Path(root).absolute()
+        self._source = _checked_source(source, self._frame, numbers)
         self._repairs = dict(repairs or {})
         self._fingerprint: str | None = None
 
@@ -89,9 +93,20 @@ class Manifest:
         return self._frame.clone()
 
     @property
+    def source(self) -> Source:
+        """Where the images are; its key i is the image of row i."""
+        return self._source
+
+    @property
     def root(self) -> Path:
-        """The absolute folder below which the pictures are: `root / path` is the file."""
-        return self._root
+        """The absolute folder below which the images are: `root / path` is the file.
+
+        Raises:
+            ManifestError: the images are not files below one folder.
+        """
+        if not isinstance(self._source, FileSource):
+            raise ManifestError(f"the images are not files below one folder but {self._source!r}")
+        return self._source.root
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -116,7 +131,7 @@ class Manifest:
         repairs = f", repairs={self._repairs}" if self._repairs else ""
         return (
             f"<Manifest: {len(self):,} images, {len(self._classes):,} classes, {boxes}, "
-            f"root={str(self._root)!r}, columns={self._frame.columns}{repairs}>"
+            f"{self._source!r}, columns={self._frame.columns}{repairs}>"
         )
 
     def sizes(self) -> npt.NDArray[np.int32]:
@@ -244,8 +259,8 @@ class Manifest:
         if names and not self._frame["path"].is_in(names).any():
             dropped = sum(self._repairs.get(each, 0) for each in DROPPED)
             warnings.warn(
-                f"none of the {len(names)} paths in {source} is in this manifest, whose paths are "
-                f"relative to {self._root}; {source} names {names[0]!r}"
+                f"none of the {len(names)} paths in {source} is in this manifest; {source} names "
+                f"{names[0]!r}, this manifest {self._frame['path'][0]!r}"
                 + (f"; {dropped} were dropped already as it was read" if dropped else ""),
                 stacklevel=2,
             )
@@ -286,6 +301,31 @@ class Manifest:
         Raises:
             ConfigError: the keys are no integers, not one-dimensional, or out of range.
         """
+        return self._frame[self._checked_keys(keys)]
+
+    def take(self, keys: npt.ArrayLike) -> Manifest:
+        """The images of these record_keys as a manifest, in their order, repeats included.
+
+        Args:
+            keys: integers, (k,), k at least 1, each in [0, len(self)).
+
+        Raises:
+            ConfigError: as `rows`.
+            ManifestError: there are none.
+        """
+        rows = self._checked_keys(keys)
+        if not len(rows):
+            raise ManifestError("a manifest needs at least one image")
+        # A part of checked rows needs no second check.
+        part = object.__new__(Manifest)
+        part._frame = self._frame[rows]
+        part._source = take(self._source, rows)
+        part._classes = self._classes
+        part._repairs = self._repairs
+        part._fingerprint = None
+        return part
+
+    def _checked_keys(self, keys: npt.ArrayLike) -> npt.NDArray[np.int64]:
         array = np.asarray(keys)
         if array.ndim != 1:
             raise ConfigError(f"record keys must have one dimension, not {array.ndim}")
@@ -296,7 +336,7 @@ class Manifest:
             raise ConfigError(
                 f"record key {array[outside][0]} is out of range for {len(self)} images"
             )
-        return self._frame[array.astype(np.int64)]
+        return array.astype(np.int64)
 
     def fingerprint(self) -> str:
         """SHA-256 of the classes and of all columns, as 64 hex digits; worked out once.
@@ -315,17 +355,10 @@ class Manifest:
         return np.column_stack([self._frame[column].to_numpy() for column in columns])
 
     def _part(self, mask: pl.Series, if_empty: str) -> Manifest:
-        frame = self._frame.filter(mask)
-        if frame.is_empty():
+        rows = mask.arg_true()
+        if rows.is_empty():
             raise ManifestError(f"{if_empty} of {len(self)}")
-        # A part of checked rows needs no second check.
-        part = object.__new__(Manifest)
-        part._frame = frame
-        part._root = self._root
-        part._classes = self._classes
-        part._repairs = self._repairs
-        part._fingerprint = None
-        return part
+        return self.take(rows.to_numpy())
 
 
 def _checked(
@@ -354,7 +387,6 @@ def _checked(
     for name in ["path", *integers]:
         if (row := first_true(frame[name].is_null())) is not None:
             raise ManifestError(f"{at(row)}: {name} is null")
-    check_names(frame["path"], lambda row: f"row {numbers[row]}")
     for name, low, high, problem in (
         ("label", 0, classes - 1, f"is not in [0, {classes}), the range of the classes"),
         ("width", 1, _INT32_MAX, "is no size in pixels"),
@@ -374,6 +406,20 @@ def _checked(
             )
     check_targets(frame, at)
     return frame
+
+
+def _checked_source(
+    source: Source | str | Path, frame: pl.DataFrame, numbers: Sequence[int] | None
+) -> Source:
+    """The source; of files one that refuses those that are absurdly long for their pixels."""
+    if isinstance(source, str | Path):
+        numbers = range(frame.height) if numbers is None else numbers
+        source = FileSource(source, frame["path"], where=lambda row: f"row {numbers[row]}")
+    check_source(source, frame.height)
+    if isinstance(source, FileSource):
+        pixels = frame["width"].cast(pl.Int64) * frame["height"].cast(pl.Int64)
+        source = source.limited(most_bytes(pixels.to_numpy()))
+    return source
 
 
 def _kind(value: object) -> str:

@@ -12,17 +12,17 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
+from gpufeed._util.rows import at_line, first_true
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.boxes import BOX
-from gpufeed.records.checks import at_line, first_true
 from gpufeed.records.course import list_course
 from gpufeed.records.lines import read_lines
 from gpufeed.records.listing import Listing
 from gpufeed.records.manifest import Manifest
-from gpufeed.records.paths import check_names
-from gpufeed.records.sizes import OnUnreadable, check_on_error
+from gpufeed.records.sizes import OnBadImage, check_on_bad_image
 from gpufeed.records.species import collapse, label_classes, spread, take_apart
 from gpufeed.records.targets import POINTS, ragged
+from gpufeed.source.files import FileSource
 
 __all__ = ["list_nabirds", "read_nabirds"]
 
@@ -55,7 +55,7 @@ def read_nabirds(
     *,
     images: str | Path | None = None,
     sizes: Literal["manifest", "headers"] = "manifest",
-    on_error: OnUnreadable = "raise",
+    on_bad_image: OnBadImage = "raise",
     progress: bool | None = None,
 ) -> Manifest:
     """Read NABirds, from its own folder or from the `metadata.parquet` of the course on it.
@@ -92,23 +92,23 @@ def read_nabirds(
         images: the folder of the pictures. By default `images` below the distribution's folder;
             `cleaned_images`, else `images`, beside the parquet file.
         sizes: "manifest" takes the sizes from the metadata, "headers" from the pictures.
-        on_error: "drop" leaves out pictures whose header is to be read for its size and can not be,
-            and those that a symbolic link leads out of their folder, and counts them in `repairs`,
-            `pictures_dropped` and `links_dropped`.
+        on_bad_image: "raise", or "drop" to leave out images whose size must be read from their
+            header and cannot be, and those that a symbolic link leads out of their folder, and to
+            count them in `repairs`, `images_dropped` and `links_dropped`.
         progress: whether to show a progress bar; None on a terminal only.
 
     Raises:
         ManifestError: a file is missing or wrong; the message names it, and its line or row. Or a
             symbolic link leaves the folder, or a picture whose size is to be read has none.
-        ConfigError: `labels`, `sizes` or `on_error` is none of the above.
+        ConfigError: `labels`, `sizes` or `on_bad_image` is none of the above.
     """
     if labels not in ("class", "species"):
         raise ConfigError(f'labels must be "class" or "species", not {labels!r}')
     if sizes not in ("manifest", "headers"):
         raise ConfigError(f'sizes must be "manifest" or "headers", not {sizes!r}')
-    check_on_error(on_error)
+    check_on_bad_image(on_bad_image)
     listing = list_nabirds(path, labels, images)
-    return listing.manifest(headers=sizes == "headers", show=progress, on_error=on_error)
+    return listing.manifest(headers=sizes == "headers", show=progress, on_bad_image=on_bad_image)
 
 
 def list_nabirds(
@@ -148,8 +148,8 @@ def _list_distribution(folder: Path, labels: str, images: Path | None) -> Listin
         raise ManifestError(
             f"{at[_SPLIT](row)}: {split['is_training_img'][row]} is neither 1 (train) nor 0 (test)"
         )
-    check_names(listed["path"], at[_IMAGES])
     root = folder / "images" if images is None else images
+    files = FileSource(root, listed["path"], where=at[_IMAGES])
 
     classes, mended = _read_classes(folder, tables[_CLASS_OF]["class_id"])
     classes, names = label_classes(classes, labels)
@@ -166,7 +166,7 @@ def _list_distribution(folder: Path, labels: str, images: Path | None) -> Listin
         return at[_BOXES]((tables[_BOXES]["uuid"] == frame["uuid"][row]).arg_max() or 0)
 
     repairs = {"names_mended": mended}
-    return Listing(frame, root, names, repairs, columns, at=at[_IMAGES], at_box=box_line)
+    return Listing(frame, files, names, repairs, columns, at=at[_IMAGES], at_box=box_line)
 
 
 def _read_parts(folder: Path, ids: pl.Series) -> pl.Series:

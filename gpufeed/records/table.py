@@ -7,13 +7,12 @@ from pathlib import Path
 
 import polars as pl
 
+from gpufeed._util.rows import Where, first_true
 from gpufeed._util.sanitize import sanitize
 from gpufeed.errors import ConfigError, ManifestError
-from gpufeed.records.checks import Where, first_true
 from gpufeed.records.files import read_csv, read_parquet
 from gpufeed.records.manifest import Manifest
-from gpufeed.records.paths import check_links, check_names, drop_links
-from gpufeed.records.sizes import OnUnreadable, check_on_error, with_sizes
+from gpufeed.records.sizes import OnBadImage, check_on_bad_image, drop_links, with_sizes
 from gpufeed.records.targets import (
     BOX_LABELS,
     BOXES,
@@ -23,6 +22,8 @@ from gpufeed.records.targets import (
     read_boxes,
     read_points,
 )
+from gpufeed.source.base import Source, check_source
+from gpufeed.source.files import FileSource
 
 __all__ = ["read_table"]
 
@@ -39,7 +40,8 @@ def read_table(
     box_labels: str | None = None,
     points: str | None = None,
     root: str | Path | None = None,
-    on_error: OnUnreadable = "raise",
+    source: Source | None = None,
+    on_bad_image: OnBadImage = "raise",
     progress: bool | None = None,
 ) -> Manifest:
     """Make a manifest of a polars frame, a CSV file with a header, or a Parquet file.
@@ -67,77 +69,87 @@ def read_table(
             or more are kept, text is numbered as labels are: `Manifest.box_classes`. Boxes have
             their picture's label where none is given.
         points: a column of lists of (x, y) or (x, y, visible), equally long; it becomes `points`.
-        root: the folder of the pictures; by default that of the file, or the current one.
-        on_error: "drop" leaves out pictures whose header is to be read for its size and can not be,
-            and those that a symbolic link leads out of the root, and counts them in `repairs`,
-            `pictures_dropped` and `links_dropped`.
+        root: the folder of the pictures; by default that of the table's file, or the current one.
+        source: where the images are, if they are not files: key i is the image of row i. The table
+            then needs no column of paths; where it has none, `path` is what the source calls the
+            images.
+        on_bad_image: "raise", or "drop" to leave out images whose size must be read from their
+            header and cannot be, and those that a symbolic link leads out of the root, and to
+            count them in `repairs`, `images_dropped` and `links_dropped`.
         progress: whether to show a progress bar; None on a terminal only.
 
     Raises:
         ManifestError: the file can not be read, a column is missing or of a wrong dtype, or a row
             is wrong; the message names the file and the row (from 0, without the header).
-        ConfigError: `box_format` or `on_error` is none of the above, or `box_labels` comes without
-            `boxes`.
+        ConfigError: `box_format` or `on_bad_image` is none of the above, `box_labels` comes without
+            `boxes`, or `root` with `source`.
     """
     check_box_format(box_format)
-    check_on_error(on_error)
+    check_on_bad_image(on_bad_image)
     if box_labels is not None and boxes is None:
         raise ConfigError(f"box_labels is {box_labels!r}, but boxes is not given")
-    frame, source, is_text = _frame(table, path, label)
+    if source is not None and root is not None:
+        raise ConfigError(f"root is {root!r}, but source has the images; give one of them")
+    frame, name, is_text = _frame(table, path, label)
+    if source is not None:
+        check_source(source, frame.height)
+    if source is not None and path not in frame.columns:
+        names = [source.name(key) for key in range(frame.height)]
+        frame = frame.with_columns(pl.Series(path, names, dtype=pl.String))
     repairs: dict[str, int] = {}
     if label is None:
         label = "label"
         if label in frame.columns:
-            raise ManifestError(f"{source}: label is None, but there is a column {label!r}")
+            raise ManifestError(f"{name}: label is None, but there is a column {label!r}")
         frame = frame.with_columns(pl.lit("picture").alias(label))
-    if root is None:
-        root = Path() if isinstance(table, pl.DataFrame) else Path(table).parent
-    root = Path(root)
     wanted = {boxes: BOXES, box_labels: BOX_LABELS, points: POINTS}
     targets = [(asked, ours) for asked, ours in wanted.items() if asked is not None]
     for asked in (path, label, *(asked for asked, _ in targets)):
         if asked not in frame.columns:
             raise ManifestError(
-                f"{source}: there is no column {asked!r}; there are {sanitize(str(frame.columns))}"
+                f"{name}: there is no column {asked!r}; there are {sanitize(str(frame.columns))}"
             )
     if path == label:
-        raise ManifestError(f"{source}: column {path!r} can not be both the path and the label")
+        raise ManifestError(f"{name}: column {path!r} can not be both the path and the label")
     for asked, ours in ((path, "path"), (label, "label"), *targets):
         if asked != ours and ours in frame.columns:
             raise ManifestError(
-                f"{source}: the column {asked!r} is to be {ours!r}, but there is a column of this "
+                f"{name}: the column {asked!r} is to be {ours!r}, but there is a column of this "
                 "name already; rename or drop it"
             )
     if frame.is_empty():
-        raise ManifestError(f"{source}: the table has no row")
+        raise ManifestError(f"{name}: the table has no row")
 
     numbers: Sequence[int] = range(frame.height)
 
     def at(row: int) -> str:
-        return f"{source}, row {numbers[row]}"
+        return f"{name}, row {numbers[row]}"
 
     paths = frame[path].alias("path")
     if paths.dtype != pl.String:
         raise ManifestError(
-            f"{source}: column {path!r} must be text, not {sanitize(str(paths.dtype))}"
+            f"{name}: column {path!r} must be text, not {sanitize(str(paths.dtype))}"
         )
     if (row := first_true(paths.is_null())) is not None:
         raise ManifestError(f"{at(row)}: {path} is null")
-    check_names(paths, at)
-    if on_error != "drop":
-        check_links(root, paths, at)
-    labels, classes = _labels(frame[label], source, at, is_text=is_text)
+    if source is None:
+        if root is None:
+            root = Path() if isinstance(table, pl.DataFrame) else Path(table).parent
+        source = FileSource(root, paths, where=at)
+    labels, classes = _labels(frame[label], name, at, is_text=is_text)
     frame = frame.drop(path, *(["label"] if label == "label" else []))
     frame = frame.with_columns(paths, labels)
 
     sized = [name for name in ("width", "height") if name in frame.columns]
     if len(sized) == 1:
-        raise ManifestError(f"{source}: there is a column {sized[0]!r} but not its counterpart")
+        raise ManifestError(f"{name}: there is a column {sized[0]!r} but not its counterpart")
     numbered = frame.with_row_index(_NUMBER)
-    if on_error == "drop":
-        numbered, repairs = drop_links(root, numbered)
+    if isinstance(source, FileSource):
+        numbered, source, repairs = drop_links(numbered, source, at, on_bad_image)
     if not sized:
-        numbered, dropped = with_sizes(numbered, root, show=progress, on_error=on_error)
+        numbered, source, dropped = with_sizes(
+            numbered, source, show=progress, on_bad_image=on_bad_image
+        )
         repairs |= dropped
     numbers, frame = numbered[_NUMBER].to_list(), numbered.drop(_NUMBER)
     if boxes is not None:
@@ -148,9 +160,9 @@ def read_table(
     first = ["path", "label", "width", "height"]
     frame = frame.select(*first, pl.exclude(first))
     try:
-        return Manifest(frame, root, classes, repairs=repairs, numbers=numbers)
+        return Manifest(frame, source, classes, repairs=repairs, numbers=numbers)
     except ManifestError as error:
-        raise ManifestError(f"{source}: {error}") from None
+        raise ManifestError(f"{name}: {error}") from None
 
 
 def _frame(table: object, path: str, label: str | None) -> tuple[pl.DataFrame, str, bool]:

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from gpufeed._util.rows import Where, first_true
 from gpufeed.errors import ConfigError, ManifestError
-from gpufeed.records.checks import Where, first_true
 
 __all__ = [
     "BOXES",

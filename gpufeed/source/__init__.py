@@ -1,1 +1,8 @@
-"""Where encoded images are: from record keys to bytes."""
+"""Where encoded images are: a source turns record keys into bytes."""
+
+from gpufeed.source.base import Encoded as Encoded
+from gpufeed.source.base import Source as Source
+from gpufeed.source.files import FileSource as FileSource
+from gpufeed.source.memory import MemorySource as MemorySource
+
+__all__ = ["Encoded", "FileSource", "MemorySource", "Source"]

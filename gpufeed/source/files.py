@@ -1,80 +1,101 @@
-"""Encoded pictures as files below one folder."""
+"""Encoded images as files below one folder."""
 
 from __future__ import annotations
 
+import copy
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import BinaryIO, Self
 
-from gpufeed._util.open_regular import read_file
-from gpufeed.errors import DecodeError
-from gpufeed.records.headers import most_bytes
+import numpy as np
+import numpy.typing as npt
+import polars as pl
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+from gpufeed._util.open_regular import open_regular, read_file
+from gpufeed._util.rows import Where
+from gpufeed.source.paths import check_names
 
-    from gpufeed.records import Manifest
-    from gpufeed.source.readers import Readers
+__all__ = ["FileSource"]
 
-__all__ = ["FileStore"]
+MAX_BYTES = 1 << 32
 
 
-class FileStore:
-    """The files of a manifest.
+class FileSource:
+    """Files below one folder.
 
     Args:
-        manifest: its `root` and `path` say where each record's file is.
+        root: the folder; it may be a symbolic link.
+        paths: the file of each key, relative to the root, with `/` between its parts.
+        max_bytes: longer files are refused before they are read.
+        where: names a row in error messages.
+
+    Raises:
+        ManifestError: a path is empty, absolute, leaves the root by `..`, names a folder, or holds
+            a backslash or a NUL; the message names it.
+
+    Attributes:
+        root: the folder, absolute, so that it means the same after chdir and in another process.
+        paths: String, (n,).
     """
 
-    def __init__(self, manifest: Manifest) -> None:
-        self._root = os.fspath(manifest.root)
-        self._paths = manifest.frame["path"]
-
-    def name(self, record_key: int) -> str:
-        """Return where a record's file is below the root."""
-        name: str = self._paths[record_key]
-        return name
-
-    def path(self, record_key: int) -> str:
-        """Return where a record's file is."""
-        return os.path.join(self._root, self._paths[record_key])  # noqa: PTH118 - a hot path
-
-    def read(
+    def __init__(
         self,
-        record_keys: npt.NDArray[np.int64],
-        sizes: npt.NDArray[np.int64],
-        readers: Readers,
-    ) -> list[bytes | DecodeError]:
-        """Read the files of some records.
+        root: str | os.PathLike[str],
+        paths: pl.Series,
+        *,
+        max_bytes: int = MAX_BYTES,
+        where: Where = "row {}".format,
+    ) -> None:
+        check_names(paths, where)
+        self.root = Path(root).absolute()
+        self.paths = paths
+        self._folder = os.fspath(self.root)
+        self._limits = np.full(len(paths), max_bytes, dtype=np.int64)
 
-        Args:
-            record_keys: int64 (n,).
-            sizes: int64 (n, 2), height and width of their pictures.
-            readers: who reads them.
+    def __len__(self) -> int:
+        return len(self.paths)
 
-        Returns:
-            For each record its file's content, or why there is none. No failure is raised, so that
-            one bad file does not cost the others of its batch.
+    def __repr__(self) -> str:
+        return f"FileSource({self._folder!r}, {len(self)} files)"
+
+    def read(self, keys: npt.NDArray[np.int64]) -> list[bytes | OSError]:
+        """Read files: see `Source`."""
+        limits = self._limits[keys].tolist()
+        return [self._read(key, limit) for key, limit in zip(keys.tolist(), limits, strict=True)]
+
+    def _read(self, key: int, limit: int) -> bytes | OSError:
+        try:
+            return read_file(self.name(key), limit)
+        except OSError as error:
+            # Without its traceback, whose frames would keep the whole batch alive.
+            return error.with_traceback(None)
+
+    def name(self, key: int) -> str:
+        """Return a file's whole path: see `Source`."""
+        return f"{self._folder}/{self.paths[key]}"
+
+    def open(self, key: int) -> BinaryIO:
+        """Open a file: see `Source`."""
+        return open_regular(self.name(key))
+
+    def take(self, keys: npt.NDArray[np.int64]) -> Self:
+        """Return a source of some of the files, in the order of `keys`, repeats included."""
+        part = copy.copy(self)
+        part.paths = self.paths.gather(keys)
+        part._limits = self._limits[keys]
+        return part
+
+    def limited(self, max_bytes: npt.NDArray[np.int64]) -> Self:
+        """Return a source of the same files with a limit for each, int64 (n,), if it is lower."""
+        part = copy.copy(self)
+        part._limits = np.minimum(self._limits, max_bytes)
+        return part
+
+    def stamp(self, key: int) -> tuple[int, int]:
+        """Return a file's length in bytes and its time of change in nanoseconds.
 
         Raises:
-            GivenUp: nobody wants them any more.
+            OSError: there is no such file.
         """
-        names = self._paths.gather(record_keys).to_list()
-        most = [most_bytes(pixels) for pixels in sizes.prod(axis=1).tolist()]
-        files = [(f"{self._root}/{name}", most) for name, most in zip(names, most, strict=True)]
-        contents: list[bytes | DecodeError] = []
-        for place, found in enumerate(readers.read(files, _attempt)):
-            if isinstance(found, OSError):
-                reason = f"can not be read: {found.strerror or found}"
-                contents.append(DecodeError(int(record_keys[place]), files[place][0], reason))
-            else:
-                contents.append(found)
-        return contents
-
-
-def _attempt(file: tuple[str, int]) -> bytes | OSError:
-    try:
-        return read_file(*file)
-    except OSError as error:
-        # Without the frames it was raised in, which hold whole batches.
-        return error.with_traceback(None)
+        found = os.stat(self.name(key))  # noqa: PTH116 - a hot path
+        return found.st_size, found.st_mtime_ns

@@ -13,6 +13,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+
 from gpufeed._util.atomic_write import atomic_write
 from gpufeed._util.progress import progress as progress_bar
 from gpufeed.errors import ConfigError
@@ -161,7 +164,7 @@ def bench(
             num_threads=threads,
             prefetch=prefetch,
         ) as loader,
-        PlainDecode(loader.device, threads) as plain,
+        PlainDecode(manifest.source, loader.device, threads) as plain,
         progress_bar("measuring", 1 + rounds * phases, show=progress) as advance,
     ):
         batches = _endless(loader)
@@ -178,7 +181,7 @@ def bench(
             if number == 0:
                 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
             advance(1)
-            decoded.append(_decode(plain, [_paths(loader, batch) for batch in keys]))
+            decoded.append(_decode(plain, [_on_host(each) for each in keys]))
             advance(1)
             if step_ms is not None:
                 _drain(batches, prefetch)
@@ -221,13 +224,13 @@ def _feed(
     count: int | None = None,
     until: float = math.inf,
     step: float = 0.0,
-) -> tuple[_Round, list[Batch]]:
+) -> tuple[_Round, list[Any]]:
     """Take `count` batches, or as many as come within `until` seconds, working `step` on each.
 
     Returns:
         The figures, and of each batch its record keys.
     """
-    keys: list[Batch] = []
+    keys: list[Any] = []
     images, waited = 0, 0.0
     cpu, began = time.process_time(), time.perf_counter()
     for _ in itertools.repeat(None) if count is None else range(count):
@@ -235,7 +238,7 @@ def _feed(
         batch = next(batches)
         waited += time.perf_counter() - asked
         images += len(batch["label"])
-        keys.append({"record_key": batch["record_key"]})
+        keys.append(batch["record_key"])
         if step:
             time.sleep(step)
         if time.perf_counter() - began >= until:
@@ -244,11 +247,12 @@ def _feed(
     return _Round(images, seconds, time.process_time() - cpu, waited), keys
 
 
-def _paths(loader: Loader, keys: Batch) -> list[Path]:
-    return [loader.manifest.root / path for path in loader.rows(keys)["path"]]
+def _on_host(keys: Any) -> npt.NDArray[np.int64]:
+    """Return a framework's array as NumPy's."""
+    return np.asarray(keys.cpu() if hasattr(keys, "cpu") else keys).astype(np.int64)
 
 
-def _decode(plain: PlainDecode, batches: Sequence[Sequence[Path]]) -> _Round:
+def _decode(plain: PlainDecode, batches: Sequence[npt.NDArray[np.int64]]) -> _Round:
     cpu, began = time.process_time(), time.perf_counter()
     plain.run(batches)
     seconds = time.perf_counter() - began

@@ -192,8 +192,8 @@ class _Maker:
         others = [(record + 1 + step) % len(manifest) for step in range(draws)]
         turns = [key for other in others for key in (record, other)]
         # The record's own rows are the even ones: next to each stands a partner.
-        self._manifest = Manifest(manifest.frame[turns], manifest.root, manifest.classes)
-        boxes = Manifest(manifest.frame[[record]], manifest.root, manifest.classes).objects()
+        self._manifest = manifest.take(turns)
+        boxes = manifest.take([record]).objects()
         self._has_boxes = boxes is not None and len(boxes[0]) > 0 and manifest.boxes() is not None
 
     def can_show(self, example: Example) -> bool:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     import polars as pl
 
     from gpufeed.records import Manifest
-    from gpufeed.records.sizes import OnUnreadable
+    from gpufeed.records.sizes import OnBadImage
+    from gpufeed.source.files import FileSource
     from gpufeed.transforms import DType, Layout, Transform, Views
 
 __all__ = [
@@ -108,11 +109,11 @@ def open_manifest(
         raise ConfigError(
             f"{source} is a folder of class folders, which name no species; use class labels"
         )
-    on_error: OnUnreadable = "raise" if without is None else "drop"
+    on_bad_image: OnBadImage = "raise" if without is None else "drop"
     if is_nabirds:
-        manifest = read_nabirds(source, labels or "species", on_error=on_error)
+        manifest = read_nabirds(source, labels or "species", on_bad_image=on_bad_image)
     else:
-        manifest = read_folder(source, on_error=on_error)
+        manifest = read_folder(source, on_bad_image=on_bad_image)
     if without is None:
         return manifest
     with warnings.catch_warnings():
@@ -129,12 +130,12 @@ class Pictures:
     Attributes:
         frame: a manifest's, without sizes where the list does not give those of the pictures, and
             with symbolic links that leave the folder, in class folders as the last rows.
-        root: the folder that the paths are relative to.
+        files: the images, one for each row.
         reader: name of the function that makes a manifest of them.
     """
 
     frame: pl.DataFrame
-    root: Path
+    files: FileSource
     reader: str
 
     @property
@@ -153,14 +154,16 @@ def list_pictures(path: str | Path) -> Pictures:
 
     from gpufeed.records.folder import list_folder
     from gpufeed.records.nabirds import list_nabirds
+    from gpufeed.source.files import FileSource
 
     source, is_nabirds = _found(path)
     if is_nabirds:
         listing = list_nabirds(source, "species")
-        return Pictures(listing.unopened(), listing.root, "read_nabirds")
-    frame, _, away = list_folder(source, on_error="drop")
+        return Pictures(listing.unopened(), listing.files, "read_nabirds")
+    frame, _, away = list_folder(source, on_bad_image="drop")
     links = pl.DataFrame({"path": away}, schema={"path": pl.String})
-    return Pictures(pl.concat([frame, links], how="diagonal"), source.absolute(), "read_folder")
+    frame = pl.concat([frame, links], how="diagonal")
+    return Pictures(frame, FileSource(source, frame["path"]), "read_folder")
 
 
 def _found(path: str | Path) -> tuple[Path, bool]:
@@ -200,7 +203,7 @@ def take_split(manifest: Manifest, split: Split | None, preset: Preset) -> tuple
         if split is None:
             return manifest, "all"
         raise ConfigError(
-            f'split is {split!r}, but {manifest.root} is not split in train and test; use "all"'
+            f'split is {split!r}, but the data are not split in train and test; use "all"'
         )
     name = split or ("train" if is_training(preset) else "test")
     return manifest.split(name), name

@@ -6,13 +6,17 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from pathlib import Path
 from typing import Any, Self
 
-from gpufeed._util.open_regular import read_file
+import numpy as np
+import numpy.typing as npt
+
 from gpufeed.engine.device import Device, available_threads
+from gpufeed.source.base import Encoded, Source, read_images
 
 __all__ = ["PlainDecode"]
+
+Keys = npt.NDArray[np.int64]
 
 _READERS = 8
 """Threads that read files for the GPU's decoder: they wait for storage, not for a core."""
@@ -26,11 +30,13 @@ class PlainDecode:
     one yet**.
 
     Args:
+        source: the images.
         device: where pixels are made.
         threads: CPU threads; one for each core this process may use where none is given.
     """
 
-    def __init__(self, device: Device, threads: int | None = None) -> None:
+    def __init__(self, source: Source, device: Device, threads: int | None = None) -> None:
+        self._source = source
         self._threads = threads or available_threads()
         self._device = device
         self._decoders = threading.local()
@@ -43,29 +49,37 @@ class PlainDecode:
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(cancel_futures=True)
 
-    def run(self, batches: Sequence[Sequence[Path]]) -> None:
-        """Decode all pictures of all batches.
+    def run(self, batches: Sequence[Keys]) -> None:
+        """Decode all images of all batches.
+
+        Args:
+            batches: the keys of each, int64 (n,).
 
         Raises:
-            OSError: a file can not be read, or is no regular one, or empty.
+            OSError: an image cannot be read.
         """
         if self._device.is_cuda:
             self._run_on_gpu(batches)
         else:
-            files = [path for batch in batches for path in batch]
-            for _ in self._pool.map(self._decode_one, files):
+            for _ in self._pool.map(self._decode_one, np.concatenate(batches)):
                 pass
 
-    def _decode_one(self, path: Path) -> None:
-        decode: Callable[[bytes], Any] | None = getattr(self._decoders, "decode", None)
+    def _decode_one(self, key: np.int64) -> None:
+        decode: Callable[[Encoded], Any] | None = getattr(self._decoders, "decode", None)
         if decode is None:
             from gpufeed.open.decoders import cpu_decoder
 
             # One for each thread: its own pool takes a thread less than it is told to.
             decode = self._decoders.decode = cpu_decoder().decode
-        decode(read_file(path))
+        decode(self._read_one(key))
 
-    def _run_on_gpu(self, batches: Sequence[Sequence[Path]]) -> None:
+    def _read_one(self, key: np.int64) -> Encoded:
+        (found,) = read_images(self._source, np.array([key]))
+        if isinstance(found, OSError):
+            raise found
+        return found
+
+    def _run_on_gpu(self, batches: Sequence[Keys]) -> None:
         from nvidia import nvimgcodec
 
         decoder = getattr(self._decoders, "decoder", None)
@@ -81,7 +95,7 @@ class PlainDecode:
             if image is not None:
                 image.cpu()
 
-    def _read(self, batches: Sequence[Sequence[Path]]) -> Iterator[list[bytes]]:
+    def _read(self, batches: Sequence[Keys]) -> Iterator[list[Encoded]]:
         """Read the batches, one ahead of the one handed out."""
         waiting = iter(batches)
         ahead = [self._begin(batch) for batch in islice(waiting, 2)]
@@ -89,5 +103,5 @@ class PlainDecode:
             yield [future.result() for future in ahead.pop(0)]
             ahead += [self._begin(batch) for batch in islice(waiting, 1)]
 
-    def _begin(self, batch: Sequence[Path]) -> list[Any]:
-        return [self._pool.submit(read_file, path) for path in batch]
+    def _begin(self, batch: Keys) -> list[Any]:
+        return [self._pool.submit(self._read_one, key) for key in batch]

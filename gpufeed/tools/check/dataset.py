@@ -20,7 +20,9 @@ from gpufeed._util.sanitize import sanitize
 from gpufeed._util.thread_map import thread_map
 from gpufeed.engine.device import available_threads
 from gpufeed.records.boxes import BOX
-from gpufeed.records.paths import links_out
+from gpufeed.source.base import Source, check_source
+from gpufeed.source.files import FileSource
+from gpufeed.source.paths import links_out
 from gpufeed.tools.check.kinds import KINDS, Finding, Kind
 from gpufeed.tools.check.picture import Examiner, Looked, Size
 
@@ -44,13 +46,13 @@ class Report:
         findings: one row each, the worst kinds first: `record_key` (Int64), `path`, `kind`
             (String), `fails` (Boolean, whether a run would fail over it), `detail` (String).
         images: how many were looked at.
-        root: the folder that the paths are relative to.
+        source: the images, in the order of their records.
         seconds: how long it took.
     """
 
     findings: pl.DataFrame
     images: int
-    root: Path
+    source: Source
     seconds: float
 
     def save(self, path: Path) -> None:
@@ -71,18 +73,18 @@ class Report:
 
 def check(
     frame: pl.DataFrame,
-    root: Path,
+    source: Source | str | Path,
     *,
     max_pixels: int,
     threads: int | None = None,
     progress: bool | None = None,
 ) -> Report:
-    """Look into the file of each row.
+    """Look into the image of each row.
 
     Args:
-        frame: `path` below the root; and, where there are any, `label`, `width` and `height`, the
-            box, and `is_training_img`, as a manifest has them.
-        root: the folder of the pictures.
+        frame: `path`; and, where there are any, `label`, `width` and `height`, the box, and
+            `is_training_img`, as a manifest has them.
+        source: the images, key i being that of row i; or the folder that the paths are relative to.
         max_pixels: as the `Loader` has it.
         threads: how many work at a time; one for each core where none is given.
         progress: whether to show a progress bar; None on a terminal only.
@@ -94,16 +96,21 @@ def check(
     expected: Sequence[Size | None] = [None] * frame.height
     if "width" in frame.columns:
         expected = frame.select("height", "width").rows()
-    paths = [f"{root}/{name}" for name in frame["path"].to_list()]
-    away = set(links_out(root, frame["path"]).arg_true().to_list())
+    if isinstance(source, str | Path):
+        source = FileSource(source, frame["path"])
+    check_source(source, frame.height)
+    away: set[int] = set()
+    if isinstance(source, FileSource):
+        away = set(links_out(source.root, source.paths).arg_true().to_list())
     within = [key for key in range(frame.height) if key not in away]
     threads = threads or available_threads()
-    items = [(paths[key], expected[key]) for key in within]
-    looked = [Looked() for _ in paths]
-    for key, each in zip(within, _look_at_all(items, max_pixels, threads, progress), strict=True):
+    items = [(key, expected[key]) for key in within]
+    looked = [Looked() for _ in range(frame.height)]
+    all_looked = _look_at_all(source, items, max_pixels, threads, progress)
+    for key, each in zip(within, all_looked, strict=True):
         looked[key] = each
     found: list[tuple[int, Finding]] = [
-        (key, Finding(Kind.leads_out, f"to {sanitize(os.path.realpath(paths[key]))}"))
+        (key, Finding(Kind.leads_out, f"to {sanitize(os.path.realpath(source.name(key)))}"))
         for key in away
     ]
     for key, each in enumerate(looked):
@@ -118,20 +125,21 @@ def check(
         for key, finding in found
     ]
     findings = pl.DataFrame(rows, schema=_COLUMNS, orient="row")
-    return Report(findings, frame.height, root, time.perf_counter() - began)
+    return Report(findings, frame.height, source, time.perf_counter() - began)
 
 
 def _look_at_all(
-    items: Sequence[tuple[str, Size | None]],
+    source: Source,
+    items: Sequence[tuple[int, Size | None]],
     max_pixels: int,
     threads: int,
     progress: bool | None,
 ) -> list[Looked]:
     examiners = threading.local()
 
-    def look(item: tuple[str, Size | None]) -> Looked:
+    def look(item: tuple[int, Size | None]) -> Looked:
         if not hasattr(examiners, "own"):
-            examiners.own = Examiner(max_pixels)
+            examiners.own = Examiner(source, max_pixels)
         looked: Looked = examiners.own.look(*item)
         return looked
 

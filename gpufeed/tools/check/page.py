@@ -8,13 +8,14 @@ import io
 import warnings
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 from PIL import Image, ImageFile, ImageOps
 
 from gpufeed._util.atomic_write import atomic_write
-from gpufeed._util.open_regular import read_file
 from gpufeed.open.decoders import WindowDecoder
 from gpufeed.records.headers import check_scans, picture_size
+from gpufeed.source.base import Encoded, Source, read_images
 from gpufeed.tools.check.dataset import Report
 from gpufeed.tools.check.kinds import KINDS, Kind
 
@@ -67,7 +68,7 @@ def save_page(report: Report, title: str, target: Path) -> None:
         parts.append(f"<h2>{kind.value}: {of_kind.height:,}</h2><div class='grid'>")
         for row in of_kind.head(_MOST_OF_A_KIND).iter_rows(named=True):
             out = kind is Kind.leads_out
-            picture = None if out else _thumbnail(report.root / row["path"], decoder)
+            picture = None if out else _thumbnail(report.source, row["record_key"], decoder)
             seen = (
                 f"<img alt='' src='data:image/jpeg;base64,{picture}'>"
                 if picture
@@ -82,10 +83,12 @@ def save_page(report: Report, title: str, target: Path) -> None:
     atomic_write(target, ("\n".join(parts) + "\n</html>\n").encode())
 
 
-def _thumbnail(path: Path, decoder: WindowDecoder) -> str | None:
-    """What a run makes of a file, or Pillow of what is left of it, small, as base64; or None."""
+def _thumbnail(source: Source, key: int, decoder: WindowDecoder) -> str | None:
+    """What a run makes of an image, or Pillow of what is left of it, small, as base64; or None."""
+    (content,) = read_images(source, np.array([key], dtype=np.int64))
+    if isinstance(content, OSError) or len(content) > _MOST_BYTES:
+        return None
     try:
-        content = read_file(str(path), _MOST_BYTES)
         width, height = picture_size(content)
         check_scans(content)
     except (OSError, ValueError):
@@ -102,7 +105,7 @@ def _thumbnail(path: Path, decoder: WindowDecoder) -> str | None:
     return base64.b64encode(buffer.getvalue()).decode()
 
 
-def _rest_of(content: bytes) -> Image.Image | None:
+def _rest_of(content: Encoded) -> Image.Image | None:
     """What Pillow makes of a picture that is cut off, or else damaged."""
     allowed = ImageFile.LOAD_TRUNCATED_IMAGES
     ImageFile.LOAD_TRUNCATED_IMAGES = True

@@ -6,11 +6,13 @@ import hashlib
 import io
 from dataclasses import dataclass, field
 
+import numpy as np
 from PIL import Image
 
-from gpufeed._util.open_regular import EmptyFileError, FileTooLongError, read_file
+from gpufeed._util.open_regular import EmptyFileError, FileTooLongError
 from gpufeed.open.decoders import WindowDecoder
 from gpufeed.records.headers import check_scans, most_bytes, picture_header
+from gpufeed.source.base import Encoded, Source, read_images
 from gpufeed.tools.check.kinds import Finding, Kind
 
 __all__ = ["Examiner", "Looked", "Size"]
@@ -30,6 +32,11 @@ _EIGHTH = 8
 """JPEGs are decoded at an eighth of their size: all data are gone through, with half the work."""
 
 Size = tuple[int, int]
+_KINDS = {
+    FileNotFoundError: Kind.missing,
+    EmptyFileError: Kind.empty,
+    FileTooLongError: Kind.too_large,
+}
 
 
 @dataclass
@@ -55,34 +62,32 @@ class Examiner:
     """Looks into pictures; one for each thread.
 
     Args:
+        source: the images.
         max_pixels: as the `Loader` has it.
     """
 
-    def __init__(self, max_pixels: int) -> None:
+    def __init__(self, source: Source, max_pixels: int) -> None:
+        self._source = source
         self._max_pixels = max_pixels
         self._decoder = WindowDecoder()
 
-    def look(self, path: str, expected: Size | None) -> Looked:
-        """Look into one file.
+    def look(self, key: int, expected: Size | None) -> Looked:
+        """Look into one image.
 
         Args:
-            path: where it is.
+            key: which.
             expected: (height, width) that the list of images gives, if it gives any.
         """
         looked = Looked()
-        try:
-            content = read_file(path, most_bytes(self._max_pixels))
-        except FileNotFoundError:
-            looked.add(Kind.missing, "no such file")
+        (content,) = read_images(self._source, np.array([key], dtype=np.int64))
+        if isinstance(content, OSError):
+            kind = next(
+                (_KINDS[each] for each in _KINDS if isinstance(content, each)), Kind.unreadable
+            )
+            looked.add(kind, content.strerror or str(content))
             return looked
-        except EmptyFileError as error:
-            looked.add(Kind.empty, str(error))
-            return looked
-        except FileTooLongError as error:
-            looked.add(Kind.too_large, str(error))
-            return looked
-        except OSError as error:
-            looked.add(Kind.unreadable, error.strerror or str(error))
+        if not len(content):
+            looked.add(Kind.empty, "the file is empty")
             return looked
         # Many processors have instructions for this one.
         looked.digest = hashlib.sha256(content).digest()
@@ -112,10 +117,10 @@ class Examiner:
             )
         if orientation != 1:
             looked.add(Kind.turned, f"orientation {orientation}")
-        self._decode(content, path, looked.size, looked)
+        self._decode(content, self._source.name(key), looked.size, looked)
         return looked
 
-    def _decode(self, content: bytes, path: str, size: Size, looked: Looked) -> None:
+    def _decode(self, content: Encoded, path: str, size: Size, looked: Looked) -> None:
         """Decode it with Pillow, which is stricter, and as a run would."""
         height, width = size
         form, mode, refused = "", "", ""

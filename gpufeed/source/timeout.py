@@ -1,8 +1,8 @@
-"""Reading files of a storage that may hang.
+"""Reads a source whose storage may hang.
 
-A thread that hangs in a read can not be ended. So a batch's files are read on a thread that can be
-spared, all on one as long as they come at once, and who waits for them looks now and then at what
-is under way. What has been so for too long is given up, with its thread, and another goes on.
+Nothing can end a thread that hangs in a read. So a batch is read on a thread that can be spared,
+all on one as long as images come at once, and the thread that waits looks now and then at what is
+under way. A read that takes too long is given up with its thread, and another thread goes on.
 """
 
 from __future__ import annotations
@@ -11,52 +11,60 @@ import contextlib
 import threading
 import time
 import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any, Generic, TypeVar
 
-from gpufeed.source.readers import SLOW, THREADS, GivenUp, Readers
+import numpy as np
+import numpy.typing as npt
 
-__all__ = ["WatchedReaders"]
+from gpufeed.source.base import Encoded, Source, read_images
+from gpufeed.source.threads import SLOW, THREADS
+from gpufeed.source.wrapper import GivenUp, Wrapper
 
-T = TypeVar("T")
-R = TypeVar("R")
+__all__ = ["Timeout"]
+
 Work = Callable[[], None]
 
 _TURN = 0.1
-"""Seconds after which who waits looks at what is under way, and for signals."""
+"""Seconds between two looks at what is under way, and for signals."""
 
 _WAITING = 0.03
-"""Seconds after which a file is one that is waited for, so that others are read beside it."""
+"""Seconds after which others are read beside an image that is waited for."""
 
 _LATE = 1.0
-"""Seconds after which a thread is none of the `THREADS` any more, and another comes in its place.
+"""Seconds after which a thread no longer counts among the `THREADS`, and another takes its place.
 
-So where all files hang, all are waited for at once, and not one eighth after the other.
+So where all reads hang, all are waited for at once, and not one eighth after the other.
 """
 
 
-class WatchedReaders(Readers):
-    """Reads on threads that can be spared, and waits for no file longer than `timeout`.
+class Timeout(Wrapper):
+    """Waits for no image longer than some seconds; one that takes longer is a `TimeoutError`.
 
-    A file that was given up is not asked for again before its read has come back: until then it
-    fails at once. So there are never more threads that hang than files that do.
+    An image that was given up is not read again before its read has come back: until then it fails
+    at once. So there are never more hanging threads than hanging images.
 
     Args:
-        timeout: seconds.
+        source: what is read.
+        seconds: how long to wait.
     """
 
-    def __init__(self, timeout: float) -> None:
-        self._timeout = timeout
+    def __init__(self, source: Source, seconds: float) -> None:
+        super().__init__(source)
+        self._seconds = seconds
         self._crew = _Crew()
-        self._hanging: set[Hashable] = set()
-        self._under_way: set[_Reading[Any, Any]] = set()
+        self._hanging: set[int] = set()
+        self._under_way: set[_Reading] = set()
         weakref.finalize(self, self._crew.dismiss).atexit = False
         _all.add(self)
 
-    def read(self, items: Sequence[T], attempt: Callable[[T], R]) -> list[R | TimeoutError]:
-        """Read: see `Readers`."""
-        reading = _Reading(items, attempt, self._timeout, self._crew, self._hanging)
+    def read(self, keys: npt.NDArray[np.int64]) -> list[Encoded | OSError]:
+        """Read images: see `Source`.
+
+        Raises:
+            GivenUp: `give_up` was called meanwhile, or the interpreter ends.
+        """
+        reading = _Reading(self.source, keys.tolist(), self._seconds, self._crew, self._hanging)
         self._under_way.add(reading)
         try:
             if _ending.is_set():
@@ -67,34 +75,34 @@ class WatchedReaders(Readers):
             self._under_way.discard(reading)
 
     def give_up(self) -> None:
-        """Have those who wait for files wait no longer."""
+        """Have those who wait in `read` wait no longer."""
         for reading in list(self._under_way):
             reading.give_up()
 
     def close(self) -> None:
-        """End the threads; those that read, when they have done so, and nobody waits for them."""
+        """End the threads; those that read end when they have done so, and nobody waits."""
         self.give_up()
         self._crew.dismiss()
 
 
-class _Reading(Generic[T, R]):
-    """The reading of one batch's files."""
+class _Reading:
+    """The reading of one batch."""
 
     def __init__(
         self,
-        items: Sequence[T],
-        attempt: Callable[[T], R],
+        source: Source,
+        keys: list[int],
         timeout: float,
         crew: _Crew,
-        hanging: set[Hashable],
+        hanging: set[int],
     ) -> None:
-        self._items = items
-        self._attempt = attempt
+        self._source = source
+        self._keys = keys
         self._timeout = timeout
         self._crew = crew
         self._hanging = hanging
-        self._found: list[Any] = [None] * len(items)
-        self._left = len(items)
+        self._found: list[Encoded | OSError] = [b""] * len(keys)
+        self._left = len(keys)
         self._next = 0
         # The places that are being read, and since when.
         self._since: dict[int, float] = {}
@@ -103,7 +111,7 @@ class _Reading(Generic[T, R]):
         self._lock = threading.Lock()
         self._ended = threading.Event()
 
-    def wait(self) -> list[R | TimeoutError]:
+    def wait(self) -> list[Encoded | OSError]:
         """Begin, and wait for the end."""
         self._add_threads(most=1)
         while self._left and not self._ended.wait(min(_TURN, self._timeout / 4)):
@@ -115,9 +123,9 @@ class _Reading(Generic[T, R]):
         return self._found
 
     def give_up(self) -> None:
-        """Begin with no more files, and wait for none."""
+        """Begin no more reads, and wait for none."""
         with self._lock:
-            self._next = len(self._items)
+            self._next = len(self._keys)
         self._ended.set()
 
     def _look(self) -> None:
@@ -127,7 +135,7 @@ class _Reading(Generic[T, R]):
             for place, since in list(self._since.items()):
                 if now - since > self._timeout:
                     del self._since[place]
-                    self._hanging.add(self._items[place])
+                    self._hanging.add(self._keys[place])
                     self._threads -= 1
                     self._put(place, self._no_answer())
             waiting = any(now - since > _WAITING for since in self._since.values())
@@ -137,7 +145,7 @@ class _Reading(Generic[T, R]):
     def _no_answer(self) -> TimeoutError:
         return TimeoutError(f"no answer within {self._timeout:g} s")
 
-    def _put(self, place: int, found: R | TimeoutError) -> None:
+    def _put(self, place: int, found: Encoded | OSError) -> None:
         self._found[place] = found
         self._left -= 1
         if not self._left:
@@ -147,28 +155,28 @@ class _Reading(Generic[T, R]):
         now = time.monotonic()
         with self._lock:
             late = sum(now - since > _LATE for since in self._since.values())
-            added = min(most + late - self._threads, len(self._items) - self._next)
+            added = min(most + late - self._threads, len(self._keys) - self._next)
             self._threads += max(added, 0)
         for _ in range(added):
             self._crew.lend(self._work)
 
     def _work(self) -> None:
-        """Read one file after the other, until none is left or this one took too long."""
+        """Read one image after the other, until none is left or this one took too long."""
         slow_in_a_row = 0
         try:
             while (place := self._take()) is not None:
                 began = time.monotonic()
-                found = self._attempt(self._items[place])
+                (found,) = read_images(self._source, np.array([self._keys[place]]))
                 slow = time.monotonic() - began > SLOW
                 with self._lock:
                     if self._since.pop(place, None) is None:  # it was given up
-                        self._hanging.discard(self._items[place])
+                        self._hanging.discard(self._keys[place])
                         return
                     self._put(place, found)
                 slow_in_a_row = slow_in_a_row + 1 if slow else 0
                 if slow_in_a_row == 2:
                     self._add_threads(most=THREADS)
-        except BaseException as error:  # whatever it is, who waits must hear of it
+        except BaseException as error:  # whatever it is, the waiting thread must hear of it
             self._error = error
             self._ended.set()
         with self._lock:
@@ -177,10 +185,10 @@ class _Reading(Generic[T, R]):
     def _take(self) -> int | None:
         """Return the next place to read; None where there is none."""
         with self._lock:
-            while self._next < len(self._items):
+            while self._next < len(self._keys):
                 place = self._next
                 self._next += 1
-                if self._items[place] not in self._hanging:
+                if self._keys[place] not in self._hanging:
                     self._since[place] = time.monotonic()
                     return place
                 self._put(place, self._no_answer())
@@ -223,14 +231,14 @@ class _Crew:
 _Tasks = SimpleQueue[Work | None]
 
 
-_all: weakref.WeakSet[WatchedReaders] = weakref.WeakSet()
+_all: weakref.WeakSet[Timeout] = weakref.WeakSet()
 _ending = threading.Event()
 
 
 def _end() -> None:
     _ending.set()
-    for readers in list(_all):
-        readers.give_up()
+    for each in list(_all):
+        each.give_up()
 
 
 # Before concurrent.futures waits for its threads, of which one may wait here; `atexit` comes later.

@@ -1,4 +1,4 @@
-"""Whether every path of a manifest stays below its root."""
+"""Rules that keep every path below its root."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from pathlib import Path
 
 import polars as pl
 
+from gpufeed._util.rows import Where, first_true
 from gpufeed._util.sanitize import sanitize
 from gpufeed.errors import ManifestError
-from gpufeed.records.checks import Where, first_true
 
 __all__ = [
     "LONGEST",
     "all_leave",
-    "check_links",
     "check_names",
-    "drop_links",
     "inside",
     "links_out",
+    "tell_link",
 ]
 
 LONGEST = 1000
@@ -88,38 +87,27 @@ def links_out(root: Path, paths: pl.Series) -> pl.Series:
     return parents.is_in(bad_folders) | paths.is_in(sorted(asked))
 
 
-def check_links(root: Path, paths: pl.Series, where: Where) -> None:
-    """Check that no symbolic link takes a path out of the root.
+def tell_link(root: Path, paths: pl.Series, out: pl.Series, where: Where) -> str:
+    """Return what is wrong where symbolic links take paths out of the root.
 
-    Raises:
-        ManifestError: one does; or as `links_out`.
+    Args:
+        root: the folder.
+        paths: relative to it.
+        out: which of them leave it, as `links_out` says; at least one.
+        where: names a row.
     """
-    out = links_out(root, paths)
-    if (row := first_true(out)) is not None:
-        others = int(out.sum()) - 1
-        raise ManifestError(
-            f"{where(row)}: the path {sanitize(repr(paths[row]))} leaves the root {root} by a "
-            f"symbolic link, to {sanitize(os.path.realpath(root / paths[row]), LONGEST)}"
-            + (f", as do {others:,} more rows" if others else "")
-            + "; remove such links, copy there what they lead to, or leave them out with "
-            'on_error="drop"'
-        )
-
-
-def drop_links(root: Path, frame: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:
-    """The frame without the rows that a symbolic link takes out of the root, and how many.
-
-    Raises:
-        ManifestError: that is all of them; or as `links_out`.
-    """
-    out = links_out(root, frame["path"])
-    if out.all():
-        raise ManifestError(all_leave(root))
-    return frame.filter(~out), {"links_dropped": int(out.sum())} if out.any() else {}
+    row, others = first_true(out) or 0, int(out.sum()) - 1
+    return (
+        f"{where(row)}: the path {sanitize(repr(paths[row]))} leaves the root {root} by a "
+        f"symbolic link, to {sanitize(os.path.realpath(root / paths[row]), LONGEST)}"
+        + (f", as do {others:,} more rows" if others else "")
+        + "; remove such links, copy there what they lead to, or leave them out with "
+        'on_bad_image="drop"'
+    )
 
 
 def all_leave(root: Path) -> str:
-    """What is said where on_error="drop" would leave nothing."""
+    """What is said where on_bad_image="drop" would leave nothing."""
     return (
         f"all that is listed leaves the root {root} by symbolic links; copy there what they lead "
         "to, or give the folder as root that they lead to"
