@@ -92,7 +92,7 @@ class Maker:
 
         self.check_process()
         return Engine(
-            self._planner.program,
+            self._planner.stages,
             self._store.path,
             batch_size=self._batch_size,
             device=self._device,
