@@ -252,12 +252,12 @@ def compare_policy(name: str, count: int) -> tuple[float, int, list[Any]]:
     transform, real = POLICIES[name]
     keys, sides = np.arange(count), (np.full(count, HEIGHT), np.full(count, WIDTH))
     rng = BatchRng(5, np.zeros(count, np.int64), keys, 2)
-    p = transform.draw(rng, tf.Records(keys, *sides, None))
-    layers = range(sum(each.startswith("kind") for each in p))
+    drawn: Any = transform.draw(rng, tf.Records(keys, *sides, None))
+    layers = drawn.get("layers", drawn).values()
     mine: Counter[Any] = Counter()
     for row in range(count):
         done = [
-            effect_of_ours(NAMES[p[f"kind{layer}"][row]], float(p[f"value{layer}"][row]))
+            effect_of_ours(NAMES[layer["kind"][row]], float(layer["value"][row]))
             for layer in layers
         ]
         mine[tuple(each for each in done if each[0] != "Identity")] += 1

@@ -25,10 +25,10 @@ import late_reference as late
 import turned_reference as turned
 from gpufeed import Loader, Manifest, SequentialSampler
 from gpufeed import transforms as tf
+from gpufeed.plan.view import narrowed
 from gpufeed.rng import BatchRng
 from gpufeed.tools.called import Called, call, purpose, signature
 from gpufeed.tools.synth import write_nabirds
-from gpufeed.transforms.compose import _narrowed
 from gpufeed.transforms.operations import KINDS, NAMES, build_layer, lay_out
 from pillow_reference import reference
 from policy_reference import MOVES, operated
@@ -216,20 +216,20 @@ OPERATION_REMARKS = {
 
 
 def run(
-    images: list[Levels], build: Callable[[Any, dict[str, Any]], Any], params: tf.Params
+    images: list[Levels], build: Callable[[Any, dict[str, Any]], Any], params: tf.Tree
 ) -> list[Levels]:
     """Carry out a part of a graph."""
     from nvidia.dali import Pipeline, fn
 
+    from gpufeed.engine.inputs import declare, feeds
+
     pipeline = Pipeline(len(images), 2, None, prefetch_queue_depth=1, exec_dynamic=True)
     with pipeline:
         image = fn.external_source(name="image", layout="HWC")
-        fed = {name: fn.external_source(name=name) for name in params}
-        # With all that is fed, since an input that nothing asks for is not there.
-        pipeline.set_outputs(fn.copy(build(image, fed)), *fed.values())
+        pipeline.set_outputs(fn.copy(build(image, declare(params))))
     pipeline.build()
     pipeline.feed_input("image", images)
-    for name, values in params.items():
+    for name, values in feeds(params).items():
         pipeline.feed_input(name, np.ascontiguousarray(values))
     out = pipeline.run()[0]
     return [np.array(out.at(place)) for place in range(len(images))]
@@ -243,15 +243,15 @@ def operation_rows(plain: dict[int, Levels]) -> Iterator[Row]:
         values = np.linspace(low, high, count)
         values = np.rint(values) if name in WHOLE else values
         for how in ("nearest", "bilinear") if name in MOVES else ("nearest",):
-            params = lay_out(np.full((1, count), KINDS[name]), values[None], sides, sides)
+            layer = lay_out(np.full((1, count), KINDS[name]), values[None], sides, sides)["0"]
 
             def build(image: Any, fed: Any, name: str = name, how: Any = how) -> Any:
-                return build_layer(image, fed, 0, [name], fill=(0, 0, 0), interpolation=how)
+                return build_layer(image, fed, [name], fill=(0, 0, 0), interpolation=how)
 
-            found = run(images, build, params)
+            found = run(images, build, layer)
             wanted = [
                 operated(image, name, value, (0, 0, 0), how)
-                for image, value in zip(images, params["value0"].tolist(), strict=True)
+                for image, value in zip(images, layer["value"].tolist(), strict=True)
             ]
             what = said.format(low=low, high=high) + (f", {how}" if name in MOVES else "")
             why = OPERATION_REMARKS.get(name, "")
@@ -276,7 +276,7 @@ def policy_rows(plain: dict[int, Levels]) -> Iterator[Row]:
         c(tf.TimmRandAugment),
     ):
         policy = each.made
-        params = _narrowed(drawn_square(policy, count))
+        params = narrowed(drawn_square(policy, count))
         found = run(images, policy.build, params)
         wanted = [policy_picture(policy, image, params, i) for i, image in enumerate(images)]
         why = "what the operations drawn differ by, one after the other"
@@ -285,23 +285,24 @@ def policy_rows(plain: dict[int, Levels]) -> Iterator[Row]:
         yield Row.of(each.text, purpose(type(policy)), zip(found, wanted, strict=True), why)
 
 
-def policy_picture(policy: Any, image: Levels, p: tf.Params, row: int) -> Levels:
+def policy_picture(policy: Any, image: Levels, p: Any, row: int) -> Levels:
     """A policy's picture by Pillow's operations, from the numbers of its layers."""
     fill = tuple(int(level) for level in policy.fill)
-    layers = sum(name.startswith("kind") for name in p)
+    layers = p.get("layers", p)
 
     def after(image: Levels, numbers: Sequence[int]) -> Levels:
         for layer in numbers:
-            name, value = NAMES[p[f"kind{layer}"][row]], p[f"value{layer}"][row].item()
+            own = layers[str(layer)]
+            name, value = NAMES[own["kind"][row]], own["value"][row].item()
             image = operated(image, name, value, fill, policy.interpolation)
         return image
 
     if not isinstance(policy, tf.AugMix):
-        return after(image, range(layers))
-    deep = layers // policy.mixture_width
-    chains = [range(start, start + deep) for start in range(0, layers, deep)]
+        return after(image, range(len(layers)))
+    deep = len(layers) // policy.mixture_width
+    chains = [range(start, start + deep) for start in range(0, len(layers), deep)]
     parts = [image, *(after(image, chain) for chain in chains)]
-    shares = [p[f"share{place}"][row] / 2**23 for place in range(len(parts))]
+    shares = [p["shares"][str(place)][row] / 2**23 for place in range(len(parts))]
     mixed = sum(share * part.astype(float) for share, part in zip(shares, parts, strict=True))
     return np.floor(mixed + 1e-9).astype(np.uint8)
 

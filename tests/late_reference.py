@@ -29,7 +29,7 @@ def erased(
 
 
 def mixed(
-    mix: Any, images: np.ndarray, partner: np.ndarray, params: tf.Params, output: tf.OutputFormat
+    mix: Any, images: np.ndarray, partner: np.ndarray, params: Any, output: tf.OutputFormat
 ) -> np.ndarray:
     """Pictures with their partners', as they are laid out."""
     made = images.copy()
@@ -37,7 +37,7 @@ def mixed(
         own, chosen = params, mix
         if "index" in params:
             number = int(params["index"][i])
-            own = {k[2:]: v for k, v in params.items() if k.startswith(f"{number}.")}
+            own = params["choices"][str(number)]
             chosen = mix._choices[number]
         if not own["mask"][i]:
             continue

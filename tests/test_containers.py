@@ -12,6 +12,7 @@ import pytest
 import gpufeed
 from gpufeed import ConfigError, Loader, Manifest, SequentialSampler
 from gpufeed import transforms as tf
+from gpufeed.engine.inputs import feeds
 from gpufeed.rng import BatchRng
 
 UINT8 = tf.ToDtype("uint8", layout="NHWC")
@@ -85,7 +86,7 @@ def test_those_inside_draw_apart(pictures: Manifest) -> None:
     drawn = [
         values
         for place, transform in enumerate(chain)
-        for name, values in transform.draw(rng.spawn(place + 1), records).items()
+        for name, values in feeds(transform.draw(rng.spawn(place + 1), records)).items()
         if name.endswith("by")
     ]
     assert len(drawn) == 5

@@ -8,8 +8,8 @@ import pytest
 from draw_cases import LIMIT, statistic
 from gpufeed import ConfigError
 from gpufeed import transforms as tf
+from gpufeed.plan.compose import compose
 from gpufeed.rng import BatchRng
-from gpufeed.transforms.compose import compose
 from torchvision_rules import BOXES
 
 COUNT = 4000

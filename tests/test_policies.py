@@ -17,10 +17,11 @@ from PIL import Image
 
 from gpufeed import ConfigError, Loader, Manifest, SequentialSampler, SubsetSampler
 from gpufeed import transforms as tf
+from gpufeed.engine.inputs import declare, feeds
 from gpufeed.identity import describe_all, parse_all
+from gpufeed.plan.view import narrowed
 from gpufeed.rng import BatchRng
 from gpufeed.transforms import policies, timm
-from gpufeed.transforms.compose import _narrowed
 from gpufeed.transforms.operations import NAMES
 from media import picture
 from policy_reference import MOVES, from_inside, operated
@@ -53,6 +54,12 @@ def numbers(n: int, seed: int = 0) -> BatchRng:
     return BatchRng(seed, np.zeros(n, np.int64), np.arange(n), 3)
 
 
+def layers_of(params: Any) -> list[Any]:
+    """What was drawn for each layer, in order."""
+    layers = params.get("layers", params)
+    return [layers[str(number)] for number in range(len(layers))]
+
+
 def sized(n: int, height: Any = 224, width: Any = 224) -> tf.Records:
     height, width = (np.broadcast_to(np.asarray(side), n) for side in (height, width))
     return tf.Records(np.arange(n), height, width, None)
@@ -79,11 +86,11 @@ def equalize_slack(given: np.ndarray, found: np.ndarray) -> np.ndarray:
 
 def watched(
     policy: tf.PixelTransform, images: list[np.ndarray], patch: pytest.MonkeyPatch
-) -> tuple[tf.Params, list[tuple[list[np.ndarray], list[np.ndarray]]], list[np.ndarray]]:
+) -> tuple[tf.Tree, list[tuple[list[np.ndarray], list[np.ndarray]]], list[np.ndarray]]:
     """What was drawn, what each layer got and gave, and what came of it all."""
     n = len(images)
     records = sized(n, [len(image) for image in images], [image.shape[1] for image in images])
-    params = _narrowed(policy.draw(numbers(n), records))
+    params = narrowed(policy.draw(numbers(n), records))
     seen: list[Any] = []
     for module in (policies, timm):
         real = module.build_layer
@@ -99,12 +106,12 @@ def watched(
     )
     with pipeline:
         image = fn.external_source(name="image", layout="HWC")
-        fed = {name: fn.external_source(name=name) for name in params}
+        fed = declare(params)
         result = policy.build(image, fed)
         pipeline.set_outputs(*seen, fn.copy(result))
     pipeline.build()
     pipeline.feed_input("image", images)
-    for name, drawn in params.items():
+    for name, drawn in feeds(params).items():
         pipeline.feed_input(name, drawn)
     *layers, result = [[np.array(out.at(place)) for place in range(n)] for out in pipeline.run()]
     return params, list(zip(layers[::2], layers[1::2], strict=True)), result
@@ -135,8 +142,8 @@ def check_policy(
     met = set()
     for layer, (given, found) in enumerate(layers):
         for place in range(len(images)):
-            name = NAMES[params[f"kind{layer}"][place]]
-            value = float(params[f"value{layer}"][place])
+            own = layers_of(params)[layer]
+            name, value = NAMES[own["kind"][place]], float(own["value"][place])
             check_operation(given[place], found[place], name, value, policy.interpolation)
             met.add(name)
     if not isinstance(policy, tf.AugMix):
@@ -154,7 +161,7 @@ def check_policy(
         ):
             np.testing.assert_array_equal(was, image)
     for place, image in enumerate(result):
-        shares = [params[f"share{k}"][place] / 2**23 for k in range(len(ends) + 1)]
+        shares = [params["shares"][str(k)][place] / 2**23 for k in range(len(ends) + 1)]
         mixed = sum(
             share * part[place].astype(float)
             for share, part in zip(shares, [images, *ends], strict=True)
@@ -232,9 +239,9 @@ def still(name: str, value: float, neutral: float) -> Drawn:
     return ("Identity", 0.0) if abs(value - neutral) < 1e-6 else (name, round(value, 4))
 
 
-def seen(params: tf.Params, layer: int) -> list[Drawn]:
-    both = (params[f"kind{layer}"].tolist(), params[f"value{layer}"].tolist())
-    drawn = list(zip(*both, strict=True))
+def seen(params: Any, layer: int) -> list[Drawn]:
+    own = layers_of(params)[layer]
+    drawn = list(zip(own["kind"].tolist(), own["value"].tolist(), strict=True))
     told = {
         (kind, value): (NAMES[kind], round(value, 4) if NAMES[kind] in VALUED else 0.0)
         for kind, value in set(drawn)
@@ -266,7 +273,7 @@ def assert_distributed(observed: list[Any], probabilities: Counter[Any]) -> None
     assert abs(statistic - freedom) < 5 * np.sqrt(2 * freedom)
 
 
-def draw(policy: tf.PixelTransform, n: int = 100_000, seed: int = 1) -> tf.Params:
+def draw(policy: tf.PixelTransform, n: int = 100_000, seed: int = 1) -> Any:
     return policy.draw(numbers(n, seed), sized(n, HEIGHT, WIDTH))
 
 
@@ -361,7 +368,7 @@ def test_augmix_draws_as_torchvision(all_ops: bool, severity: int, depth: int) -
 @pytest.mark.parametrize("alpha", [1.0, 0.3, 4.0])
 def test_augmix_shares_are_dirichlets(alpha: float) -> None:
     params = draw(tf.AugMix(alpha=alpha, mixture_width=3))
-    shares = np.stack([params[f"share{k}"] for k in range(4)]) / 2**23
+    shares = np.stack([params["shares"][str(k)] for k in range(4)]) / 2**23
     assert (shares.sum(axis=0) == 1).all()
     assert abs(shares[0].mean() - 0.5) < 0.005
     assert shares[0].var() == pytest.approx(0.25 / (2 * alpha + 1), rel=0.02)
@@ -417,16 +424,16 @@ def test_timm_draws_as_timm(config: str, level: float, chance: float, increasing
         wanted["Posterize", 0.0] = wanted.pop(("Posterize", 0.0), 0.0)
     wanted = Counter({one: p for one, p in wanted.items() if p > 0})
     params = draw(tf.TimmRandAugment(config))
-    assert len(params) == 3 * (1 if "-n1" in config else 2)
-    for layer in range(len(params) // 3):
+    assert len(params) == (1 if "-n1" in config else 2)
+    for layer in range(len(params)):
         assert_distributed(seen(params, layer), wanted)
 
 
 def test_timm_varies_magnitudes_normally() -> None:
     params = draw(tf.TimmRandAugment("rand-m9-mstd0.5-inc1"))
     for layer in (0, 1):
-        turning = params[f"kind{layer}"] == NAMES.index("Rotate")
-        angles = params[f"value{layer}"][turning]
+        own = layers_of(params)[layer]
+        angles = own["value"][own["kind"] == NAMES.index("Rotate")]
         assert abs((angles > 0).mean() - 0.5) < 0.03
         levels = np.abs(angles) / 3
         assert levels.max() == 10  # two standard deviations up, where it is cut
@@ -436,8 +443,8 @@ def test_timm_varies_magnitudes_normally() -> None:
 
 
 def test_timm_varies_magnitudes_uniformly() -> None:
-    params = draw(tf.TimmRandAugment("rand-m8-mstd101"))
-    angles = np.abs(params["value0"][params["kind0"] == NAMES.index("Rotate")])
+    first = draw(tf.TimmRandAugment("rand-m8-mstd101"))["0"]
+    angles = np.abs(first["value"][first["kind"] == NAMES.index("Rotate")])
     assert 23.9 < angles.max() < 24
     assert np.quantile(angles, [0.25, 0.5, 0.75]) == pytest.approx([6, 12, 18], abs=0.5)
 
@@ -447,7 +454,7 @@ def test_every_operation_goes_both_ways(name: str) -> None:
     """DALI's own, given a seed, take one number for the operation and for the way it goes."""
     policy = POLICIES[name]
     params = draw(policy, 50_000)
-    for layer in range(sum(name.startswith("kind") for name in params)):
+    for layer in range(len(layers_of(params))):
         ways: dict[str, list[bool]] = {}
         for one, value in seen(params, layer):
             if one in USUAL and not (one not in MOVES and name == "timm, plain"):
@@ -459,18 +466,18 @@ def test_every_operation_goes_both_ways(name: str) -> None:
 
 def test_ways_do_not_depend_on_the_operation() -> None:
     """Given what the first layer did, the second's way is open."""
-    params = draw(tf.RandAugment(2, 9))
-    signed = [np.isin(params[f"kind{k}"], [NAMES.index(name) for name in MOVES]) for k in (0, 1)]
+    layers = layers_of(draw(tf.RandAugment(2, 9)))
+    signed = [np.isin(each["kind"], [NAMES.index(name) for name in MOVES]) for each in layers]
     both = signed[0] & signed[1]
-    first, second = (params[f"value{k}"][both] > 0 for k in (0, 1))
+    first, second = (each["value"][both] > 0 for each in layers)
     assert abs(np.corrcoef(first, second)[0, 1]) < 4 / np.sqrt(both.sum())
 
 
 def test_translations_follow_each_records_size() -> None:
     n = 4000
     records = sized(n, np.where(np.arange(n) % 2, 100, 300), np.arange(n) + 331)
-    params = tf.RandAugment(1, 30).draw(numbers(n), records)
-    kind, value = params["kind0"], np.abs(params["value0"])
+    layer = tf.RandAugment(1, 30).draw(numbers(n), records)["0"]
+    kind, value = layer["kind"], np.abs(layer["value"])
     along_x, along_y = (kind == NAMES.index(f"Translate{axis}") for axis in "XY")
     np.testing.assert_array_equal(
         value[along_x], [int(150 / 331 * width) for width in records.width[along_x]]
@@ -484,10 +491,10 @@ def test_translations_follow_each_records_size() -> None:
 def test_a_record_draws_the_same_in_any_batch(name: str) -> None:
     policy = POLICIES[name]
     n = 40
-    whole = policy.draw(numbers(n), sized(n, np.arange(n) + 50, np.arange(n) + 70))
+    whole = feeds(policy.draw(numbers(n), sized(n, np.arange(n) + 50, np.arange(n) + 70)))
     order = np.random.default_rng(0).permutation(n)[:13]
     rng = BatchRng(0, np.zeros(13, np.int64), order, 3)
-    some = policy.draw(rng, sized(13, order + 50, order + 70))
+    some = feeds(policy.draw(rng, sized(13, order + 50, order + 70)))
     assert list(some) == list(whole)
     for key, values in whole.items():
         np.testing.assert_array_equal(some[key], values[order])
@@ -549,7 +556,7 @@ def test_magnitude_0_changes_nothing(pictures: Manifest) -> None:
     rng = BatchRng(4, np.zeros(n, np.int64), np.arange(n), 1)
     params = policy.draw(rng, sized(n, 40, 48))
     others = {NAMES.index(name) for name in ("AutoContrast", "Equalize", "Solarize")}
-    kinds = np.stack([params["kind0"], params["kind1"]])
+    kinds = np.stack([layer["kind"] for layer in layers_of(params)])
     assert set(np.unique(kinds)) == {0, *others}
     for key in np.flatnonzero((kinds == 0).all(axis=0)):
         np.testing.assert_array_equal(images[int(key)], plain[int(key)])
@@ -561,8 +568,9 @@ def test_a_policy_can_be_made_again_from_its_fingerprint(name: str) -> None:
     ((kind, settings),) = parse_all(describe_all([identity]))
     again = getattr(tf, kind)(**settings)
     assert again.identity == identity
-    for key, values in draw(POLICIES[name], 50).items():
-        np.testing.assert_array_equal(draw(again, 50)[key], values)
+    drawn = feeds(draw(again, 50))
+    for key, values in feeds(draw(POLICIES[name], 50)).items():
+        np.testing.assert_array_equal(drawn[key], values)
 
 
 # ------------------------------------------------------------ arguments

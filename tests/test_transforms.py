@@ -18,8 +18,9 @@ import gpufeed
 from gpufeed import ConfigError, Loader, Manifest, SequentialSampler
 from gpufeed import transforms as tf
 from gpufeed.identity import describe, parse_all
+from gpufeed.plan.compose import compose
+from gpufeed.plan.stages import Pixel
 from gpufeed.rng import BatchRng
-from gpufeed.transforms.compose import compose
 from gpufeed.transforms.frame import Frame
 from media import make_manifest
 from pillow_reference import Edges, difference, reference
@@ -600,8 +601,8 @@ def test_pixel_transforms_draw_independently() -> None:
     keys, epochs = np.arange(50), np.zeros(50, dtype=np.int64)
     rng = BatchRng(0, epochs, keys, 0)
     chain = [Brighten(), Brighten(), tf.RandomHorizontalFlip(), Brighten(), UINT8]
-    params = compose([chain], keys, np.full((50, 2), 40), None, rng, np.arange).params
-    drawn = [values for name, values in params.items() if name.endswith(".by")]
+    (view,) = compose([chain], keys, np.full((50, 2), 40), None, rng, np.arange).stages.views
+    drawn = [stage.params["by"] for stage in view.stages if isinstance(stage, Pixel)]
     assert len(drawn) == 3
     assert len(np.unique(np.concatenate(drawn))) == 150
 

@@ -151,8 +151,15 @@ def test_points_follow_their_pixels(
     for number, (px, py) in enumerate(places):
         disc = (np.hypot(x - px, y - py) < 6).astype(np.uint8) * 255
         Image.fromarray(disc).convert("RGB").save(folder / f"{number}.png")
-    table = pl.DataFrame({"path": [f"{i}.png" for i in range(n)], "label": [0] * n})
-    manifest = gpufeed.read_table(table, root=folder)
+    table = pl.DataFrame(
+        {
+            "path": [f"{i}.png" for i in range(n)],
+            "label": [0] * n,
+            "box": np.concatenate([places - 6, places + 6], axis=1)[:, None].tolist(),
+            "point": np.insert(places, 2, 1.0, axis=1)[:, None].tolist(),
+        }
+    )
+    manifest = gpufeed.read_table(table, root=folder, boxes="box", points="point")
     chain = [*moves, tf.Resize((100, 100))]
     with Loader(
         manifest,
@@ -160,21 +167,17 @@ def test_points_follow_their_pixels(
         transforms=[*chain, UINT8],
         batch_size=n,
         device="cpu",
+        targets=("boxes", "points"),
     ) as loader:
-        plan = loader._planner.plan(0)
-        images = np.asarray(loader.batch(0)["image"]).astype(float).mean(axis=-1)
-    assert plan is not None
-    (mapped,) = (frame.map_points(places[:, None]) for frame in plan.frames)
-    (boxes,) = (
-        frame.map_boxes(np.concatenate([places - 6, places + 6], axis=1)) for frame in plan.frames
-    )
+        batch = loader.batch(0)
+    images = np.asarray(batch["image"]).astype(float).mean(axis=-1)
     rows, columns = np.mgrid[0:100, 0:100] + 0.5
-    for image, (px, py), box in zip(images, mapped[:, 0], boxes, strict=True):
+    for image, (px, py), boxes in zip(images, batch["points"][:, 0], batch["boxes"], strict=True):
         if not (12 < px < 88 and 12 < py < 88) or image.sum() < 255 * 40:
             continue  # partly outside
         weight = image / image.sum()
         assert math.hypot((weight * columns).sum() - px, (weight * rows).sum() - py) < 0.75
-        x0, y0, x1, y1 = box
+        ((x0, y0, x1, y1),) = boxes
         lit = image > 128
         inside = (columns > x0 - 1) & (columns < x1 + 1) & (rows > y0 - 1) & (rows < y1 + 1)
         assert not (lit & ~inside).any()

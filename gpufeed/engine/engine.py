@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from gpufeed.engine.graph import build_pipeline, input_name
+from gpufeed.engine.graph import build_pipeline
+from gpufeed.engine.inputs import feeds, images_name
 from gpufeed.errors import DecodeError, GpufeedError, PipelineError
 from gpufeed.open import diagnose
 from gpufeed.open.host import HostStages, Opened
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from gpufeed.engine.device import Device
     from gpufeed.open.budget import Budget
     from gpufeed.plan.planner import BatchPlan
+    from gpufeed.plan.stages import Stages, View
     from gpufeed.source.base import Encoded
-    from gpufeed.transforms.program import Program
 
 __all__ = ["Engine"]
 
@@ -30,7 +31,7 @@ class Engine:
     """One DALI pipeline, and the batches under way in it.
 
     Args:
-        program: what the graph does.
+        stages: of any batch: what is done to all of them, but for the numbers.
         path: from a record key to the name of its file, for errors.
         batch_size: the most records of a batch.
         device: where it runs.
@@ -42,7 +43,7 @@ class Engine:
 
     def __init__(
         self,
-        program: Program,
+        stages: Stages,
         path: Callable[[int], str],
         *,
         batch_size: int,
@@ -53,11 +54,12 @@ class Engine:
         budget: Budget,
     ) -> None:
         self._path = path
-        self._host = HostStages(program, path, num_threads, budget) if opens_on_host else None
+        self._host: HostStages | None = None
+        if opens_on_host:
+            self._host = HostStages(len(stages.views), path, num_threads, budget)
         try:
-            self._pipeline, self._inputs = build_pipeline(
-                program,
-                opened=opens_on_host,
+            self._pipeline = build_pipeline(
+                self._in_graph(stages),
                 batch_size=batch_size,
                 device=device,
                 num_threads=num_threads,
@@ -75,6 +77,9 @@ class Engine:
         # What DALI was given to do, in order, and whether anyone wants the outcome (see _start).
         self._runs: deque[tuple[Job, bool]] = deque()
         _all.add(self)
+
+    def _in_graph(self, stages: Stages) -> Stages | tuple[View, ...]:
+        return stages if self._host is None else stages.rest
 
     def __len__(self) -> int:
         """How many jobs are under way."""
@@ -145,9 +150,9 @@ class Engine:
 
     def _feed(self, job: Job, *, wanted: bool) -> None:
         for number, pictures in enumerate(job.pictures):
-            self._pipeline.feed_input(input_name(number), pictures)
-        for name in self._inputs:
-            self._pipeline.feed_input(name, job.plan.params[name])
+            self._pipeline.feed_input(images_name(number), pictures)
+        for name, values in feeds(self._in_graph(job.plan.stages)).items():
+            self._pipeline.feed_input(name, values)
         self._runs.append((job, wanted))
 
     def _start(self) -> None:

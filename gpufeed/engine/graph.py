@@ -1,4 +1,4 @@
-"""The DALI graph of a program."""
+"""The DALI graph that carries out stages."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any
 from nvidia.dali import Pipeline, fn, types
 
 from gpufeed.engine.device import Device
-from gpufeed.transforms.base import Made, MixTransform, OutputFormat
+from gpufeed.engine.inputs import declare, images_name
+from gpufeed.plan.stages import Mixing, Pixel, Resample, Stages, View, Warp, Window
+from gpufeed.transforms.base import Made, OutputFormat
 from gpufeed.transforms.blame import Blaming
-from gpufeed.transforms.program import WINDOW, Pixels, Program, Resample, View, Warping
 from gpufeed.transforms.select import where
 from gpufeed.transforms.warp import warp
 
-__all__ = ["build_pipeline", "input_name"]
+__all__ = ["build_pipeline"]
 
 _FILTERS = {"bilinear": types.INTERP_LINEAR, "bicubic": types.INTERP_CUBIC}
 _DTYPES = {"float32": types.FLOAT, "float16": types.FLOAT16, "uint8": types.UINT8}
@@ -24,22 +25,18 @@ _PLACES: dict[str, Any] = {"axes": (0, 1), "normalized_anchor": False, "normaliz
 
 
 def build_pipeline(
-    program: Program,
+    stages: Stages | tuple[View, ...],
     *,
-    opened: bool,
     batch_size: int,
     device: Device,
     num_threads: int,
     depth: int,
-) -> tuple[Pipeline, list[str]]:
-    """Build the pipeline that carries out `program`.
+) -> Pipeline:
+    """Build the pipeline that carries out stages of the structure of `stages`.
 
-    It takes encoded pictures; or, where they were `opened` before, what the program's opening makes
-    of them, the last flip left to right aside, as uint8 HWC in host memory.
-
-    Returns:
-        The pipeline, and the names of the parameters that it takes. Its outputs are the pictures of
-        each view, on `device`.
+    It takes encoded images; of views without a window to decode it takes opened images, uint8 HWC
+    in host memory. Its other inputs are those of `declare(stages)`. Its outputs are the images of
+    each view, on `device`.
     """
     pipeline = Pipeline(
         batch_size=batch_size,
@@ -50,130 +47,96 @@ def build_pipeline(
         exec_dynamic=True,
     )
     with pipeline:
-        graph = _Graph(device)
-        outputs = graph.views_opened(program) if opened else graph.views(program)
+        fed = declare(stages)
+        if isinstance(fed, Stages):
+            window = _decode(fed.window, device)
+            outputs = [_view(view, window) for view in fed.views]
+        else:
+            outputs = [_opened(view, number) for number, view in enumerate(fed)]
         pipeline.set_outputs(*outputs)
     pipeline.build()
     # DALI's own, which tells who mixes ways to run a pipeline, makes a class at each call (as of
     # 2.4.0, and with enable_api_check(False) too): three a batch, each in a cycle of references.
     pipeline._check_api_type_scope = lambda _: _UNCHECKED
-    return pipeline, graph.inputs
+    return pipeline
 
 
-def input_name(number: int) -> str:
-    """Name of the input that takes pictures; parameters go by their names in the plan.
+def _decode(window: Window, device: Device) -> Any:
+    return fn.decoders.image_slice(
+        fn.external_source(name=images_name(0), no_copy=True),
+        window.start,
+        window.shape,
+        **_PLACES,
+        device="mixed" if device.is_cuda else "cpu",
+        output_type=types.RGB,
+        # Smooth upsampling of chroma, as on the CPU; and all pictures through one decoder,
+        # since which of two takes a picture depends on its batch.
+        **(_ONE_DECODER if device.is_cuda else {}),
+    )
 
-    Encoded pictures are number 0; opened ones have the number of their view.
-    """
-    return f"pictures {number}"
+
+def _opened(view: View, number: int) -> Any:
+    given = fn.external_source(name=images_name(number), no_copy=True, layout="HWC")
+    image = _view(view, given)
+    # What comes in as it goes out must not be the memory that it came in.
+    return fn.copy(image) if image is given else image
 
 
-class _Graph:
-    """What is said of a program while its graph is written down.
+def _view(view: View, image: Any) -> Any:
+    mirror = None
+    for number, stage in enumerate(view.stages):
+        if isinstance(stage, Pixel):
+            with Blaming(stage.transform):
+                image = stage.transform.build(image, dict(stage.params))
+        elif isinstance(stage, Warp):
+            image = _warp(stage, image)
+        else:
+            image = _resample(stage, image)
+            if stage.mirror is not None and not _flips_in_resize(stage):
+                mirror = stage.mirror
+                if number < len(view.stages) - 1:
+                    image, mirror = fn.flip(image, horizontal=mirror), None
+    image = _finish(view.output, image, mirror)
+    made = Made(view.output.dtype, view.output.layout, *view.size)
+    for late in view.late:
+        with Blaming(late.transform):
+            if isinstance(late, Mixing):
+                partner = fn.permute_batch(image, indices=late.partner)
+                image = late.transform.build(image, partner, dict(late.params))
+            else:
+                image = late.transform.build(image, dict(late.params), made)
+    return image
 
-    Attributes:
-        inputs: the names of the parameters that were asked for.
-    """
 
-    def __init__(self, device: Device) -> None:
-        self._device = device
-        self.inputs: list[str] = []
-
-    def views(self, program: Program) -> list[Any]:
-        """Decode, and make all views."""
-        encoded = fn.external_source(name=input_name(0), no_copy=True)
-        window = fn.decoders.image_slice(
-            encoded,
-            self._fed(f"{WINDOW}.start"),
-            self._fed(f"{WINDOW}.shape"),
+def _resample(stage: Resample, image: Any) -> Any:
+    if stage.cut is not None:
+        image = fn.slice(image, stage.cut.start, stage.cut.shape, **_PLACES)
+    if stage.resize is not None:
+        size = stage.resize.size
+        how = {"interp_type": _FILTERS[stage.resize.interpolation], "antialias": True}
+        if _flips_in_resize(stage):
+            # DALI's mask: 1 is left to right, 2 top to bottom.
+            mirror: Any = 0 if stage.mirror is None else stage.mirror
+            if stage.upturn is not None:
+                mirror = mirror + 2 * stage.upturn
+            image = fn.resize_crop_mirror(image, size=size, crop=size, mirror=mirror, **how)
+        elif stage.resize.first is not None:
+            region = {"roi_start": stage.resize.first, "roi_end": stage.resize.last}
+            image = fn.resize(image, size=size, **region, **how)
+        else:
+            image = fn.resize(image, size=size, **how)
+    if stage.canvas is not None:
+        image = fn.slice(
+            image,
+            stage.canvas.start,
+            stage.canvas.shape,
             **_PLACES,
-            device="mixed" if self._device.is_cuda else "cpu",
-            output_type=types.RGB,
-            # Smooth upsampling of chroma, as on the CPU; and all pictures through one decoder,
-            # since which of two takes a picture depends on its batch.
-            **(_ONE_DECODER if self._device.is_cuda else {}),
+            out_of_bounds_policy="pad",
+            fill_values=list(stage.canvas.fill),
         )
-        return [self._view(view, window, 0) for view in program.views]
-
-    def views_opened(self, program: Program) -> list[Any]:
-        """Go on with what became of each view's opening, its last flip aside."""
-        made = []
-        for number, view in enumerate(program.views):
-            given = fn.external_source(name=input_name(number), no_copy=True, layout="HWC")
-            image = self._view(view, given, len(view.opening))
-            # What comes in as it goes out must not be the memory that it came in.
-            made.append(fn.copy(image) if image is given else image)
-        return made
-
-    def _view(self, view: View, image: Any, opened: int) -> Any:
-        """Write down a view's stages, of which some, their last flip aside, were done before."""
-        mirror = None
-        for number, stage in enumerate(view.stages):
-            own = f"{view.prefix}{number}"
-            if number < opened and isinstance(stage, Pixels):
-                continue
-            if isinstance(stage, Pixels):
-                params = {name: self._fed(f"{own}.{name}") for name in stage.names}
-                with Blaming(stage.transform):
-                    image = stage.transform.build(image, params)
-            elif isinstance(stage, Warping):
-                matrix, mask = self._fed(f"{own}.matrix"), self._fed(f"{own}.mask")
-                image = _warp(stage, image, matrix, mask)
-            elif number >= opened - 1:
-                done = number < opened
-                if not done:
-                    image = self._resample(stage, own, image)
-                if stage.mirrored and (done or not _flips_in_resize(stage)):
-                    mirror = self._fed(f"{own}.mirror")
-                    if number < len(view.stages) - 1:
-                        image, mirror = fn.flip(image, horizontal=mirror), None
-        image = _finish(view.output, image, mirror)
-        made = Made(view.output.dtype, view.output.layout, *view.size)
-        for number, late in enumerate(view.late):
-            own = f"{view.prefix}late {number}"
-            params = {name: self._fed(f"{own}.{name}") for name in late.names}
-            if isinstance(late.transform, MixTransform):
-                partner = fn.permute_batch(image, indices=params.pop("partner"))
-                with Blaming(late.transform):
-                    image = late.transform.build(image, partner, params)
-            else:
-                with Blaming(late.transform):
-                    image = late.transform.build(image, params, made)
-        return image
-
-    def _fed(self, name: str) -> Any:
-        self.inputs.append(name)
-        return fn.external_source(name=name, no_copy=True)
-
-    def _resample(self, stage: Resample, own: str, image: Any) -> Any:
-        if stage.cut:
-            image = fn.slice(image, self._fed(f"{own}.start"), self._fed(f"{own}.shape"), **_PLACES)
-        if stage.interpolation is not None:
-            size = self._fed(f"{own}.size")
-            how = {"interp_type": _FILTERS[stage.interpolation], "antialias": True}
-            if _flips_in_resize(stage):
-                # DALI's mask: 1 is left to right, 2 top to bottom.
-                mirror = self._fed(f"{own}.mirror") if stage.mirrored else 0
-                if stage.upturned:
-                    mirror = mirror + 2 * self._fed(f"{own}.upturn")
-                image = fn.resize_crop_mirror(image, size=size, crop=size, mirror=mirror, **how)
-            elif stage.trimmed:
-                first, last = self._fed(f"{own}.roi_start"), self._fed(f"{own}.roi_end")
-                image = fn.resize(image, size=size, roi_start=first, roi_end=last, **how)
-            else:
-                image = fn.resize(image, size=size, **how)
-        if stage.fill is not None:
-            image = fn.slice(
-                image,
-                self._fed(f"{own}.pad_start"),
-                self._fed(f"{own}.pad_shape"),
-                **_PLACES,
-                out_of_bounds_policy="pad",
-                fill_values=list(stage.fill),
-            )
-        if stage.upturned and not _flips_in_resize(stage):
-            image = fn.flip(image, horizontal=0, vertical=self._fed(f"{own}.upturn"))
-        return image
+    if stage.upturn is not None and not _flips_in_resize(stage):
+        image = fn.flip(image, horizontal=0, vertical=stage.upturn)
+    return image
 
 
 def _flips_in_resize(stage: Resample) -> bool:
@@ -181,16 +144,16 @@ def _flips_in_resize(stage: Resample) -> bool:
 
     Not where padding comes after it, or a window is resized, which DALI's operator can not do.
     """
-    resized = stage.interpolation is not None
-    flipped = stage.mirrored or stage.upturned
-    return flipped and resized and not (stage.trimmed or stage.fill)
+    flipped = stage.mirror is not None or stage.upturn is not None
+    resized = stage.resize is not None and stage.resize.first is None
+    return flipped and resized and stage.canvas is None
 
 
-def _warp(stage: Warping, image: Any, matrix: Any, mask: Any) -> Any:
+def _warp(stage: Warp, image: Any) -> Any:
     def warped(image: Any, own: dict[str, Any]) -> Any:
         return warp(image, own["matrix"], stage.fill, stage.sampling)
 
-    return where(mask, image, warped, {"matrix": matrix})
+    return where(stage.mask, image, warped, {"matrix": stage.matrix})
 
 
 def _finish(output: OutputFormat, image: Any, mirror: Any) -> Any:

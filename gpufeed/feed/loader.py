@@ -27,11 +27,11 @@ from gpufeed.order.schedule import MAX_EPOCHS, LastBatch, Schedule
 from gpufeed.order.shard import ShardOptions
 from gpufeed.order.uniform import IndexSampler
 from gpufeed.plan.planner import BatchPlan, Planner
+from gpufeed.plan.stages import check_functions
 from gpufeed.plan.targets import CollateFn, Targets
 from gpufeed.presets import train as train_preset
 from gpufeed.records import Manifest
 from gpufeed.records.targets import BoxFormat
-from gpufeed.transforms.listed import check_functions
 
 if TYPE_CHECKING:
     import polars as pl
@@ -199,6 +199,7 @@ class Loader:
             self._schedule,
             train_preset() if transforms is None else transforms,
             check_pixels(max_pixels),
+            targets,
         )
         with_pictures = Targets(
             manifest,
@@ -216,7 +217,7 @@ class Loader:
         self.device = resolve_device(device)
         # On a GPU, DALI's graph decodes and resizes; on the CPU there is a faster way.
         opens_on_host = not self.device.is_cuda
-        check_functions(self._planner.program, on_host=opens_on_host)
+        check_functions(self._planner.stages, on_host=opens_on_host)
         self._adapter = make_adapter(framework, self.device)
         self.ledger = self._make_ledger(ledger)
         self._maker = Maker(

@@ -93,7 +93,7 @@ class Maker:
 
         self.check_process()
         return Engine(
-            self._planner.program,
+            self._planner.stages,
             self._manifest.source.name,
             batch_size=self._batch_size,
             device=self._device,

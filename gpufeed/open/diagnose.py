@@ -11,7 +11,6 @@ from PIL import Image
 from gpufeed.errors import DecodeError, SizeMismatchError
 from gpufeed.open.decoders import WindowDecoder
 from gpufeed.records.headers import check_scans, most_bytes, picture_size
-from gpufeed.transforms.program import WINDOW
 
 if TYPE_CHECKING:
     from gpufeed.plan.planner import BatchPlan
@@ -83,7 +82,8 @@ def blame(encoded: Sequence[Encoded], plan: BatchPlan, path: Path) -> dict[int, 
         path: from a record key to the name of its file.
     """
     decoder = WindowDecoder()
-    starts, shapes = (plan.params[f"{WINDOW}.{part}"].tolist() for part in ("start", "shape"))
+    window = plan.stages.window
+    starts, shapes = window.start.tolist(), window.shape.tolist()
     errors: dict[int, DecodeError] = {}
     for place, content in enumerate(encoded):
         if decoder.decode(content, tuple(starts[place]), tuple(shapes[place])) is None:

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,42 +21,44 @@ from gpufeed.open.diagnose import check_header, undecodable
 from gpufeed.open.job import BadPictures, Failed, Job, bare, finished, out_of_memory, wrap
 from gpufeed.open.memory import Memory
 from gpufeed.open.resize import Resizer
+from gpufeed.plan.stages import Resample, map_arrays
 from gpufeed.transforms.function import Lambda
-from gpufeed.transforms.program import WINDOW, Resample
 
 if TYPE_CHECKING:
     from gpufeed.open.budget import Budget
     from gpufeed.plan.planner import BatchPlan
+    from gpufeed.plan.stages import View
     from gpufeed.source.base import Encoded
-    from gpufeed.transforms.base import Params
-    from gpufeed.transforms.program import Program, View
 
 Pixels = npt.NDArray[np.uint8]
+Shapes = Sequence[Sequence[float]]
+"""(height, width) for each image; whole numbers."""
 
 __all__ = ["HostStages"]
 
 
 class HostStages:
-    """The openings of a program's views, carried out on threads of its own.
+    """The openings of views, carried out on threads of its own.
+
+    An opening's last flip left to right is left to the graph.
 
     Args:
-        program: what is to be done; an opening's last flip left to right is the graph's.
+        views: how many a batch has.
         path: from a record key to the name of its file.
         num_threads: how many pictures are worked on at a time.
         budget: how large they may be together.
     """
 
     def __init__(
-        self, program: Program, path: Callable[[int], str], num_threads: int, budget: Budget
+        self, views: int, path: Callable[[int], str], num_threads: int, budget: Budget
     ) -> None:
-        self._program = program
         self._budget = budget
         self._path = path
         self._num_threads = num_threads
         self._workers = ThreadPoolExecutor(num_threads, "gpufeed-decode")
         self._closed = False
         self._tools = threading.local()
-        self._memory = [Memory() for _ in program.views]
+        self._memory = [Memory() for _ in range(views)]
 
     def begin(
         self, plan: BatchPlan, encoded: Sequence[Encoded], kept: Opened | None = None
@@ -71,9 +73,7 @@ class HostStages:
             kept: what was opened of it when it failed; those of the same bytes are taken over.
         """
         try:
-            batch = _Batch(
-                plan, encoded, self._program, self._path, self._budget, self._memory, kept
-            )
+            batch = _Batch(plan, encoded, self._path, self._budget, self._memory, kept)
         except MemoryError as error:
             return finished(Failed(plan.step, out_of_memory(str(error))))
         try:
@@ -131,7 +131,6 @@ class _Batch(Future["Job | Failed"]):
         self,
         plan: BatchPlan,
         encoded: Sequence[Encoded],
-        program: Program,
         path: Callable[[int], str],
         budget: Budget,
         memory: Sequence[Memory],
@@ -144,10 +143,11 @@ class _Batch(Future["Job | Failed"]):
         self._budget = budget
         self._keys = plan.record_keys.tolist()
         self._sizes = plan.sizes.tolist()
-        self._starts = plan.params[f"{WINDOW}.start"].tolist()
-        self._shapes = plan.params[f"{WINDOW}.shape"].tolist()
+        self._starts = plan.stages.window.start.tolist()
+        self._shapes = plan.stages.window.shape.tolist()
         self._views = [
-            _View(view, plan.params, own) for view, own in zip(program.views, memory, strict=True)
+            _View(view, self._shapes, own)
+            for view, own in zip(plan.stages.views, memory, strict=True)
         ]
         self._errors: dict[int, BaseException] = {}
         self._lock = threading.Lock()
@@ -250,15 +250,16 @@ class _View:
         pictures: n arrays (height, width, 3), what becomes of them.
     """
 
-    def __init__(self, view: View, params: Params, memory: Memory) -> None:
-        self._stages: list[_Stage | Lambda] = []
-        for number, stage in enumerate(view.opening):
+    def __init__(self, view: View, shapes: Shapes, memory: Memory) -> None:
+        self._stages: list[_Resampling | Lambda] = []
+        for stage in view.opening:
             if isinstance(stage, Resample):
-                last = _Stage(stage, f"{view.prefix}{number}.", params)
-                self._stages.append(last)
+                own = _Resampling(stage, shapes)
+                self._stages.append(own)
+                shapes = own.shapes
             elif isinstance(stage.transform, Lambda):
                 self._stages.append(stage.transform)
-        self.pictures = _allocate(last.sizes, memory)
+        self.pictures = _allocate(shapes, memory)
 
     def make(self, place: int, picture: Pixels, resizer: Resizer) -> None:
         """Make one picture of what was decoded."""
@@ -267,7 +268,7 @@ class _View:
             if isinstance(stage, Lambda):
                 picture = stage(picture)
                 continue
-            height, width = (int(side) for side in stage.sizes[place])
+            height, width = (int(side) for side in stage.shapes[place])
             out = np.empty((height, width, 3), np.uint8)
             stage.write(picture, place, resizer, out)
             picture = out[:, ::-1] if stage.mirrors(place) else out
@@ -277,55 +278,59 @@ class _View:
             last.write(picture, place, resizer, self.pictures[place])
 
 
-class _Stage:
-    """One stage for one batch; see `Resample` for its parameters."""
+class _Resampling:
+    """A `Resample` for one batch, its arrays as lists, which cost less to look into.
 
-    def __init__(self, stage: Resample, own: str, params: Params) -> None:
-        self._stage = stage
-        self._params = {
-            name.removeprefix(own): values.tolist()
-            for name, values in params.items()
-            if name.startswith(own)
-        }
-        self._inner = self._params["shape" if stage.interpolation is None else "size"]
-        self.sizes = self._inner if stage.fill is None else self._params["pad_shape"]
+    Args:
+        stage: with its arrays.
+        shapes: of what it is given, for each image.
+
+    Attributes:
+        shapes: of what it makes.
+    """
+
+    def __init__(self, stage: Resample, shapes: Shapes) -> None:
+        listed: Any = map_arrays(lambda _, values: values.tolist(), stage)
+        self._stage = listed
+        if listed.cut is not None:
+            shapes = listed.cut.shape
+        self._inner: Shapes = shapes if listed.resize is None else listed.resize.size
+        self.shapes: Shapes = self._inner if listed.canvas is None else listed.canvas.shape
 
     def mirrors(self, place: int) -> bool:
-        """Whether a picture is flipped left to right."""
-        return self._stage.mirrored and bool(self._params["mirror"][place])
+        """Whether an image is flipped left to right."""
+        return self._stage.mirror is not None and bool(self._stage.mirror[place])
 
     def write(self, picture: Pixels, place: int, resizer: Resizer, out: Pixels) -> None:
-        """Write what becomes of a picture, the flip left to right aside."""
+        """Write what becomes of an image, the flip left to right aside."""
         stage = self._stage
-        if stage.upturned and self._params["upturn"][place]:
+        if stage.upturn is not None and stage.upturn[place]:
             out = out[::-1]  # the order in which rows are written costs nothing
-        if stage.cut:
-            (top, left), (height, width) = (
-                self._params[name][place] for name in ("start", "shape")
-            )
+        if stage.cut is not None:
+            (top, left), (height, width) = stage.cut.start[place], stage.cut.shape[place]
             picture = picture[top : top + height, left : left + width]
-        if stage.fill is not None:
-            out[...] = np.rint(stage.fill)
-            top, left = (-start for start in self._params["pad_start"][place])
-            if top < 0 or left < 0:  # nothing of the picture is on the canvas
+        if stage.canvas is not None:
+            out[...] = np.rint(stage.canvas.fill)
+            top, left = (-start for start in stage.canvas.start[place])
+            if top < 0 or left < 0:  # nothing of the image is on the canvas
                 return
             height, width = (int(side) for side in self._inner[place])
             out = out[top : top + height, left : left + width]
-        if stage.interpolation is None:
+        if stage.resize is None:
             out[...] = picture
             return
         region = None
-        if stage.trimmed:
-            region = (*self._params["roi_start"][place], *self._params["roi_end"][place])
-        resizer.resize(picture, stage.interpolation, region, out)
+        if stage.resize.first is not None:
+            region = (*stage.resize.first[place], *stage.resize.last[place])
+        resizer.resize(picture, stage.resize.interpolation, region, out)
 
 
-def _allocate(sizes: Sequence[Sequence[float]], memory: Memory) -> list[Pixels]:
+def _allocate(shapes: Shapes, memory: Memory) -> list[Pixels]:
     """Return a picture's memory for each (height, width), all in one piece."""
-    shapes = [(int(height), int(width), 3) for height, width in sizes]
-    ends = np.cumsum([height * width * 3 for height, width, _ in shapes]).tolist()
+    sizes = [(int(height), int(width), 3) for height, width in shapes]
+    ends = np.cumsum([height * width * 3 for height, width, _ in sizes]).tolist()
     whole = memory.take(ends[-1])
     return [
         whole[end - height * width * 3 : end].reshape(height, width, 3)
-        for end, (height, width, _) in zip(ends, shapes, strict=True)
+        for end, (height, width, _) in zip(ends, sizes, strict=True)
     ]

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from gpufeed.errors import ConfigError, TransformError
 from gpufeed.faults.blank import blank_sizes
+from gpufeed.plan.compose import Composed, compose
+from gpufeed.plan.stages import Stages
+from gpufeed.plan.targets import ViewTargets, follow
+from gpufeed.plan.view import Mix, Partners
 from gpufeed.rng import BatchRng
-from gpufeed.transforms.base import MixTransform
-from gpufeed.transforms.compose import Composed, Mix, Partners, compose
+from gpufeed.transforms.base import GeometricTransform, MixTransform
 from gpufeed.transforms.labels import SoftLabels
-from gpufeed.transforms.program import Program
-from gpufeed.transforms.targets import Objects
+from gpufeed.transforms.objects import Objects
 from gpufeed.transforms.views import Views, check_views
 
 if TYPE_CHECKING:
     from gpufeed.order.sampler import Sampler, Visits
     from gpufeed.order.schedule import Schedule
     from gpufeed.records import Manifest
-    from gpufeed.transforms import Frame, Transform
+    from gpufeed.transforms import Transform
 
 __all__ = ["BatchPlan", "Planner"]
 
@@ -46,12 +48,10 @@ class BatchPlan:
         labels: int32 (n,).
         delivered: bool (n,), False where a record only fills the batch up.
         sizes: int64 (n, 2), height and width that the encoded pictures must have.
-        program: what the graph does.
-        params: the numbers it does it with, one contiguous array each, row i for record i.
+        stages: what is done to the images.
         mix: who is mixed with whom; None where no transform does.
         soft_labels: float32 (n, classes); None where no transform makes them.
-        frames: for each view, where pictures' pixels go, for boxes and points.
-        kept: for each view, which of the records' boxes no transform dropped, bool (m,).
+        targets: boxes and points on each view's images; empty where none are asked for.
     """
 
     step: int
@@ -63,12 +63,10 @@ class BatchPlan:
     labels: npt.NDArray[np.int32]
     delivered: npt.NDArray[np.bool_]
     sizes: npt.NDArray[np.int64]
-    program: Program
-    params: dict[str, npt.NDArray[Any]]
+    stages: Stages
     mix: Mix | None
     soft_labels: npt.NDArray[np.float32] | None
-    frames: tuple[Frame, ...]
-    kept: tuple[npt.NDArray[np.bool_], ...]
+    targets: tuple[ViewTargets, ...]
 
     def __len__(self) -> int:
         return len(self.record_keys)
@@ -82,12 +80,12 @@ class BatchPlan:
 class Planner:
     """Turns a step's number into its `BatchPlan`, from nothing but the number.
 
-    `max_pixels` is the most that blank pictures have; for the other arguments see `Loader`.
+    `max_pixels` is the most that blank images have; for the other arguments see `Loader`.
 
     Attributes:
         views: a list of transforms, ending in an output format, for each view.
         identities: kind and settings of each transform, or of the `Views` they are in.
-        program: what the graph does for every batch.
+        stages: those of some records, for the structure that all batches have.
 
     Raises:
         ConfigError: the sampler is for another number of records, or the transforms can not make
@@ -101,6 +99,7 @@ class Planner:
         schedule: Schedule,
         transforms: Sequence[Transform] | Views,
         max_pixels: int = 1 << 62,
+        targets: Collection[str] = (),
     ) -> None:
         if sampler.num_records != len(manifest):
             raise ConfigError(
@@ -122,7 +121,13 @@ class Planner:
         self._sizes = manifest.sizes().astype(np.int64)
         self._labels = manifest.frame["label"].to_numpy()
         self._boxes = _corners(manifest)
-        self._objects = Objects.of(manifest)
+        self._boxes_follow = "boxes" in targets
+        used = any(
+            isinstance(each, GeometricTransform) and each.uses_objects
+            for each in itertools.chain(*self.views)
+        )
+        self._objects = Objects.of(manifest) if used or self._boxes_follow else None
+        self._points = manifest.points() if "points" in targets else None
         for transform in itertools.chain(*self.views):
             if isinstance(transform, MixTransform) and schedule.batch_size % transform.group:
                 raise ConfigError(
@@ -131,9 +136,10 @@ class Planner:
                     "take one that is"
                 )
         self._soft = _soft_labels(self.views, self._labels)
-        self.program = self._probe()
+        self.stages = self._probe()
+        self._structure = self.stages.structure
 
-    def _probe(self) -> Program:
+    def _probe(self) -> Stages:
         """Compose the extremes of the manifest, so that what can not work says so at once."""
         height, width = self._sizes[:, 0], self._sizes[:, 1]
         area, aspect = height * width, width / height
@@ -142,27 +148,38 @@ class Planner:
         keys = np.array(sorted(extremes), dtype=np.int64)
         epochs = np.zeros_like(keys)
         rng = BatchRng(self._sampler.seed, epochs, keys, 0)
-        sizes, none_blank = self._sizes[keys], np.zeros(len(keys), dtype=np.bool_)
+        none_blank = np.zeros(len(keys), dtype=np.bool_)
+        boxes, objects = self._boxes_of(keys, self._sizes[keys], none_blank)
         alone: Partners = lambda _: np.arange(len(keys))  # noqa: E731 - a name for a short thing
-        return self._compose(keys, sizes, none_blank, rng, alone).program
+        return self._compose(keys, self._sizes[keys], boxes, objects, rng, alone).stages
 
     def _compose(
         self,
         keys: npt.NDArray[np.int64],
         sizes: npt.NDArray[np.int64],
-        blank: npt.NDArray[np.bool_],
+        boxes: npt.NDArray[np.float64] | None,
+        objects: Objects | None,
         rng: BatchRng,
         partners: Partners,
     ) -> Composed:
+        return compose(self.views, keys, sizes, boxes, rng, partners, objects, self._shared)
+
+    def _boxes_of(
+        self,
+        keys: npt.NDArray[np.int64],
+        sizes: npt.NDArray[np.int64],
+        blank: npt.NDArray[np.bool_],
+    ) -> tuple[npt.NDArray[np.float64] | None, Objects | None]:
+        """Return the one box of each record, and all boxes of all; None where there are none."""
         boxes = None if self._boxes is None else self._boxes[keys]
         objects = None if self._objects is None else self._objects.take(keys)
         if blank.any():
-            # A blank picture has nothing on it but itself.
+            # A blank image has nothing on it but itself.
             if boxes is not None:
                 boxes[blank] = np.pad(sizes[blank, ::-1], ((0, 0), (2, 0)))
             if objects is not None:
                 objects = objects.chosen(~blank[objects.rows])
-        return compose(self.views, keys, sizes, boxes, rng, partners, objects, self._shared)
+        return boxes, objects
 
     def upcoming(self, step: int) -> npt.NDArray[np.int64]:
         """Record keys that the order has at the batch after `step`; none at an epoch's end."""
@@ -203,13 +220,15 @@ class Planner:
         def partners(group: int) -> npt.NDArray[np.int64]:
             return _partners(places, delivered, blank, group)
 
+        boxes, objects = self._boxes_of(keys, sizes, blank)
         try:
-            composed = self._compose(keys, sizes, blank, rng, partners)
+            composed = self._compose(keys, sizes, boxes, objects, rng, partners)
         except TransformError as error:
             error.step = step
             raise
-        if composed.program != self.program:
-            for view, usual in zip(composed.program.views, self.program.views, strict=True):
+        structure = composed.stages.structure
+        if structure != self._structure:
+            for view, usual in zip(structure.views, self._structure.views, strict=True):
                 if view != usual:
                     break
             raise ConfigError(
@@ -229,12 +248,26 @@ class Planner:
             labels=labels,
             delivered=delivered,
             sizes=sizes,
-            program=composed.program,
-            params=composed.params,
+            stages=composed.stages,
             mix=mix,
             soft_labels=None if self._soft is None else self._soft.of(labels, other, share),
-            frames=composed.frames,
-            kept=composed.kept,
+            targets=self._follow(composed, keys, objects, blank),
+        )
+
+    def _follow(
+        self,
+        composed: Composed,
+        keys: npt.NDArray[np.int64],
+        objects: Objects | None,
+        blank: npt.NDArray[np.bool_],
+    ) -> tuple[ViewTargets, ...]:
+        boxes = objects if self._boxes_follow else None
+        points = None if self._points is None else self._points[keys]
+        if boxes is None and points is None:
+            return ()
+        return tuple(
+            follow(frame, boxes, kept, points, blank)
+            for frame, kept in zip(composed.frames, composed.kept, strict=True)
         )
 
 

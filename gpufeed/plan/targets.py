@@ -1,8 +1,9 @@
-"""Boxes and points that go with the pictures of a batch, as they lie on what is handed out."""
+"""Boxes and points of a batch: as they lie on its images, and as they are handed out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy.typing as npt
 
 from gpufeed.errors import ConfigError
 from gpufeed.records.targets import check_box_format
-from gpufeed.transforms.targets import Objects
+from gpufeed.transforms.objects import Objects
 
 if TYPE_CHECKING:
     from gpufeed.adapters import Adapter
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from gpufeed.records import Manifest
     from gpufeed.transforms import Frame, Transform
 
-__all__ = ["CollateFn", "Targets"]
+__all__ = ["CollateFn", "Points", "Targets", "ViewTargets", "follow"]
 
 CollateFn = Literal["pad"] | Callable[[list[dict[str, Any]]], Any]
 
@@ -27,8 +28,62 @@ _LEAST = 1.0
 """Pixels: boxes narrower or lower are dropped, as torchvision's SanitizeBoundingBoxes has it."""
 
 
+@dataclass(frozen=True)
+class Points:
+    """k points of each of n images.
+
+    Attributes:
+        places: float32 (n, k, 2) of (x, y) in pixels.
+        visible: bool (n, k), which of them are on the image.
+    """
+
+    places: npt.NDArray[np.float32]
+    visible: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class ViewTargets:
+    """Targets as they lie on one view's images; None where they are not asked for.
+
+    Attributes:
+        objects: the boxes that are left, with their labels.
+        points: the points.
+    """
+
+    objects: Objects | None
+    points: Points | None
+
+
+def follow(
+    frame: Frame,
+    objects: Objects | None,
+    kept: npt.NDArray[np.bool_],
+    points: npt.NDArray[np.float64] | None,
+    blank: npt.NDArray[np.bool_],
+) -> ViewTargets:
+    """Follow targets from the encoded images to those of a view.
+
+    Args:
+        frame: the view's last.
+        objects: all boxes, m together; None where they are not asked for.
+        kept: bool (m,), which of them no transform dropped.
+        points: float64 (n, k, 3) of x, y and whether it is there; None where not asked for.
+        blank: bool (n,), which images are blank.
+    """
+    if objects is not None:
+        objects = objects.followed(frame)
+        sides = objects.boxes[:, 2:] - objects.boxes[:, :2]
+        objects = objects.chosen(kept & (sides >= _LEAST).all(axis=1))
+    if points is None:
+        return ViewTargets(objects, None)
+    places = points[..., :2]
+    visible = (points[..., 2] > 0) & frame.shows(places) & ~blank[:, None]
+    moved = frame.map_points(places).astype(np.float32)
+    return ViewTargets(objects, Points(moved, visible))
+
+
 class Targets:
-    """Makes the targets of batches; see `Loader` for the arguments.
+    """Hands out the targets of batches; see `Loader` for the arguments.
 
     Raises:
         ConfigError: an argument is out of range, does not go with another, or asks for what the
@@ -59,21 +114,17 @@ class Targets:
         if pads and "boxes" not in kinds:
             raise ConfigError('collate_fn is "pad", which pads boxes; ask for targets=("boxes",)')
         self._collate = None if isinstance(collate_fn, str) else collate_fn
-        self._objects, self._points = None, None
-        if "boxes" in kinds:
-            self._objects = Objects.of(manifest)
-            if self._objects is None:
-                raise ConfigError(
-                    'targets has "boxes", but the manifest has none; read_table(boxes=...) reads '
-                    "them, as do columns box_x, box_y, box_width and box_height"
-                )
-        if "points" in kinds:
-            self._points = manifest.points()
-            if self._points is None:
-                raise ConfigError(
-                    'targets has "points", but the manifest has none; read_table(points=...) reads '
-                    "them, read_nabirds where the folder has parts/part_locs.txt"
-                )
+        objects = Objects.of(manifest) if "boxes" in kinds else None
+        if "boxes" in kinds and objects is None:
+            raise ConfigError(
+                'targets has "boxes", but the manifest has none; read_table(boxes=...) reads '
+                "them, as do columns box_x, box_y, box_width and box_height"
+            )
+        if "points" in kinds and manifest.points() is None:
+            raise ConfigError(
+                'targets has "points", but the manifest has none; read_table(points=...) reads '
+                "them, read_nabirds where the folder has parts/part_locs.txt"
+            )
         self._most: int | None = None
         if max_boxes is not None:
             if not pads:
@@ -81,42 +132,32 @@ class Targets:
             if isinstance(max_boxes, bool) or not isinstance(max_boxes, int) or max_boxes < 1:
                 raise ConfigError(f"max_boxes is {max_boxes!r}; it must be an integer of 1 or more")
             self._most = max_boxes
-        elif pads and self._objects is not None:
-            self._most = max(int(self._objects.counts.max()), 1)
+        elif pads and objects is not None:
+            self._most = max(int(objects.counts.max()), 1)
 
     def made(self, plan: BatchPlan, adapter: Adapter) -> dict[str, Any]:
         """Return the targets of a batch by their names; for several views, a list of each."""
-        views = [
-            self._view(plan, frame, kept, adapter)
-            for frame, kept in zip(plan.frames, plan.kept, strict=True)
-        ]
+        views = [self._view(targets, adapter) for targets in plan.targets]
+        if not views:
+            return {}
         if len(views) == 1:
             return views[0]
         return {name: [view[name] for view in views] for name in views[0]}
 
-    def _view(
-        self, plan: BatchPlan, frame: Frame, kept: npt.NDArray[np.bool_], adapter: Adapter
-    ) -> dict[str, Any]:
+    def _view(self, targets: ViewTargets, adapter: Adapter) -> dict[str, Any]:
         made: dict[str, Any] = {}
-        if self._objects is not None:
-            objects = self._objects.take(plan.record_keys)
-            if plan.blank.any():
-                objects = objects.chosen(~plan.blank[objects.rows])
-            objects = objects.followed(frame)
-            sides = objects.boxes[:, 2:] - objects.boxes[:, :2]
-            objects = objects.chosen(kept & (sides >= _LEAST).all(axis=1))
-            if self._format == "xywh":
-                objects.boxes[:, 2:] -= objects.boxes[:, :2]
-            made |= self._boxes(objects, adapter)
-        if self._points is not None:
-            points = self._points[plan.record_keys]
-            seen = (points[..., 2] > 0) & frame.shows(points[..., :2]) & ~plan.blank[:, None]
-            moved = frame.map_points(points[..., :2]).astype(np.float32)
-            made |= {"points": adapter.arrays(moved), "point_visible": adapter.arrays(seen)}
+        if targets.objects is not None:
+            made |= self._boxes(targets.objects, adapter)
+        if targets.points is not None:
+            made["points"] = adapter.arrays(targets.points.places)
+            made["point_visible"] = adapter.arrays(targets.points.visible)
         return made
 
     def _boxes(self, objects: Objects, adapter: Adapter) -> dict[str, Any]:
-        boxes = objects.boxes.astype(np.float32)
+        boxes = objects.boxes
+        if self._format == "xywh":
+            boxes = np.hstack([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]])
+        boxes = boxes.astype(np.float32)
         if self._most is None:
             return {
                 "boxes": adapter.pieces(boxes, objects.offsets),

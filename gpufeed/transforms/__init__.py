@@ -14,6 +14,7 @@ from gpufeed.transforms.base import Params as Params
 from gpufeed.transforms.base import PixelTransform as PixelTransform
 from gpufeed.transforms.base import Records as Records
 from gpufeed.transforms.base import Transform as Transform
+from gpufeed.transforms.base import Tree as Tree
 from gpufeed.transforms.colour import JPEG as JPEG
 from gpufeed.transforms.colour import Contrast as Contrast
 from gpufeed.transforms.colour import Gamma as Gamma
@@ -49,13 +50,13 @@ from gpufeed.transforms.jitter import ColorJitter as ColorJitter
 from gpufeed.transforms.labels import SoftLabels as SoftLabels
 from gpufeed.transforms.mix import CutMix as CutMix
 from gpufeed.transforms.mix import MixUp as MixUp
+from gpufeed.transforms.objects import Objects as Objects
 from gpufeed.transforms.output import Normalize as Normalize
 from gpufeed.transforms.output import ToDtype as ToDtype
 from gpufeed.transforms.policies import AugMix as AugMix
 from gpufeed.transforms.policies import AutoAugment as AutoAugment
 from gpufeed.transforms.policies import RandAugment as RandAugment
 from gpufeed.transforms.policies import TrivialAugmentWide as TrivialAugmentWide
-from gpufeed.transforms.targets import Objects as Objects
 from gpufeed.transforms.timm import TimmRandAugment as TimmRandAugment
 from gpufeed.transforms.turned import RandomAffine as RandomAffine
 from gpufeed.transforms.turned import RandomPerspective as RandomPerspective
@@ -123,6 +124,7 @@ __all__ = [
     "TimmRandAugment",
     "ToDtype",
     "Transform",
+    "Tree",
     "TrivialAugmentWide",
     "Views",
 ]

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import abc
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,7 @@ import numpy.typing as npt
 from gpufeed.errors import ConfigError
 from gpufeed.rng import BatchRng
 from gpufeed.transforms.frame import Frame
-from gpufeed.transforms.targets import Objects
+from gpufeed.transforms.objects import Objects
 
 __all__ = [
     "DType",
@@ -33,10 +34,14 @@ __all__ = [
     "PixelTransform",
     "Records",
     "Transform",
+    "Tree",
 ]
 
 Params = dict[str, npt.NDArray[Any]]
 """One array per drawn parameter, each (n,) or (n, ...), row i for record i."""
+
+Tree: TypeAlias = "Mapping[str, npt.NDArray[Any] | Tree]"
+"""`Params`, or, of a transform made of others, such dictionaries by name."""
 
 DType = Literal["float32", "float16", "uint8"]
 Layout = Literal["NCHW", "NHWC"]
@@ -123,7 +128,7 @@ class GeometricTransform(Transform):
 class PixelTransform(Transform):
     """Changes levels, in the DALI graph."""
 
-    def draw(self, rng: BatchRng, records: Records) -> Params:  # noqa: ARG002
+    def draw(self, rng: BatchRng, records: Records) -> Tree:  # noqa: ARG002
         """Draw what this transform needs for each record; {} where it needs nothing.
 
         Numbers of 64 bits reach the graph as float32 and int32.
@@ -136,7 +141,7 @@ class PixelTransform(Transform):
 
         Args:
             image: DALI `DataNode` of uint8 HWC pictures, on the CPU or the GPU.
-            params: a CPU `DataNode` for each array that `draw` returns.
+            params: what `draw` returns, with a CPU `DataNode` in place of each array.
 
         Returns:
             `DataNode` of uint8 HWC pictures of unchanged size.
@@ -187,7 +192,7 @@ class Made:
 class LateTransform(Transform):
     """Changes what the output format gives, in the DALI graph; comes after it in a list."""
 
-    def draw(self, rng: BatchRng, records: Records) -> Params:  # noqa: ARG002
+    def draw(self, rng: BatchRng, records: Records) -> Tree:  # noqa: ARG002
         """Draw what this transform needs for each record; {} where it needs nothing.
 
         Numbers of 64 bits reach the graph as float32 and int32.
@@ -200,7 +205,7 @@ class LateTransform(Transform):
 
         Args:
             image: DALI `DataNode` of finished pictures.
-            params: a CPU `DataNode` for each array that `draw` returns.
+            params: what `draw` returns, with a CPU `DataNode` in place of each array.
             made: what they are like.
 
         Returns:
@@ -227,7 +232,7 @@ class MixTransform(Transform):
         return True
 
     @abc.abstractmethod
-    def draw(self, rng: BatchRng, records: Records) -> tuple[Params, npt.NDArray[np.float32]]:
+    def draw(self, rng: BatchRng, records: Records) -> tuple[Tree, npt.NDArray[np.float32]]:
         """Draw what this transform needs for each record.
 
         Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,10 @@ from gpufeed.transforms import checks
 from gpufeed.transforms.base import (
     GeometricTransform,
     MixTransform,
-    Params,
     PixelTransform,
     Records,
     Transform,
+    Tree,
 )
 from gpufeed.transforms.blame import Blaming
 from gpufeed.transforms.nested import flat
@@ -58,28 +58,19 @@ class _Group:
     def loses_targets(self) -> bool:
         return any(transform.loses_targets for transform in self.transforms)
 
-    def draw(self, rng: BatchRng, records: Records) -> Params:
+    def draw(self, rng: BatchRng, records: Records) -> Tree:
         parts = rng.parts(len(self.transforms))
-        drawn: Params = {}
+        drawn: dict[str, Tree] = {}
         for number, transform in enumerate(self.transforms):
             with Blaming(transform):
-                own = transform.draw(parts[number], records)
-            drawn |= {f"{number}.{name}": values for name, values in own.items()}
+                drawn[str(number)] = transform.draw(parts[number], records)
         return drawn
 
     def build(self, image: Any, params: dict[str, Any]) -> Any:
         for number, transform in enumerate(self.transforms):
             with Blaming(transform):
-                image = transform.build(image, _own(f"{number}.", params))
+                image = transform.build(image, params[str(number)])
         return image
-
-
-def _own(prefix: str, params: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name.removeprefix(prefix): value
-        for name, value in params.items()
-        if name.startswith(prefix)
-    }
 
 
 class RandomApply(PixelTransform):
@@ -104,17 +95,14 @@ class RandomApply(PixelTransform):
         """Whether one of the transforms does."""
         return self._group.loses_targets
 
-    def draw(self, rng: BatchRng, records: Records) -> Params:
-        """Draw `mask`, bool (n,), and what the transforms draw."""
+    def draw(self, rng: BatchRng, records: Records) -> Tree:
+        """Draw `mask`, bool (n,), and `parts`: what each of the transforms draws."""
         choice, inner = rng.parts(2)
-        return {"mask": choice.bernoulli(self.p), **self._group.draw(inner, records)}
+        return {"mask": choice.bernoulli(self.p), "parts": self._group.draw(inner, records)}
 
     def build(self, image: Any, params: dict[str, Any]) -> Any:
         """Do them, to the chosen records."""
-        from gpufeed.transforms.select import where
-
-        own = {name: node for name, node in params.items() if name != "mask"}
-        return where(params["mask"], image, self._group.build, own)
+        return _where(params["mask"], image, self._group.build, params["parts"])
 
 
 class RandomChoice(PixelTransform):
@@ -152,22 +140,20 @@ class RandomChoice(PixelTransform):
         """Whether one of the choices does."""
         return any(group.loses_targets for group in self._groups)
 
-    def draw(self, rng: BatchRng, records: Records) -> Params:
-        """Draw `index`, int32 (n,), and what each choice draws."""
+    def draw(self, rng: BatchRng, records: Records) -> Tree:
+        """Draw `index`, int32 (n,), and `choices`: what each of them draws."""
         first, *others = rng.parts(1 + len(self._groups))
-        params: Params = {"index": _choose(first, self._shares)}
-        for number, group in enumerate(self._groups):
-            for name, values in group.draw(others[number], records).items():
-                params[f"{number}.{name}"] = values
-        return params
+        choices = {
+            str(number): group.draw(others[number], records)
+            for number, group in enumerate(self._groups)
+        }
+        return {"index": _choose(first, self._shares), "choices": choices}
 
     def build(self, image: Any, params: dict[str, Any]) -> Any:
         """Do each choice to the records that drew it."""
-        from gpufeed.transforms.select import where
-
         for number, group in enumerate(self._groups):
             chosen = params["index"] == number
-            image = where(chosen, image, group.build, _own(f"{number}.", params))
+            image = _where(chosen, image, group.build, params["choices"][str(number)])
         return image
 
 
@@ -188,31 +174,27 @@ class _MixChoice(MixTransform):
         listed = [each.identity for each in self._choices]
         return {"kind": "RandomChoice", "p": self.p and list(self.p), "transforms": listed}
 
-    def draw(self, rng: BatchRng, records: Records) -> tuple[Params, npt.NDArray[np.float32]]:
-        """Draw `index`, int32 (n,), and what each choice draws."""
+    def draw(self, rng: BatchRng, records: Records) -> tuple[Tree, npt.NDArray[np.float32]]:
+        """Draw `index`, int32 (n,), and `choices`: what each of them draws."""
         first, *others = rng.parts(1 + len(self._choices))
         index = _choose(first, self._shares)
-        params: Params = {"index": index}
+        choices: dict[str, Tree] = {}
         shares = np.ones(len(rng), dtype=np.float32)
         for number, (each, own) in enumerate(zip(self._choices, others, strict=True)):
-            drawn, share = each.draw(own, records)
-            params |= {f"{number}.{name}": values for name, values in drawn.items()}
+            choices[str(number)], share = each.draw(own, records)
             shares = np.where(index == number, share, shares)
-        return params, shares
+        return {"index": index, "choices": choices}, shares
 
     def build(self, image: Any, partner: Any, params: dict[str, Any]) -> Any:
         """Mix the records that drew each choice; partners are as they were before."""
-        from gpufeed.transforms.select import where
-
         mixed = image
         for number, each in enumerate(self._choices):
 
             def branch(image: Any, own: dict[str, Any], each: MixTransform = each) -> Any:
-                other = own.pop("partner")
-                return each.build(image, other, own)
+                return each.build(image, own["partner"], own["params"])
 
-            own = {**_own(f"{number}.", params), "partner": partner}
-            mixed = where(params["index"] == number, mixed, branch, own)
+            own = {"params": params["choices"][str(number)], "partner": partner}
+            mixed = _where(params["index"] == number, mixed, branch, own)
         return mixed
 
 
@@ -235,3 +217,28 @@ def _check_weights(p: Any, count: int) -> tuple[tuple[float, ...] | None, tuple[
 def _choose(rng: BatchRng, p: tuple[float, ...]) -> npt.NDArray[np.int32]:
     bounds = np.cumsum(p)[:-1]
     return np.searchsorted(bounds, rng.uniform(), side="right").astype(np.int32)
+
+
+def _where(
+    mask: Any, image: Any, branch: Callable[[Any, dict[str, Any]], Any], params: dict[str, Any]
+) -> Any:
+    """As `where`, for nodes in dictionaries in dictionaries."""
+    from gpufeed.transforms.select import where
+
+    nodes: dict[str, Any] = {}
+
+    def note(node: Any) -> str:
+        nodes[str(len(nodes))] = node
+        return str(len(nodes) - 1)
+
+    places = _map_nodes(note, params)
+    return where(
+        mask, image, lambda taken, own: branch(taken, _map_nodes(own.__getitem__, places)), nodes
+    )
+
+
+def _map_nodes(function: Callable[[Any], Any], params: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: _map_nodes(function, value) if isinstance(value, dict) else function(value)
+        for name, value in params.items()
+    }

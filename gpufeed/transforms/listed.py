@@ -14,12 +14,10 @@ from gpufeed.transforms.base import (
     PixelTransform,
     Transform,
 )
-from gpufeed.transforms.function import Lambda
 from gpufeed.transforms.nested import flat
 from gpufeed.transforms.output import ToDtype
-from gpufeed.transforms.program import Pixels, Program
 
-__all__ = ["check_functions", "check_transforms"]
+__all__ = ["check_transforms"]
 
 _LATE = (LateTransform, MixTransform)
 _KINDS = (GeometricTransform, PixelTransform, OutputFormat, *_LATE)
@@ -46,23 +44,6 @@ def check_transforms(transforms: Sequence[Transform]) -> tuple[Transform, ...]:
         listed = (*listed[:end], ToDtype("uint8"), *listed[end:])
     _check_order(listed)
     return listed
-
-
-def check_functions(program: Program, *, on_host: bool) -> None:
-    """Check that each `Lambda` stands where it can be called.
-
-    Args:
-        program: of a loader.
-        on_host: whether the host opens its pictures.
-
-    Raises:
-        ConfigError: one does not.
-    """
-    for view in program.views:
-        opened = len(view.opening) if on_host else 0
-        for stage in view.stages[opened:]:
-            if isinstance(stage, Pixels) and isinstance(stage.transform, Lambda):
-                raise ConfigError(stage.transform.misplaced())
 
 
 def _check_order(listed: tuple[Transform, ...]) -> None:

@@ -69,7 +69,7 @@ _NEUTRAL = np.array(
 """The value with which an operation changes nothing."""
 
 
-def lay_out(kind: Int64, value: Float64, height: Int64, width: Int64) -> Params:
+def lay_out(kind: Int64, value: Float64, height: Int64, width: Int64) -> dict[str, Params]:
     """Return what layers are fed with.
 
     Args:
@@ -79,8 +79,8 @@ def lay_out(kind: Int64, value: Float64, height: Int64, width: Int64) -> Params:
         width: int64 (n,), pixels.
 
     Returns:
-        for each layer `kind`, int32 (n,), 0 where nothing changes; `value`, float32 (n,); `matrix`,
-        float32 (n, 3, 3), as `warp` takes it.
+        for each layer, by its number, `kind`, int32 (n,), 0 where nothing changes; `value`, float32
+        (n,); `matrix`, float32 (n, 3, 3), as `warp` takes it.
     """
     # Records for which nothing would change go past the operators.
     kind = np.where(value == _NEUTRAL[kind], 0, kind)
@@ -88,12 +88,14 @@ def lay_out(kind: Int64, value: Float64, height: Int64, width: Int64) -> Params:
     small = (height < 3) | (width < 3)
     kind = np.where((kind == KINDS["Sharpness"]) & small, 0, kind)
     matrix = _matrices(kind, value, height, width)
-    params: Params = {}
-    for layer in range(len(kind)):
-        params[f"kind{layer}"] = kind[layer].astype(np.int32)
-        params[f"value{layer}"] = value[layer].astype(np.float32)
-        params[f"matrix{layer}"] = matrix[layer]
-    return params
+    return {
+        str(layer): {
+            "kind": kind[layer].astype(np.int32),
+            "value": value[layer].astype(np.float32),
+            "matrix": matrix[layer],
+        }
+        for layer in range(len(kind))
+    }
 
 
 def _matrices(kind: Int64, value: Float64, height: Int64, width: Int64) -> npt.NDArray[np.float32]:
@@ -122,8 +124,7 @@ def _matrices(kind: Int64, value: Float64, height: Int64, width: Int64) -> npt.N
 
 def build_layer(
     image: Any,
-    params: dict[str, Any],
-    layer: int,
+    layer: dict[str, Any],
     names: Iterable[str],
     *,
     fill: Fill,
@@ -133,8 +134,7 @@ def build_layer(
 
     Args:
         image: `DataNode` of uint8 HWC pictures.
-        params: CPU `DataNode`s of what `lay_out` returned.
-        layer: which.
+        layer: CPU `DataNode`s of what `lay_out` returned for it.
         names: the operations that the layer may be asked for.
         fill: what comes in where pixels move away.
         interpolation: of those that move pixels.
@@ -142,7 +142,7 @@ def build_layer(
     Returns:
         `DataNode` of uint8 HWC pictures.
     """
-    kind, value, matrix = (params[f"{name}{layer}"] for name in ("kind", "value", "matrix"))
+    kind, value, matrix = (layer[name] for name in ("kind", "value", "matrix"))
     wanted = {KINDS[name] for name in names}
     for number in sorted(wanted):
         if number >= _FIRST_MOVING:

@@ -16,7 +16,7 @@ import numpy as np
 from gpufeed.errors import ConfigError
 from gpufeed.rng import BatchRng
 from gpufeed.transforms import checks
-from gpufeed.transforms.base import Params, PixelTransform, Records
+from gpufeed.transforms.base import PixelTransform, Records, Tree
 from gpufeed.transforms.draws import dirichlet
 from gpufeed.transforms.frame import Sampling
 from gpufeed.transforms.operations import NAMES, build_layer, lay_out, mix, parts
@@ -52,15 +52,8 @@ class _Policy(PixelTransform):
         """True: some operations move pixels in the graph."""
         return True
 
-    def _build(self, image: Any, params: dict[str, Any], layer: int, names: Sequence[str]) -> Any:
-        return build_layer(
-            image,
-            params,
-            layer,
-            names,
-            fill=self.fill,
-            interpolation=self.interpolation,
-        )
+    def _build(self, image: Any, layer: dict[str, Any], names: Sequence[str]) -> Any:
+        return build_layer(image, layer, names, fill=self.fill, interpolation=self.interpolation)
 
 
 class RandAugment(_Policy):
@@ -91,7 +84,7 @@ class RandAugment(_Policy):
         self.num_magnitude_bins = checks.check_count("num_magnitude_bins", num_magnitude_bins, 2)
         self.magnitude = checks.check_count("magnitude", magnitude, 0, self.num_magnitude_bins - 1)
 
-    def draw(self, rng: BatchRng, records: Records) -> Params:
+    def draw(self, rng: BatchRng, records: Records) -> Tree:
         """Draw operations, and which way each goes."""
         drawn = rng.uniform(size=2 * self.num_ops).T
         choices = RAND_AUGMENT.kinds
@@ -109,7 +102,7 @@ class RandAugment(_Policy):
     def build(self, image: Any, params: dict[str, Any]) -> Any:
         """Add the layers."""
         for layer in range(self.num_ops):
-            image = self._build(image, params, layer, tuple(RAND_AUGMENT.limits))
+            image = self._build(image, params[str(layer)], tuple(RAND_AUGMENT.limits))
         return image
 
 
@@ -134,7 +127,7 @@ class TrivialAugmentWide(_Policy):
         super().__init__(interpolation, fill)
         self.num_magnitude_bins = checks.check_count("num_magnitude_bins", num_magnitude_bins, 2)
 
-    def draw(self, rng: BatchRng, records: Records) -> Params:
+    def draw(self, rng: BatchRng, records: Records) -> Tree:
         """Draw the operation, its magnitude, and which way it goes."""
         drawn = rng.uniform(size=3).T[:, None]
         choices = TRIVIAL_AUGMENT_WIDE.kinds
@@ -151,7 +144,7 @@ class TrivialAugmentWide(_Policy):
 
     def build(self, image: Any, params: dict[str, Any]) -> Any:
         """Add the layer."""
-        return self._build(image, params, 0, tuple(TRIVIAL_AUGMENT_WIDE.limits))
+        return self._build(image, params["0"], tuple(TRIVIAL_AUGMENT_WIDE.limits))
 
 
 class AutoAugment(_Policy):
@@ -179,7 +172,7 @@ class AutoAugment(_Policy):
         self.policy = policy
         self._pairs = sub_policies(policy)
 
-    def draw(self, rng: BatchRng, records: Records) -> Params:
+    def draw(self, rng: BatchRng, records: Records) -> Tree:
         """Draw the pair of operations, which of them to apply, and which way each goes."""
         drawn = rng.uniform(size=5).T
         pair = (drawn[0] * self._pairs.kind.shape[1]).astype(np.int64)
@@ -195,7 +188,7 @@ class AutoAugment(_Policy):
         """Add the layers."""
         for layer, kinds in enumerate(self._pairs.kind):
             names = [NAMES[kind] for kind in np.unique(kinds)]
-            image = self._build(image, params, layer, names)
+            image = self._build(image, params[str(layer)], names)
         return image
 
 
@@ -244,7 +237,7 @@ class AugMix(_Policy):
     def _deepest(self) -> int:
         return self.chain_depth if self.chain_depth > 0 else _DEEPEST
 
-    def draw(self, rng: BatchRng, records: Records) -> Params:
+    def draw(self, rng: BatchRng, records: Records) -> Tree:
         """Draw the chains, and the shares of the picture and of each."""
         chains, deepest = self.mixture_width, self._deepest
         layers, n = chains * deepest, len(records)
@@ -259,10 +252,12 @@ class AugMix(_Policy):
         value = self._space.values(
             kind, place, _BINS, drawn[2] < 0.5, records.height, records.width
         )
-        params = lay_out(kind, value, records.height, records.width)
         (own, rest), of_rest = (drawn.T for drawn in dirichlet(rng, self.alpha, 2, chains))
         shares = parts(np.vstack([own, rest * of_rest]))
-        return params | {f"share{place}": share for place, share in enumerate(shares)}
+        return {
+            "layers": lay_out(kind, value, records.height, records.width),
+            "shares": {str(place): share for place, share in enumerate(shares)},
+        }
 
     def build(self, image: Any, params: dict[str, Any]) -> Any:
         """Add the chains, and what mixes them."""
@@ -270,7 +265,7 @@ class AugMix(_Policy):
         for chain in range(self.mixture_width):
             changed = image
             for depth in range(self._deepest):
-                layer = chain * self._deepest + depth
-                changed = self._build(changed, params, layer, ["Identity", *self._space.limits])
+                layer = params["layers"][str(chain * self._deepest + depth)]
+                changed = self._build(changed, layer, ["Identity", *self._space.limits])
             images.append(changed)
-        return mix(images, [params[f"share{place}"] for place in range(len(images))])
+        return mix(images, [params["shares"][str(place)] for place in range(len(images))])

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from gpufeed.errors import ConfigError
 from gpufeed.rng import BatchRng
 from gpufeed.transforms import checks
-from gpufeed.transforms.base import Params, PixelTransform, Records
+from gpufeed.transforms.base import PixelTransform, Records, Tree
 from gpufeed.transforms.draws import normal
 from gpufeed.transforms.frame import Sampling
 from gpufeed.transforms.operations import KINDS, build_layer, lay_out
@@ -101,7 +101,7 @@ class TimmRandAugment(PixelTransform):
         """True: some operations move pixels in the graph."""
         return True
 
-    def draw(self, rng: BatchRng, records: Records) -> Params:
+    def draw(self, rng: BatchRng, records: Records) -> Tree:
         """Draw operations, whether to apply them, their magnitudes, and which way each goes."""
         settings = self._settings
         layers = settings.layers
@@ -124,8 +124,7 @@ class TimmRandAugment(PixelTransform):
         for layer in range(self._settings.layers):
             image = build_layer(
                 image,
-                params,
-                layer,
+                params[str(layer)],
                 _NAMES,
                 fill=self.fill,
                 interpolation=self.interpolation,
