@@ -122,9 +122,9 @@ def apart(one: np.ndarray, other: np.ndarray) -> tuple[float, int]:
 
 def compare(settings: dict[str, Any]) -> None:
     """Say of each file whether Pillow decodes it, and how far the pixels are from gpufeed's."""
-    from gpufeed.open.decoders import WindowDecoder
+    from gpufeed.open.decoders import NvImageCodec
 
-    decoder = WindowDecoder()
+    decoder = NvImageCodec()
     manifest = manifest_of(settings["table"], settings["root"])
     names, sizes = manifest.frame["path"].to_list(), manifest.sizes().tolist()
     for key in range(settings["start"], len(manifest)):

@@ -91,13 +91,13 @@ def test_all_threads_of_a_loader_have_one_budget(
     monkeypatch.setattr(budgets, "_FREE", 100)
     monkeypatch.setattr(budgets, "_EACH", 1)
     meter = Meter()
-    work = host._Batch._make
+    work = host._Batch._open
 
-    def measured(batch: Any, place: int, tools: Any) -> None:
+    def measured(batch: Any, place: int) -> None:
         meter.work(1200)
-        work(batch, place, tools)
+        work(batch, place)
 
-    monkeypatch.setattr(host._Batch, "_make", measured)
+    monkeypatch.setattr(host._Batch, "_open", measured)
     options = {"on_error": policy, "max_failures": 1.0, "num_threads": 4, "max_pixels": 3000}
     with make(manifest, batch_size=10, **options) as loader:
         for _ in range(3):

@@ -17,7 +17,7 @@ from PIL import Image, ImageFile
 from gpufeed import DecodeError, Loader, Manifest, ManifestError, SequentialSampler, read_folder
 from gpufeed import transforms as tf
 from gpufeed.cli import main
-from gpufeed.open.decoders import WindowDecoder
+from gpufeed.open.decoders import NvImageCodec
 from gpufeed.source import FileSource
 from gpufeed.tools.check.dataset import Report, check
 from gpufeed.tools.check.kinds import KINDS, Kind
@@ -432,7 +432,7 @@ def test_what_is_left_of_a_picture_is_shown_upright(tmp_path: Path) -> None:
     (tmp_path / "cut.jpg").write_bytes(content[: len(content) // 2])
     sizes = []
     for name in ("whole.jpg", "cut.jpg"):
-        shown = _thumbnail(FileSource(tmp_path, pl.Series([name])), 0, WindowDecoder())
+        shown = _thumbnail(FileSource(tmp_path, pl.Series([name])), 0, NvImageCodec())
         assert shown is not None
         with Image.open(io.BytesIO(base64.b64decode(shown))) as image:
             sizes.append(image.size)
@@ -446,4 +446,4 @@ def test_a_size_that_lies_twice_is_not_shown(tmp_path: Path) -> None:
     end = at + 2 + int.from_bytes(content[at + 2 : at + 4], "big")
     large = content[at : at + 5] + (13_000).to_bytes(2, "big") * 2 + content[at + 9 : end]
     (tmp_path / "lies.jpg").write_bytes(content[:end] + large + content[end:])
-    assert _thumbnail(FileSource(tmp_path, pl.Series(["lies.jpg"])), 0, WindowDecoder()) is None
+    assert _thumbnail(FileSource(tmp_path, pl.Series(["lies.jpg"])), 0, NvImageCodec()) is None

@@ -7,6 +7,7 @@ import shutil
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -20,18 +21,16 @@ from gpufeed import (
     SizeMismatchError,
 )
 from gpufeed import transforms as tf
-from gpufeed.feed.maker import Maker
 from loaders import digest
 from media import jpeg, make_manifest, picture
 
+OPENER: dict[str, Any] = {}
 
-@pytest.fixture(params=["on host", "in graph"], autouse=True)
+
+@pytest.fixture(params=["threads", "graph"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Who decodes: gpufeed's threads, as on the CPU, or DALI's graph, as on a GPU."""
-    if request.param == "in graph":
-        monkeypatch.setattr(
-            Maker, "opens_on_host", property(lambda _: False, lambda *_: None), raising=False
-        )
+    """What opens images: threads, as on the CPU, or DALI's graph, as on a GPU."""
+    monkeypatch.setitem(OPENER, "opener", request.param)
     return str(request.param)
 
 
@@ -43,6 +42,7 @@ def make(manifest: Manifest, batch_size: int = 4) -> Loader:
         batch_size=batch_size,
         device="cpu",
         num_threads=2,
+        **OPENER,
     )
 
 

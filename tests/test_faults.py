@@ -230,8 +230,8 @@ def test_what_a_handler_raises_leaves_the_loader_before_the_batch(pictures: Mani
 
             def profile(frame: Any, event: str, _: Any, step: int = step) -> None:
                 nonlocal left, over
-                own = frame.f_code.co_filename.endswith(("/feed/loader.py", "/feed/stream.py"))
-                over = over or (own and frame.f_code.co_name == "_next" and event == "return")
+                own = frame.f_code.co_filename.endswith(("/feed/cursor.py", "/feed/prefetch.py"))
+                over = over or (own and frame.f_code.co_name == "next" and event == "return")
                 if not own or over or event == "return":
                     return
                 assert loader.state_dict()["records"] == step * 8

@@ -13,8 +13,8 @@ import pytest
 
 from gpufeed import DecodeError, Loader, Manifest, PipelineError, SequentialSampler
 from gpufeed import transforms as tf
-from gpufeed.open import host
-from gpufeed.open.decoders import WindowDecoder
+from gpufeed.open import decoders, host
+from gpufeed.open.decoders import NvImageCodec
 from heap import used_bytes
 from media import jpeg, make_manifest, picture
 
@@ -42,22 +42,21 @@ def test_batches_that_nobody_wants_are_not_made(
 ) -> None:
     """A loop that is left may not leave seconds of decoding behind."""
     decoded, begun, go_on = [], threading.Event(), threading.Event()
-    decode = WindowDecoder.decode
+    decode = NvImageCodec.decode
 
-    def slow(self: WindowDecoder, content: bytes, *rest: Any) -> Any:
+    def slow(self: NvImageCodec, content: bytes, *rest: Any) -> Any:
         decoded.append(content)
         begun.set()
         assert go_on.wait(30)
         return decode(self, content, *rest)
 
-    monkeypatch.setattr(WindowDecoder, "decode", slow)
+    monkeypatch.setattr(NvImageCodec, "decode", slow)
     with make(twelve, num_threads=1) as loader:
-        engine = loader._maker.engine(1)
+        opener = loader._maker.opener
         contents = [(twelve.root / name).read_bytes() for name in twelve.frame["path"]]
         plans = [loader._planner.plan(step) for step in range(3)]
         futures = [
-            engine.prepare(plan, contents[4 * step : 4 * step + 4])
-            for step, plan in enumerate(plans)
+            opener.open(plan, contents[4 * step : 4 * step + 4]) for step, plan in enumerate(plans)
         ]
         assert begun.wait(30)
         last = futures[2]
@@ -66,12 +65,11 @@ def test_batches_that_nobody_wants_are_not_made(
         go_on.set()
         assert last.result(30).plan is plans[2]
         assert decoded == [contents[0], *contents[8:]]
-        engine.close()
 
 
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [(host.Resizer, "resize"), (host, "WindowDecoder"), (host, "wrap")],
+    [(host.Resizer, "resize"), (decoders, "NvImageCodec"), (host, "share")],
 )
 @pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit])
 def test_whatever_goes_wrong_on_a_thread_is_told(
@@ -119,7 +117,7 @@ def test_memory_that_is_refused_is_told(
 
 
 def test_a_decoder_is_not_spoilt_by_what_it_refused(twelve: Manifest) -> None:
-    good, decoder = jpeg(picture(50, 60, seed=1)), WindowDecoder()
+    good, decoder = jpeg(picture(50, 60, seed=1)), NvImageCodec()
     wanted = decoder.decode(good, (3, 5), (40, 30)).copy()
     for bad in (good[:300], b"", b"<html>", good[: len(good) // 2]):
         assert decoder.decode(bad, (0, 0), (50, 60)) is None
@@ -143,13 +141,13 @@ def test_nothing_is_decoded_twice_where_an_epoch_ends(
     twelve: Manifest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decoded = []
-    decode = WindowDecoder.decode
+    decode = NvImageCodec.decode
 
-    def counted(self: WindowDecoder, content: bytes, *rest: Any) -> Any:
+    def counted(self: NvImageCodec, content: bytes, *rest: Any) -> Any:
         decoded.append(content)
         return decode(self, content, *rest)
 
-    monkeypatch.setattr(WindowDecoder, "decode", counted)
+    monkeypatch.setattr(NvImageCodec, "decode", counted)
     with make(twelve, prefetch=2) as loader:
         for _ in range(5):
             for _batch in loader:
@@ -166,7 +164,7 @@ def test_nothing_is_decoded_twice_where_an_epoch_ends(
 
 def test_decoding_keeps_nothing() -> None:
     """A few bytes a picture would be gigabytes in a long run."""
-    content, decoder = jpeg(picture(8, 8, seed=1)), WindowDecoder()
+    content, decoder = jpeg(picture(8, 8, seed=1)), NvImageCodec()
 
     def decode(times: int) -> int:
         for _ in range(times):

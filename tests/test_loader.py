@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import threading
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from gpufeed import (
     StateMismatchError,
 )
 from gpufeed import transforms as tf
+from gpufeed.source.threads import Threaded
 from loaders import CHAIN, digest, make
 from media import write_table
 
@@ -52,6 +54,7 @@ def run_scripts(
     """Run Python in processes of their own, with this module's functions and the manifest."""
     prelude = f"""
 import sys
+from concurrent.futures import Future
 from pathlib import Path
 sys.path[:0] = {[str(Path(__file__).parent)]!r}
 import gpufeed
@@ -531,8 +534,8 @@ def test_a_loop_left_early_reads_no_more_and_goes_on(
 
     def reads_no_more() -> bool:
         """Whether no more is read than a loop that goes on would have begun."""
-        loader._maker._thread.submit(int).result(60)
-        ahead = 2 * loader._stream._prefetch + 1
+        loader._cursor._prefetcher._thread.submit(int).result(60)
+        ahead = 2 * loader._cursor._prefetcher._prefetch + 1
         return len(read) <= (loader.step + ahead) * 8
 
     before = set(threading.enumerate())
@@ -578,10 +581,11 @@ def test_a_batch_broken_off_is_made_again(
     """Ctrl-C before DALI's outputs were taken: no batch may then pass for another."""
     from nvidia.dali import Pipeline
 
-    share, left = Pipeline.share_outputs, iter([False, False, True])
+    share, pressed = Pipeline.share_outputs, threading.Event()
 
     def interrupted(self: Any, *rest: Any) -> Any:
-        if next(left, False):
+        if pressed.is_set():
+            pressed.clear()
             raise KeyboardInterrupt
         return share(self, *rest)
 
@@ -589,10 +593,11 @@ def test_a_batch_broken_off_is_made_again(
     with make(pictures) as loader:
         iterator = iter(loader)
         assert [digest(next(iterator)) for _ in range(2)] == two_epochs[:2]
+        pressed.set()
         with pytest.raises(KeyboardInterrupt):
             next(iterator)
         assert [digest(batch) for batch in loader] == two_epochs[2 : len(loader)]
-        left = iter([True])
+        pressed.set()
         with pytest.raises(KeyboardInterrupt):
             loader.batch(4)
         assert digest(loader.batch(5)) == two_epochs[5]
@@ -682,22 +687,28 @@ for work in (lambda: next(iterator), lambda: loader.batch(3)):
 
 def test_reading_ahead_may_be_ended_on_its_own_thread() -> None:
     """As the garbage collector does, which runs on any thread."""
-    from concurrent.futures import ThreadPoolExecutor
+    from gpufeed.feed.prefetch import Prefetcher
 
-    from gpufeed.feed.read_ahead import ReadAhead
+    ended = threading.Event()
 
-    made, ended = threading.Event(), threading.Event()
-    reading: list[ReadAhead[int]] = []
+    class Maker:
+        def open(self) -> None:
+            pass
 
-    def prepare(step: int) -> Any:
-        made.wait(60)
-        reading[0].close()
-        ended.set()
+        def reader(self) -> Threaded:
+            return Threaded(gpufeed.MemorySource([]))
 
-    with ThreadPoolExecutor(1, "gpufeed-plan") as planner:
-        reading.append(ReadAhead(prepare, iter([0]), planner=planner, ahead=1))
-        made.set()
-        assert ended.wait(60)
+        def prepare(self, *_: Any) -> Future[Any]:
+            prefetcher.pause()
+            prefetcher.interrupt()
+            ended.set()
+            return Future()
+
+    prefetcher = Prefetcher(Maker(), lambda step: iter([step]), 1)
+    with pytest.raises(ConfigError, match="this iteration was ended"):
+        prefetcher.take(0)
+    assert ended.wait(60)
+    prefetcher.close()
 
 
 def test_a_later_iteration_ends_an_earlier_one(pictures: Manifest, two_epochs: list[str]) -> None:

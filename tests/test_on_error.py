@@ -42,8 +42,7 @@ from gpufeed import (
 )
 from gpufeed import transforms as tf
 from gpufeed.faults.blank import blank_sizes
-from gpufeed.feed.maker import Maker
-from gpufeed.open.decoders import WindowDecoder
+from gpufeed.open.decoders import NvImageCodec
 from gpufeed.plan.planner import BatchPlan
 from gpufeed.source import files
 from media import jpeg, make_manifest, picture
@@ -54,12 +53,14 @@ SMALL = [tf.RandomCrop(10)]
 """Windows that often lie where a cut picture is still whole."""
 
 
-@pytest.fixture(params=["on host", "in graph"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who decodes: gpufeed's threads, as on the CPU, or DALI's graph, as on a GPU."""
-    if request.param == "in graph":
-        graph = property(lambda _: False, lambda *_: None)
-        monkeypatch.setattr(Maker, "opens_on_host", graph, raising=False)
+OPENER: dict[str, Any] = {}
+
+
+@pytest.fixture(params=["threads", "graph"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What opens images: threads, as on the CPU, or DALI's graph, as on a GPU."""
+    monkeypatch.setitem(OPENER, "opener", request.param)
+    return str(request.param)
 
 
 @pytest.fixture
@@ -76,6 +77,7 @@ def make(manifest: Manifest, **options: Any) -> Loader:
         "num_threads": 2,
         "on_error": "substitute",
         "max_failures": 1.0,
+        **OPENER,
         **options,
     }
     return Loader(manifest, **given)
@@ -350,9 +352,9 @@ def test_what_was_opened_is_taken_over(birds: Manifest, monkeypatch: pytest.Monk
     """Of a batch that is made again, only the stand-ins are read and decoded."""
     damage(birds, {1, 2})
     decoded, read = [], []
-    decode, read_file = WindowDecoder.decode, files.read_file
+    decode, read_file = NvImageCodec.decode, files.read_file
 
-    def decoding(self: WindowDecoder, *args: Any) -> Any:
+    def decoding(self: NvImageCodec, *args: Any) -> Any:
         decoded.append(args)
         return decode(self, *args)
 
@@ -360,7 +362,7 @@ def test_what_was_opened_is_taken_over(birds: Manifest, monkeypatch: pytest.Monk
         read.append(path)
         return read_file(path, most)
 
-    monkeypatch.setattr(WindowDecoder, "decode", decoding)
+    monkeypatch.setattr(NvImageCodec, "decode", decoding)
     monkeypatch.setattr(files, "read_file", reading)
     with make(birds, sampler=SequentialSampler(COUNT), batch_size=8) as loader:
         batch = loader.batch(0)
@@ -401,7 +403,7 @@ def test_a_blank_that_is_refused_is_an_error(
 ) -> None:
     damage(birds, {1})
     monkeypatch.setattr("gpufeed.feed.maker.blank_picture", lambda *_: b"no picture")
-    message = "the blank picture in the place of record 1"
+    message = "the blank image in the place of record 1"
     with make(birds, on_error="blank") as loader, pytest.raises(PipelineError, match=message):
         epochs(loader)
 
@@ -661,7 +663,7 @@ def test_failures_that_differ_in_numbers_only_are_told_together(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
-        ("on_error", "skip", 'on_bad_image is \'skip\'; it must be "raise", "substitute", "blank"'),
+        ("on_error", "skip", 'on_error is \'skip\'; it must be "raise", "substitute", "blank"'),
         ("on_error", None, "on_error is None"),
         ("max_failures", -1, "max_failures is -1; it must be how many records may fail"),
         ("max_failures", 1.5, "max_failures is 1.5"),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gpufeed.open.decoders import WindowDecoder
+from gpufeed.open.decoders import NvImageCodec
 from gpufeed.records.exif import orientation
 from gpufeed.records.headers import picture_header, picture_size
 from media import picture
@@ -47,7 +47,7 @@ def with_exif(kind: str, block: bytes) -> bytes:
     return data[:4] + struct.pack("<I", len(data) - 8) + data[8:]
 
 
-def as_turned(kind: str, content: bytes, decoder: WindowDecoder) -> int | None:
+def as_turned(kind: str, content: bytes, decoder: NvImageCodec) -> int | None:
     """The orientation by which nvImageCodec turns a picture; None where it refuses it."""
     plain = decoder.decode(with_exif(kind, EMPTY), (0, 0), (HEIGHT, WIDTH))
     assert plain is not None
@@ -99,7 +99,7 @@ def drawn_block(drawn: np.random.Generator) -> bytes:
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
 def test_a_damaged_block_is_read_as_nvimagecodec_reads_it(kind: str) -> None:
-    drawn, decoder = np.random.default_rng(1), WindowDecoder()
+    drawn, decoder = np.random.default_rng(1), NvImageCodec()
     seen: set[int] = set()
     for _ in range(150):
         block = drawn_block(drawn)
@@ -117,7 +117,7 @@ def test_a_damaged_block_is_read_as_nvimagecodec_reads_it(kind: str) -> None:
 def test_a_webp_with_the_mark_of_jpegs_is_not_turned() -> None:
     """As some writers have it; nvImageCodec takes no orientation from it."""
     block = b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"
-    decoder = WindowDecoder()
+    decoder = NvImageCodec()
     for mark, value in ((b"", 6), (b"Exif\0\0", 1)):
         content = with_exif("WEBP", mark + block)
         assert as_turned("WEBP", content, decoder) == value
@@ -151,7 +151,7 @@ def with_blocks(kind: str, *blocks: bytes) -> bytes:
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
 def test_blocks_that_agree_count_and_others_are_refused(kind: str) -> None:
-    decoder = WindowDecoder()
+    decoder = NvImageCodec()
     for first in range(1, 9):
         content = with_blocks(kind, block(first), block(first))
         assert picture_header(content).orientation == first
@@ -163,7 +163,7 @@ def test_blocks_that_agree_count_and_others_are_refused(kind: str) -> None:
 
 def test_a_webp_must_announce_its_exif_block() -> None:
     """In VP8X, its first chunk; nvImageCodec does not look for the block else."""
-    content, decoder = with_exif("WEBP", block(6)), WindowDecoder()
+    content, decoder = with_exif("WEBP", block(6)), NvImageCodec()
     assert content[12:16] == b"VP8X"
     canvas, rest = content[12:30], content[30:]
     exif = rest.index(b"EXIF")
@@ -216,7 +216,7 @@ def tiff(*turns: tuple[int, int], big: bool = False) -> bytes:
     ("kind", "big"), [(3, False), (4, False), (3, True), (4, True), (16, True)]
 )
 def test_a_tiff_gives_its_orientation_in_any_of_its_integers(kind: int, big: bool) -> None:
-    decoder = WindowDecoder()
+    decoder = NvImageCodec()
     upright = Image.fromarray(np.asarray(IMAGE))
     for value in (*range(10), 65535):
         content = tiff((kind, value), big=big)
@@ -231,7 +231,7 @@ def test_a_tiff_gives_its_orientation_in_any_of_its_integers(kind: int, big: boo
 def test_a_tiff_of_several_orientations_is_refused_where_they_differ() -> None:
     content = tiff((3, 6), (4, 6))
     assert picture_header(content) == (HEIGHT, WIDTH, 6)
-    found = WindowDecoder().decode(content, (3, 2), (20, 9))
+    found = NvImageCodec().decode(content, (3, 2), (20, 9))
     turned = np.asarray(IMAGE.transpose(TURNS[6]))[3:23, 2:11]
     assert found is not None
     assert np.array_equal(turned, found)

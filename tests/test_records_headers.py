@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from damage import pieces
-from gpufeed.open.decoders import WindowDecoder
+from gpufeed.open.decoders import NvImageCodec
 from gpufeed.records.headers import check_scans, picture_size
 from nabirds_data import UNTIMED
 
@@ -167,7 +167,7 @@ def tiled(side: int, **others: int) -> bytes:
 def test_a_tiled_tiff_is_read(side: int) -> None:
     data = tiled(side)
     assert picture_size(data) == by_pillow(io.BytesIO(data)) == (40, 20)
-    found = WindowDecoder().decode(data, (0, 0), (20, 40))
+    found = NvImageCodec().decode(data, (0, 0), (20, 40))
     assert found is not None
     assert found.shape == (20, 40, 3)
 
@@ -192,12 +192,12 @@ def test_a_tiff_that_gives_a_tag_in_another_way_is_refused(tag: int) -> None:
     """Else a decoder might read another number than was judged; nvImageCodec reads none."""
     data = tiled(256, t274=3)
     at = next(at for at in range(10, 500, 12) if data[at : at + 2] == struct.pack("<H", tag)) + 2
-    assert WindowDecoder().decode(data, (0, 0), (20, 40)) is not None
+    assert NvImageCodec().decode(data, (0, 0), (20, 40)) is not None
     for kind, count in ((1, 1), (8, 1), (16, 1), (4, 2), (4, 0)):
         other = data[:at] + struct.pack("<HI", kind, count) + data[at + 6 :]
         with pytest.raises(ValueError, match=f"is {count} values of type {kind}$"):
             picture_size(other)
-        assert WindowDecoder().decode(other, (0, 0), (20, 40)) is None or tag == 277
+        assert NvImageCodec().decode(other, (0, 0), (20, 40)) is None or tag == 277
     entry = data[at - 2 : at + 10]
     twice = data[:8] + struct.pack("<H", 11) + entry + data[10:]
     assert picture_size(twice) == (40, 20)

@@ -147,8 +147,8 @@ def test_every_input_is_fed_once_a_batch(
 ) -> None:
     declared, fed = met
     sampler, options = SequentialSampler(len(pictures)), {"batch_size": 4, "device": "cpu"}
+    options |= {"opener": "graph" if in_graph else "threads", "prefetch": 1}
     with Loader(pictures, sampler=sampler, transforms=LISTS[name](), **options) as loader:
-        loader._maker.opens_on_host = not in_graph
         for step in (0, 3):
             fed.clear()
             loader.batch(step)
@@ -171,7 +171,7 @@ def test_what_the_host_opens_is_not_fed(
     chain = [tf.RandomResizedCrop(16), tf.RandomVerticalFlip(), FLIP, UINT8]
     with Loader(pictures, transforms=chain, batch_size=4, device="cpu") as loader:
         loader.batch(0)
-    assert met[0] == ["0.stages.0.mirror", "images 0"]
+    assert met[0] == ["images 0", "rest.0.stages.0.mirror"]
 
 
 # ------------------------------------------------------------ what a user's transform draws

@@ -26,12 +26,12 @@ iterator = iter(loader)
 print(digest(next(iterator)), flush=True)
 for ending in ("return", "close", "drop", "new", "turn"):
     if ending == "turn":  # which another thread has, that is in next()
-        loader._turn.acquire()
+        loader._cursor.turn.acquire()
     child = os.fork()
     if child:
         print(ending, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
         if ending == "turn":
-            loader._turn.release()
+            loader._cursor.turn.release()
         continue
     signal.alarm(20)
     if ending == "close":
@@ -235,6 +235,6 @@ def test_a_slow_consumer_is_not_read_ahead_of_without_end(
         for _ in range(2):
             for _ in loader:
                 # As long as the consumer takes: until nothing is left to be read.
-                loader._maker._thread.submit(int).result(60)
+                loader._cursor._prefetcher._thread.submit(int).result(60)
                 ahead = len(opened) - 2 * loader.step
                 assert 0 < ahead <= 2 * (2 * prefetch + 1)

@@ -39,9 +39,8 @@ def feed(
         batch_size=len(manifest),
         device="cpu",
         num_threads=2,
+        opener="graph" if in_graph else "threads",
     )
-    if in_graph:
-        loader._maker.opens_on_host = False
     with loader:
         return loader.batch(0)
 

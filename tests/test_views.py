@@ -11,7 +11,7 @@ from PIL import Image
 import gpufeed
 from gpufeed import ConfigError, IndexSampler, Loader, Manifest, SequentialSampler
 from gpufeed import transforms as tf
-from gpufeed.open.decoders import WindowDecoder
+from gpufeed.open.decoders import NvImageCodec
 from pillow_reference import difference, reference
 
 UINT8 = tf.ToDtype("uint8", layout="NHWC")
@@ -22,10 +22,8 @@ MULTI = [LARGE, LARGE, SMALL, SMALL, SMALL]
 
 def make(manifest: Manifest, views: Any, *, in_graph: bool = False, **options: Any) -> Loader:
     options = {"sampler": SequentialSampler(len(manifest), seed=3), "batch_size": 8, **options}
-    loader = Loader(manifest, transforms=views, device="cpu", last_batch="partial", **options)
-    if in_graph:
-        loader._maker.opens_on_host = False
-    return loader
+    options |= {"device": "cpu", "opener": "graph" if in_graph else "threads"}
+    return Loader(manifest, transforms=views, last_batch="partial", **options)
 
 
 @pytest.mark.parametrize("in_graph", [False, True])
@@ -61,13 +59,13 @@ def test_views_draw_apart(pictures: Manifest) -> None:
 
 def test_a_picture_is_decoded_once(pictures: Manifest, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded = []
-    decode = WindowDecoder.decode
+    decode = NvImageCodec.decode
 
-    def counted(self: WindowDecoder, content: bytes, *rest: Any) -> Any:
+    def counted(self: NvImageCodec, content: bytes, *rest: Any) -> Any:
         decoded.append(content)
         return decode(self, content, *rest)
 
-    monkeypatch.setattr(WindowDecoder, "decode", counted)
+    monkeypatch.setattr(NvImageCodec, "decode", counted)
     with make(pictures, tf.Views(MULTI)) as loader:
         loader.batch(0)
     assert len(decoded) == len(set(decoded)) == 8

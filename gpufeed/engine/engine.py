@@ -1,4 +1,4 @@
-"""Feeds planned batches to a DALI pipeline and collects them in order."""
+"""Runs opened batches through a DALI pipeline."""
 
 from __future__ import annotations
 
@@ -6,60 +6,64 @@ import ctypes
 import os
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from gpufeed.engine.graph import build_pipeline
-from gpufeed.engine.inputs import feeds, images_name
+from gpufeed.engine.graph import build_pipeline, rest_feeds
 from gpufeed.errors import DecodeError, GpufeedError, PipelineError
-from gpufeed.open import diagnose
-from gpufeed.open.host import HostStages, Opened
-from gpufeed.open.job import BadPictures, Failed, Job, bare, finished, out_of_memory, wrap
+from gpufeed.open.base import Opened, out_of_memory
 
 if TYPE_CHECKING:
     from gpufeed.engine.device import Device
-    from gpufeed.open.budget import Budget
-    from gpufeed.plan.planner import BatchPlan
-    from gpufeed.plan.stages import Stages, View
-    from gpufeed.source.base import Encoded
+    from gpufeed.open.base import Opener
+    from gpufeed.plan.stages import Stages
 
-__all__ = ["Engine"]
+__all__ = ["Engine", "Run"]
+
+
+class Run:
+    """A batch in the pipeline.
+
+    Attributes:
+        opened: the batch, which DALI reads in place until the run is over.
+        outcome: once it is over, for each view DALI's dense tensor of its images, valid while it is
+            held; or what DALI raised.
+    """
+
+    def __init__(self, opened: Opened) -> None:
+        self.opened = opened
+        self.outcome: list[Any] | Exception | None = None
 
 
 class Engine:
     """One DALI pipeline, and the batches under way in it.
 
     Args:
-        stages: of any batch: what is done to all of them, but for the numbers.
-        path: from a record key to the name of its file, for errors.
+        stages: of any batch.
+        opener: opens images.
         batch_size: the most records of a batch.
         device: where it runs.
-        num_threads: CPU threads of DALI's own, at least 1, and as many more if `opens_on_host`.
+        num_threads: CPU threads of DALI's own, at least 1.
         depth: batches that DALI works on at a time, at least 1.
-        opens_on_host: whether pictures are decoded and resized before DALI gets them.
-        budget: how large those may be together.
+
+    Raises:
+        PipelineError: DALI cannot make a graph of the stages.
     """
 
     def __init__(
         self,
         stages: Stages,
-        path: Callable[[int], str],
+        opener: Opener,
         *,
         batch_size: int,
         device: Device,
         num_threads: int,
         depth: int,
-        opens_on_host: bool,
-        budget: Budget,
     ) -> None:
-        self._path = path
-        self._host: HostStages | None = None
-        if opens_on_host:
-            self._host = HostStages(len(stages.views), path, num_threads, budget)
+        self._opener = opener
         try:
             self._pipeline = build_pipeline(
-                self._in_graph(stages),
+                stages,
+                opener,
                 batch_size=batch_size,
                 device=device,
                 num_threads=num_threads,
@@ -67,164 +71,86 @@ class Engine:
             )
         except GpufeedError:
             raise
-        except Exception as error:  # of what a user's own `build` wrote down, say
+        except Exception as error:  # what a user's own `build` adds may be refused
             raise PipelineError(
                 f"no DALI graph could be made of the transforms: {_brief(error)}"
             ) from error
         self._depth = depth
         self._started = False
-        self._jobs: deque[Job | Failed] = deque()
-        # What DALI was given to do, in order, and whether anyone wants the outcome (see _start).
-        self._runs: deque[tuple[Job, bool]] = deque()
+        # What DALI was given to do, in the order in which it gives its outputs.
+        self._runs: deque[Run] = deque()
         _all.add(self)
 
-    def _in_graph(self, stages: Stages) -> Stages | tuple[View, ...]:
-        return stages if self._host is None else stages.rest
-
-    def __len__(self) -> int:
-        """How many jobs are under way."""
-        return len(self._jobs)
-
-    @property
-    def steps(self) -> list[int]:
-        """The steps of the jobs under way, the one that is collected next first."""
-        return [job.step if isinstance(job, Failed) else job.plan.step for job in self._jobs]
-
-    @property
-    def started(self) -> bool:
-        """Whether DALI is at work; it begins with the `depth`-th job."""
-        return self._started
-
-    def prepare(
-        self, plan: BatchPlan, contents: Sequence[Encoded | DecodeError | None], kept: Any = None
-    ) -> Future[Job | Failed]:
-        """Begin what is done to a batch before it can be submitted; for any thread.
-
-        Args:
-            plan: the batch.
-            contents: per record its encoded picture, or why there is none; None where all is as it
-                was when the batch failed.
-            kept: of that, `BadPictures.kept`.
-        """
-        if kept is not None:
-            encoded = kept.encoded if isinstance(kept, Opened) else kept
-            contents = [
-                encoded[place] if content is None else content
-                for place, content in enumerate(contents)
-            ]
-        errors = {
-            place: content
-            for place, content in enumerate(contents)
-            if isinstance(content, DecodeError)
-        }
-        if errors:
-            opened = isinstance(kept, Opened)
-            known = Opened(contents, kept.views, kept.good) if opened else contents
-            return finished(Failed(plan.step, BadPictures(errors, known)))
-        read = [
-            content for content in contents if isinstance(content, bytes | bytearray | memoryview)
-        ]
-        if self._host is not None:
-            return self._host.begin(plan, read, kept if isinstance(kept, Opened) else None)
-        for place, content in enumerate(read):
-            key, size = int(plan.record_keys[place]), tuple(plan.sizes[place].tolist())
-            try:
-                # Before a byte is set aside for what a header promises.
-                diagnose.check_header(content, size, key, self._path)
-            except DecodeError as error:
-                errors[place] = bare(error)
-        if errors:
-            return finished(Failed(plan.step, BadPictures(errors, read)))
-        return finished(Job(plan, [wrap(read, "")], read))
-
-    def submit(self, job: Job | Failed) -> None:
-        """Begin work on a job."""
-        self._jobs.append(job)
-        if isinstance(job, Failed):
-            return
-        self._feed(job, wanted=True)
+    def begin(self, opened: Opened) -> Run:
+        """Begin to run a batch, all of whose images are open."""
+        while len(self._runs) > self._depth:
+            self._take_out()  # so that DALI always has room
+        run = Run(opened)
+        self._feed(run)
         if self._started:
             self._pipeline.schedule_run()
         elif len(self._runs) == self._depth:
             self._start()
+        return run
 
-    def _feed(self, job: Job, *, wanted: bool) -> None:
-        for number, pictures in enumerate(job.pictures):
-            self._pipeline.feed_input(images_name(number), pictures)
-        for name, values in feeds(self._in_graph(job.plan.stages)).items():
+    def _feed(self, run: Run) -> None:
+        for name, values in run.opened.feeds.items():
             self._pipeline.feed_input(name, values)
-        self._runs.append((job, wanted))
+        for name, values in rest_feeds(run.opened.plan.stages).items():
+            self._pipeline.feed_input(name, values)
+        self._runs.append(run)
 
     def _start(self) -> None:
         # The first schedule_run() starts `depth` runs at once, so each must have been fed.
         while len(self._runs) < self._depth:
-            self._feed(self._runs[-1][0], wanted=False)
+            self._feed(Run(self._runs[-1].opened))
         self._pipeline.schedule_run()
         self._started = True
 
-    def collect(self) -> tuple[BatchPlan, list[Any]]:
-        """Wait for the job submitted first, and take it out.
+    def result(self, run: Run) -> list[Any] | dict[int, DecodeError]:
+        """Wait for a run that `begin` returned.
 
         Returns:
-            Its plan, and for each view DALI's dense tensor of its pictures, valid while it is held.
+            For each view DALI's dense tensor of its images, valid while it is held; or, by place,
+            the errors of the images over which the graph failed. Other batches are not affected.
 
         Raises:
-            BadPictures: some could not be read or decoded; the next job is not affected.
-            Exception: what else kept the batch from being a job.
             PipelineError: DALI failed otherwise.
         """
-        job = self._jobs.popleft()
-        if isinstance(job, Failed):
-            raise job.raised()
         if not self._started:
             self._start()
-        while not self._runs[0][1]:
-            self._run_out()
-        self._runs.popleft()
+        while run.outcome is None:
+            self._take_out()
+        outcome, run.outcome = run.outcome, None
+        if isinstance(outcome, list):
+            return outcome
+        errors = self._opener.blame(run.opened)
+        if errors:
+            return errors
+        said = _brief(outcome)
+        if "bad_alloc" in said or "out of memory" in said.lower():
+            raise out_of_memory(said)
+        raise PipelineError(
+            f"DALI failed on batch {run.opened.plan.step}, though each of its images can be "
+            f"decoded: {said}"
+        )
+
+    def _take_out(self) -> None:
+        """Wait for the oldest run, and keep what came of it in the run."""
+        run = self._runs[0]
         try:
-            outputs = self._pipeline.share_outputs()
-            views = [pictures.as_tensor() for pictures in outputs]
+            run.outcome = [images.as_tensor() for images in self._pipeline.share_outputs()]
         except Exception as error:
-            self._pipeline.release_outputs()
-            raise self._explain(job, error) from None
+            run.outcome = error.with_traceback(None)
         self._pipeline.release_outputs()
-        return job.plan, views
+        self._runs.popleft()
 
     def drain(self) -> None:
-        """Drop all jobs under way."""
+        """Wait for all runs, and drop what came of them."""
         if self._runs and not self._started:
             self._start()
         while self._runs:
-            self._run_out()
-        self._jobs.clear()
-
-    def _run_out(self) -> None:
-        """Wait for the oldest run and forget what came of it."""
-        try:
-            self._pipeline.share_outputs()
-        except RuntimeError:
-            pass  # a bad picture in a batch that nobody wants any more
-        finally:
-            self._pipeline.release_outputs()
-            self._runs.popleft()
-
-    def close(self) -> None:
-        """Drop all jobs and end the threads."""
-        self.drain()
-        if self._host is not None:
-            self._host.close()
-
-    def _explain(self, job: Job, error: Exception) -> Exception:
-        plan = job.plan
-        errors = diagnose.blame(job.contents, plan, self._path)
-        if errors:
-            return BadPictures(errors, job.contents)
-        said = _brief(error)
-        if "bad_alloc" in str(error) or "out of memory" in str(error).lower():
-            return out_of_memory(said)
-        return PipelineError(
-            f"DALI failed on batch {plan.step}, though each of its pictures can be decoded: {said}"
-        )
+            self._take_out()
 
 
 def _disown() -> None:
@@ -237,7 +163,6 @@ def _disown() -> None:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(getattr(engine._pipeline, "_pipe", None)))
         engine._pipeline._pipe = None
         engine._runs.clear()
-        engine._jobs.clear()
 
 
 _all: weakref.WeakSet[Engine] = weakref.WeakSet()

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from nvidia.dali import Pipeline, fn, types
 
-from gpufeed.engine.device import Device
-from gpufeed.engine.inputs import declare, images_name
-from gpufeed.plan.stages import Mixing, Pixel, Resample, Stages, View, Warp, Window
+from gpufeed.open.geometry import flips_in_resize, resample
+from gpufeed.open.inputs import declare, feeds
+from gpufeed.plan.stages import Mixing, Pixel, Resample, Stages, View, Warp
 from gpufeed.transforms.base import Made, OutputFormat
 from gpufeed.transforms.blame import Blaming
 from gpufeed.transforms.select import where
 from gpufeed.transforms.warp import warp
 
-__all__ = ["build_pipeline"]
+if TYPE_CHECKING:
+    from gpufeed.engine.device import Device
+    from gpufeed.open.base import Opener
 
-_FILTERS = {"bilinear": types.INTERP_LINEAR, "bicubic": types.INTERP_CUBIC}
+__all__ = ["build_pipeline", "rest_feeds"]
+
 _DTYPES = {"float32": types.FLOAT, "float16": types.FLOAT16, "uint8": types.UINT8}
-_ONE_DECODER: dict[str, Any] = {"jpeg_fancy_upsampling": True, "hw_decoder_load": 0.0}
 _UNCHECKED = contextlib.nullcontext()
-_PLACES: dict[str, Any] = {"axes": (0, 1), "normalized_anchor": False, "normalized_shape": False}
 
 
 def build_pipeline(
-    stages: Stages | tuple[View, ...],
+    stages: Stages,
+    opener: Opener,
     *,
     batch_size: int,
     device: Device,
@@ -34,25 +37,26 @@ def build_pipeline(
 ) -> Pipeline:
     """Build the pipeline that carries out stages of the structure of `stages`.
 
-    It takes encoded images; of views without a window to decode it takes opened images, uint8 HWC
-    in host memory. Its other inputs are those of `declare(stages)`. Its outputs are the images of
-    each view, on `device`.
+    Its inputs are those of the opener and of `rest_feeds`; its outputs are the images of each view,
+    on `device`.
     """
     pipeline = Pipeline(
         batch_size=batch_size,
         num_threads=num_threads,
         device_id=device.index,
         prefetch_queue_depth=depth,
-        # Only this executor lets outputs outlive their iteration, and go on after a bad picture.
+        # Only this executor lets outputs outlive their iteration, and go on after a bad image.
         exec_dynamic=True,
     )
     with pipeline:
-        fed = declare(stages)
-        if isinstance(fed, Stages):
-            window = _decode(fed.window, device)
-            outputs = [_view(view, window) for view in fed.views]
-        else:
-            outputs = [_opened(view, number) for number, view in enumerate(fed)]
+        opened = opener.build(stages)
+        rest = declare(_rest(stages))["rest"]
+        outputs = [_view(view, image) for view, image in zip(rest, opened, strict=True)]
+        # What comes in as it goes out must not be the memory that it came in.
+        outputs = [
+            fn.copy(made) if made is image else made
+            for made, image in zip(outputs, opened, strict=True)
+        ]
         pipeline.set_outputs(*outputs)
     pipeline.build()
     # DALI's own, which tells who mixes ways to run a pipeline, makes a class at each call (as of
@@ -61,41 +65,29 @@ def build_pipeline(
     return pipeline
 
 
-def _decode(window: Window, device: Device) -> Any:
-    return fn.decoders.image_slice(
-        fn.external_source(name=images_name(0), no_copy=True),
-        window.start,
-        window.shape,
-        **_PLACES,
-        device="mixed" if device.is_cuda else "cpu",
-        output_type=types.RGB,
-        # Smooth upsampling of chroma, as on the CPU; and all pictures through one decoder,
-        # since which of two takes a picture depends on its batch.
-        **(_ONE_DECODER if device.is_cuda else {}),
-    )
+def rest_feeds(stages: Stages) -> dict[str, Any]:
+    """Return what the graph is fed beside opened images, by the names of its inputs."""
+    return feeds(_rest(stages))
 
 
-def _opened(view: View, number: int) -> Any:
-    given = fn.external_source(name=images_name(number), no_copy=True, layout="HWC")
-    image = _view(view, given)
-    # What comes in as it goes out must not be the memory that it came in.
-    return fn.copy(image) if image is given else image
+def _rest(stages: Stages) -> dict[str, Any]:
+    return {"rest": stages.rest}
 
 
 def _view(view: View, image: Any) -> Any:
-    mirror = None
-    for number, stage in enumerate(view.stages):
+    stages, mirror = list(view.stages), None
+    last = stages[-1] if stages else None
+    if isinstance(last, Resample) and not flips_in_resize(last):
+        # A flip at the end costs nothing as the output is written.
+        mirror, stages[-1] = last.mirror, replace(last, mirror=None)
+    for stage in stages:
         if isinstance(stage, Pixel):
             with Blaming(stage.transform):
                 image = stage.transform.build(image, dict(stage.params))
         elif isinstance(stage, Warp):
             image = _warp(stage, image)
         else:
-            image = _resample(stage, image)
-            if stage.mirror is not None and not _flips_in_resize(stage):
-                mirror = stage.mirror
-                if number < len(view.stages) - 1:
-                    image, mirror = fn.flip(image, horizontal=mirror), None
+            image = resample(stage, image)
     image = _finish(view.output, image, mirror)
     made = Made(view.output.dtype, view.output.layout, *view.size)
     for late in view.late:
@@ -106,47 +98,6 @@ def _view(view: View, image: Any) -> Any:
             else:
                 image = late.transform.build(image, dict(late.params), made)
     return image
-
-
-def _resample(stage: Resample, image: Any) -> Any:
-    if stage.cut is not None:
-        image = fn.slice(image, stage.cut.start, stage.cut.shape, **_PLACES)
-    if stage.resize is not None:
-        size = stage.resize.size
-        how = {"interp_type": _FILTERS[stage.resize.interpolation], "antialias": True}
-        if _flips_in_resize(stage):
-            # DALI's mask: 1 is left to right, 2 top to bottom.
-            mirror: Any = 0 if stage.mirror is None else stage.mirror
-            if stage.upturn is not None:
-                mirror = mirror + 2 * stage.upturn
-            image = fn.resize_crop_mirror(image, size=size, crop=size, mirror=mirror, **how)
-        elif stage.resize.first is not None:
-            region = {"roi_start": stage.resize.first, "roi_end": stage.resize.last}
-            image = fn.resize(image, size=size, **region, **how)
-        else:
-            image = fn.resize(image, size=size, **how)
-    if stage.canvas is not None:
-        image = fn.slice(
-            image,
-            stage.canvas.start,
-            stage.canvas.shape,
-            **_PLACES,
-            out_of_bounds_policy="pad",
-            fill_values=list(stage.canvas.fill),
-        )
-    if stage.upturn is not None and not _flips_in_resize(stage):
-        image = fn.flip(image, horizontal=0, vertical=stage.upturn)
-    return image
-
-
-def _flips_in_resize(stage: Resample) -> bool:
-    """Whether flips can be had for nothing, as the order in which the resize writes.
-
-    Not where padding comes after it, or a window is resized, which DALI's operator can not do.
-    """
-    flipped = stage.mirror is not None or stage.upturn is not None
-    resized = stage.resize is not None and stage.resize.first is None
-    return flipped and resized and stage.canvas is None
 
 
 def _warp(stage: Warp, image: Any) -> Any:

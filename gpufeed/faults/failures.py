@@ -20,17 +20,32 @@ _NAMED = 5
 
 
 class Failures:
-    """Writes down which records failed, once each.
+    """Notes which records failed, once each, and how many may.
 
     Args:
-        name: from a record key to its path below the manifest's root.
+        path: from a record key to the record's `path` in the manifest.
+        name: from a record key to what errors call its image.
+        num_records: of the manifest.
+        max_failures: how many may fail, as an integer, or which share of the records.
+
+    Raises:
+        ConfigError: max_failures is out of range.
 
     Attributes:
         quarantine: the list.
     """
 
-    def __init__(self, name: Callable[[int], str]) -> None:
+    def __init__(
+        self,
+        path: Callable[[int], str],
+        name: Callable[[int], str],
+        num_records: int,
+        max_failures: float,
+    ) -> None:
+        self._path = path
         self._name = name
+        self._limit = check_limit(max_failures, num_records)
+        self._max_failures = max_failures
         self._failures: dict[int, Failure] = {}
         self.quarantine = Quarantine(self._failures)
 
@@ -40,7 +55,7 @@ class Failures:
         if key in self._failures:
             return False
         reason = error.reason[:_REASON_LENGTH]
-        self._failures[key] = Failure(key, self._name(key), reason, step)
+        self._failures[key] = Failure(key, self._path(key), reason, step)
         return True
 
     def state(self) -> str:
@@ -67,7 +82,7 @@ class Failures:
         for place, entry in enumerate(state):
             failure = _parsed(entry, place)
             try:
-                found = self._name(failure.record_key)
+                found = self._path(failure.record_key)
             except (IndexError, OverflowError):
                 found = None
             if found == failure.path:
@@ -86,18 +101,10 @@ class Failures:
         self._failures.clear()
         self._failures.update({failure.record_key: failure for failure in failures})
 
-    def check(
-        self, limit: int, max_failures: float, error: Callable[[Failure], DecodeError]
-    ) -> None:
-        """Raise `TooManyFailuresError` where there are more than `limit`.
-
-        Args:
-            limit: how many there may be.
-            max_failures: the argument it comes from, for the message.
-            error: from a failure to the error it was.
-        """
+    def check(self) -> None:
+        """Raise `TooManyFailuresError` where there are more than there may be."""
         count = len(self.quarantine)
-        if count <= limit:
+        if count <= self._limit:
             return
         # Those that differ in numbers only, as sizes of pictures do, are of one kind.
         reasons = Counter(_kind(failure) for failure in self.quarantine)
@@ -113,11 +120,14 @@ class Failures:
         if len(reasons) > _NAMED:
             told.append(f"and {len(reasons) - _NAMED} more reasons")
         raise TooManyFailuresError(
-            f"{count} records could not be read or decoded, and max_failures={max_failures} "
-            f"allows {limit}: {'; '.join(told)}; allow more, or leave them out with "
+            f"{count} records could not be read or decoded, and max_failures={self._max_failures} "
+            f"allows {self._limit}: {'; '.join(told)}; allow more, or leave them out with "
             "Manifest.without: loader.quarantine.save() writes these, `gpufeed check DATA "
             "--parquet FILE` all that are bad",
-            [error(failure) for failure in self.quarantine],
+            [
+                DecodeError(each.record_key, self._name(each.record_key), each.reason)
+                for each in self.quarantine
+            ],
         ) from None
 
 

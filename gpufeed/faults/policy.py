@@ -1,41 +1,38 @@
-"""What comes in the place of a record whose picture is bad."""
+"""Which record comes in the place of one whose image is bad."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from gpufeed._util.numbers import is_integer
-from gpufeed.errors import ConfigError, DecodeError, PipelineError, TooManyFailuresError
+from gpufeed.errors import ConfigError, DecodeError, TooManyFailuresError
 from gpufeed.rng import STAND_IN_STREAM, BatchRng
 
 if TYPE_CHECKING:
-    from gpufeed.order.sampler import Sampler, Visits
+    from gpufeed.order.sampler import Sampler
 
-__all__ = ["OnError", "Replacements", "StandIns"]
+__all__ = ["OnError", "Policy"]
 
 OnError = Literal["raise", "substitute", "blank"] | Callable[[DecodeError], int | None]
-
-Int64 = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
 
 _DRAWS = (64, 1024, 16384)
 """How many positions of the epoch are looked at in turn for a record of the same class."""
 
 
-class StandIns:
-    """Decides who stands in for whom.
+class Policy:
+    """Chooses substitutes.
 
-    It goes by the seed, the record's visit and what failed at its place of the batch, and by
-    nothing that happened elsewhere or before. So it is the same in any process and after any
+    A choice depends on the seed, the record's visit and what failed at its place of the batch, and
+    on nothing that happened elsewhere or before. So it is the same in any process and after any
     resume.
 
     Args:
         on_error: see `Loader`.
-        sampler: gives the records from which stand-ins are taken, and the seed.
+        sampler: gives the records from which substitutes are taken, and the seed.
         labels: int32 (num_records,).
 
     Raises:
@@ -55,24 +52,25 @@ class StandIns:
 
     @property
     def raises(self) -> bool:
-        """Whether nobody stands in."""
+        """Whether there are no substitutes."""
         return self._on_error == "raise"
 
     @property
     def blanks(self) -> bool:
-        """Whether there may be blank pictures."""
+        """Whether there may be blank images."""
         return self._on_error == "blank" or not isinstance(self._on_error, str)
 
     def choose(self, epoch: int, draw_key: int, errors: Sequence[DecodeError]) -> int | None:
-        """Return the record key of who comes at a visit; None for a blank picture.
+        """Return the key of the record that comes at a visit; None for a blank image.
 
         Args:
             epoch: of the visit.
             draw_key: of the visit.
-            errors: of the record that was to come there, and of those that stood in, in turn.
+            errors: of the record that was to come there, and of its substitutes so far, in turn.
 
         Raises:
-            ConfigError: a function names no record, or nobody is left.
+            ConfigError: a function names no record.
+            TooManyFailuresError: no record is left.
         """
         if not isinstance(self._on_error, str):
             return self._checked(self._on_error(errors[-1]), errors)
@@ -120,42 +118,3 @@ class StandIns:
                 "was found bad as well; return another, or None for a blank picture"
             )
         return int(answer)
-
-
-class Replacements:
-    """Who stands in at which places of one batch, while it is made again and again.
-
-    Args:
-        stand_ins: who decides.
-    """
-
-    def __init__(self, stand_ins: StandIns) -> None:
-        self._stand_ins = stand_ins
-        self._errors: dict[int, list[DecodeError]] = {}
-        self._answers: dict[int, int | None] = {}
-
-    def add(self, errors: Mapping[int, DecodeError]) -> None:
-        """Have others come at these places of the batch."""
-        for place, error in errors.items():
-            if place in self._answers and self._answers[place] is None:
-                raise PipelineError(f"the blank picture in the place of {error} was refused too")
-            self._errors.setdefault(place, []).append(error)
-            self._answers.pop(place, None)
-
-    def __call__(self, visits: Visits) -> tuple[Int64, Bool]:
-        """Return what comes at the batch's visits.
-
-        Returns:
-            Record keys, int64 (n,), and which of them come as blank pictures, bool (n,).
-        """
-        keys, blank = visits.record_key.copy(), np.zeros(len(visits.record_key), dtype=np.bool_)
-        for place, errors in self._errors.items():
-            if place not in self._answers:
-                visit = int(visits.epoch[place]), int(visits.draw_key[place])
-                self._answers[place] = self._stand_ins.choose(*visit, errors)
-            answer = self._answers[place]
-            if answer is None:
-                blank[place] = True
-            else:
-                keys[place] = answer
-        return keys, blank

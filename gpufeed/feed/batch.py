@@ -10,6 +10,8 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     from gpufeed.adapters import Adapter
+    from gpufeed.feed.stats import Clock
+    from gpufeed.ledger import Ledger
     from gpufeed.plan.planner import BatchPlan
     from gpufeed.plan.targets import Targets
 
@@ -24,13 +26,30 @@ class HandOver:
     Args:
         adapter: into the framework.
         targets: what comes with the pictures.
+        ledger: where what iterating hands out is noted; None for nowhere.
         marks_valid: whether there may be records that are not `valid`.
     """
 
-    def __init__(self, adapter: Adapter, targets: Targets, *, marks_valid: bool) -> None:
+    def __init__(
+        self, adapter: Adapter, targets: Targets, ledger: Ledger | None, *, marks_valid: bool
+    ) -> None:
         self._adapter = adapter
         self._targets = targets
+        self._ledger = ledger
         self._marks_valid = marks_valid
+
+    def deliver(self, plan: BatchPlan, views: Sequence[Any], clock: Clock) -> Any:
+        """Return what iterating hands out, and count it; for the arguments see `batch`."""
+        batch = self.batch(plan, views)
+        handed_out = self.collated(batch)
+        delivered = plan.delivered
+        clock.handed_out(int(delivered.sum()))
+        if self._ledger is not None:
+            pixels = self.rows(batch, delivered) if self._ledger.run.pixels else None
+            # Places of the order are counted, whatever came at them.
+            places, keys = plan.places[delivered], plan.ordered_keys[delivered]
+            self._ledger.add(plan.epochs[delivered], places, keys, pixels)
+        return handed_out
 
     def batch(self, plan: BatchPlan, views: Sequence[Any]) -> Batch:
         """Return a batch.

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import itertools
 import operator
-import threading
-import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from gpufeed._util.numbers import is_integer
 from gpufeed.adapters import Framework, make_adapter
-from gpufeed.engine.device import available_threads, resolve_device
-from gpufeed.errors import ConfigError, EpochsExhausted, GpufeedError, PipelineError, StateError
-from gpufeed.faults.policy import OnError
+from gpufeed.engine.device import Device, available_threads, resolve_device
+from gpufeed.errors import ConfigError, EpochsExhausted, StateError
+from gpufeed.faults.failures import Failures
+from gpufeed.faults.policy import OnError, Policy
 from gpufeed.faults.quarantine import Quarantine
 from gpufeed.feed import state as states
 from gpufeed.feed.batch import Batch, HandOver
-from gpufeed.feed.maker import Maker, check_pixels
-from gpufeed.feed.stats import Clock, Stats
-from gpufeed.feed.stream import ENDED, Stream
+from gpufeed.feed.cursor import Cursor
+from gpufeed.feed.maker import Maker, check_pixels, check_timeout
+from gpufeed.feed.stats import Stats
 from gpufeed.identity import describe, describe_all
 from gpufeed.ledger import Ledger, Run
+from gpufeed.open.base import OpenerKind
 from gpufeed.order.foreign import adopt
 from gpufeed.order.schedule import MAX_EPOCHS, LastBatch, Schedule
 from gpufeed.order.shard import ShardOptions
 from gpufeed.order.uniform import IndexSampler
-from gpufeed.plan.planner import BatchPlan, Planner
+from gpufeed.plan.planner import Planner
 from gpufeed.plan.stages import check_functions
 from gpufeed.plan.targets import CollateFn, Targets
 from gpufeed.presets import train as train_preset
@@ -36,6 +36,7 @@ from gpufeed.records.targets import BoxFormat
 if TYPE_CHECKING:
     import polars as pl
 
+    from gpufeed.open.decoders import Decoder
     from gpufeed.order.sampler import Sampler
     from gpufeed.transforms import Transform, Views
 
@@ -125,6 +126,11 @@ class Loader:
             again meanwhile. With it, batches depend on what the storage did.
         ledger: True writes down every record that iterating hands out, in `loader.ledger`; "pixels"
             also digests its pixels, which brings them to host memory.
+        opener: what decodes images and carries out their first resize: "threads" of the host, in
+            front of the DALI graph; or the "graph" itself. "auto" is "graph" on a GPU, and
+            "threads", which take less time there, on the CPU. Pixels differ by a grey level or two.
+        decoder: makes the decoder of each thread, where threads open images; nvImageCodec's where
+            none is given. A state does not tell which decoder it was saved with.
 
     Raises:
         ConfigError: an argument is out of range or does not go with another.
@@ -154,6 +160,8 @@ class Loader:
         max_pixels: int = MAX_PIXELS,
         read_timeout: float | None = None,
         ledger: bool | Literal["pixels"] = False,
+        opener: OpenerKind = "auto",
+        decoder: Callable[[], Decoder] | None = None,
     ) -> None:
         if not isinstance(manifest, Manifest):
             raise ConfigError(
@@ -216,33 +224,39 @@ class Loader:
         }
         self.device = resolve_device(device)
         # On a GPU, DALI's graph decodes and resizes; on the CPU there is a faster way.
-        opens_on_host = not self.device.is_cuda
-        check_functions(self._planner.stages, on_host=opens_on_host)
+        on_host = _opens_on_host(opener, self.device)
+        check_functions(self._planner.stages, on_host=on_host)
+        if decoder is not None and not on_host:
+            raise ConfigError(
+                "decoder is for images that threads open, but here the graph opens them; pass "
+                'opener="threads"'
+            )
         self._adapter = make_adapter(framework, self.device)
         self.ledger = self._make_ledger(ledger)
+        policy = Policy(on_error, self.sampler, manifest.frame["label"].to_numpy())
+        paths = manifest.frame["path"]
+        self._failures = Failures(
+            paths.__getitem__, manifest.source.name, len(manifest), max_failures
+        )
         self._maker = Maker(
-            manifest,
-            self.sampler,
             self._planner,
+            manifest.source,
+            policy,
+            self._failures,
             batch_size=batch_size,
             device=self.device,
             num_threads=num_threads or available_threads() + 1,
-            opens_on_host=opens_on_host,
-            on_error=on_error,
-            max_failures=max_failures,
+            on_host=on_host,
+            make_decoder=decoder,
+            depth=prefetch,
             max_pixels=max_pixels,
-            read_timeout=read_timeout,
+            read_timeout=check_timeout(read_timeout),
         )
-        marks_valid = last_batch == "pad" or self._maker.stand_ins.blanks
-        self._hand_over = HandOver(self._adapter, with_pictures, marks_valid=marks_valid)
-        self._stream = Stream(self._maker, self._schedule.steps_from, prefetch)
-        self._step = 0
-        self._clock = Clock()
-        # Weak, so that nothing more is read ahead for a loop that is left early.
-        self._pass: weakref.ref[_Pass] | None = None
-        # Iterations in several threads, of which the later ends the earlier, take turns. Entered
-        # again where a user's collate_fn iterates.
-        self._turn = threading.RLock()
+        marks_valid = last_batch == "pad" or policy.blanks
+        self._hand_over = HandOver(
+            self._adapter, with_pictures, self.ledger, marks_valid=marks_valid
+        )
+        self._cursor = Cursor(self._schedule, self._maker, self._hand_over, prefetch)
 
     def __len__(self) -> int:
         """How many batches an epoch has."""
@@ -251,22 +265,22 @@ class Loader:
     @property
     def step(self) -> int:
         """Number of the batch that iterating hands out next."""
-        return self._step
+        return self._cursor.step
 
     @property
     def epoch(self) -> int:
         """Epoch of the batch that iterating hands out next."""
-        return self._step // len(self)
+        return self._cursor.step // len(self)
 
     @property
     def quarantine(self) -> Quarantine:
         """The records that were found bad; part of the state."""
-        return self._maker.failures.quarantine
+        return self._failures.quarantine
 
     @property
     def stats(self) -> Stats:
         """Figures of the pass under way, or else the last one."""
-        return self._clock.read()
+        return self._cursor.clock.read()
 
     def __iter__(self) -> Iterator[Batch]:
         """Go on from `step` to the end of its epoch.
@@ -279,16 +293,12 @@ class Loader:
             EpochsExhausted: the sampler has no epoch left.
             TooManyFailuresError: more records were bad than max_failures allows.
         """
-        if self._schedule.num_steps is not None and self._step >= self._schedule.num_steps:
+        if self._schedule.num_steps is not None and self.step >= self._schedule.num_steps:
             raise EpochsExhausted(
                 f"all {self.sampler.num_epochs} epoch(s) of the sampler have been fed; use "
                 "num_epochs=None for no end, or go back with seek(0)"
             )
-        self._stop()
-        self._clock = Clock()
-        started = _Pass(self, self.epoch)
-        self._pass = weakref.ref(started)
-        return started
+        return self._cursor.start()
 
     def batch(self, step: int) -> Batch:
         """Make batch `step`, from nothing but its number; where iterating stands does not change.
@@ -301,8 +311,11 @@ class Loader:
             DecodeError: one of its pictures can not be read or decoded, and on_error is "raise".
             TooManyFailuresError: more were than max_failures allows.
         """
-        plan, views = self._maker.make(operator.index(step))
-        batch: Batch = self._hand_over.collated(self._hand_over.batch(plan, views))
+        number = operator.index(step)
+        self._cursor.check_process()
+        with self._cursor.turn:
+            made = self._maker.make(number)
+            batch: Batch = self._hand_over.collated(self._hand_over.batch(*made))
         return batch
 
     def rows(self, batch: Batch) -> pl.DataFrame:
@@ -325,12 +338,11 @@ class Loader:
         if not 0 <= step <= last:
             raise IndexError(f"step is {step}; there are the batches 0 to {last - 1}")
         self.sampler.check_reachable(min(step, last - 1) // len(self))
-        self._stream.interrupt()
-        self._step = step
+        self._cursor.seek(step)
 
     def skip(self, count: int = 1) -> None:
         """Pass over the next `count` batches."""
-        self.seek(self._step + count)
+        self.seek(self.step + count)
 
     def set_epoch(self, epoch: int) -> None:
         """Go to the beginning of an epoch, unless the loader stands within it already.
@@ -352,9 +364,9 @@ class Loader:
         this process has met.
         """
         return states.make_state(
-            self._schedule.records_before(self._step),
+            self._schedule.records_before(self.step),
             self._fingerprints(),
-            self._maker.failures.state(),
+            self._failures.state(),
         )
 
     def load_state_dict(self, state: Mapping[str, Any], ignore: Collection[str] = ()) -> None:
@@ -375,7 +387,7 @@ class Loader:
             StateError: it is no state of such a loader, or no batch begins where it stands.
         """
         records = states.check_state(state, self._fingerprints(), ignore)
-        failures = self._maker.failures.parse(
+        failures = self._failures.parse(
             state.get("quarantine", "[]"), same="manifest" not in ignore
         )
         try:
@@ -385,7 +397,7 @@ class Loader:
             self.seek(self._schedule.step_at(records))
         except (IndexError, ConfigError) as error:
             raise StateError(f"the state's 'records' is {records}: {error}") from None
-        self._maker.failures.restore(failures)
+        self._failures.restore(failures)
 
     def get_state(self) -> bytes:
         """Return `state_dict()` as JSON, as Grain's iterators do."""
@@ -407,11 +419,7 @@ class Loader:
 
     def close(self) -> None:
         """End all work and free the pipelines; using the loader again makes new ones."""
-        self._stream.interrupt()  # first, so that whoever waits in another thread waits no more
-        self._stop()
-        with self._turn:
-            self._stream.close()
-            self._maker.close()
+        self._cursor.close()
 
     def __enter__(self) -> Self:
         return self
@@ -422,13 +430,8 @@ class Loader:
     def __repr__(self) -> str:
         return (
             f"Loader({len(self.manifest)} records, {self.sampler!r}, {len(self)} batches of "
-            f"{self._schedule.batch_size} an epoch, {self.device}, at step {self._step})"
+            f"{self._schedule.batch_size} an epoch, {self.device}, at step {self.step})"
         )
-
-    def _stop(self) -> None:
-        under_way = None if self._pass is None else self._pass()
-        if under_way is not None:
-            under_way.overtake()
 
     def _fingerprints(self) -> dict[str, str]:
         return {"manifest": self.manifest.fingerprint(), **self._described}
@@ -454,78 +457,9 @@ class Loader:
             )
         )
 
-    def _write_down(self, ledger: Ledger, plan: BatchPlan, batch: Batch) -> None:
-        # Places of the order are counted, whoever stood in.
-        delivered = plan.delivered
-        pixels = self._hand_over.rows(batch, delivered) if ledger.run.pixels else None
-        keys = plan.ordered_keys[delivered]
-        ledger.add(plan.epochs[delivered], plan.places[delivered], keys, pixels)
 
-
-class _Pass:
-    """One iteration over a loader, to the end of an epoch."""
-
-    def __init__(self, loader: Loader, epoch: int) -> None:
-        self._loader = loader
-        self._first, self._last = epoch * len(loader), (epoch + 1) * len(loader)
-        self._closed = False
-        self._overtaken = False
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Batch:
-        # Before the lock, which a thread that did not come along by a fork may have held.
-        self._loader._maker.check_process()
-        with self._loader._turn:
-            return self._next()
-
-    def _next(self) -> Batch:
-        loader = self._loader
-        if self._overtaken or (not self._closed and not self._first <= loader._step <= self._last):
-            raise ConfigError(ENDED)
-        if self._closed:
-            raise StopIteration
-        loader._clock.asked()
-        step = next(loader._schedule.steps_from(loader._step), self._last)
-        if step >= self._last:
-            loader._step = self._last
-            self.close()
-            raise StopIteration
-        try:
-            plan, views = loader._stream.take(step)
-            batch = loader._hand_over.batch(plan, views)
-            handed_out: Batch = loader._hand_over.collated(batch)
-            loader._clock.handed_out(int(plan.delivered.sum()))
-            if loader.ledger is not None:
-                loader._write_down(loader.ledger, plan, batch)
-        except GpufeedError:
-            if not self._closed:
-                loader._stream.interrupt()
-            raise
-        except StopIteration as error:  # which a for loop would take for the end
-            loader._stream.abandon()
-            raise PipelineError(
-                "a sampler, a transform, on_error or collate_fn raised StopIteration"
-            ) from error
-        except BaseException:
-            # Stopped halfway, by Ctrl-C say: what is under way and what is noted may differ.
-            loader._stream.abandon()
-            raise
-        # Last of all: a signal's handler, which may save a state, runs where something is called.
-        loader._step = step + 1
-        return handed_out
-
-    def close(self) -> None:
-        """Read no more ahead; the next iteration goes on with what was begun."""
-        if not self._closed:
-            self._closed = True
-            self._loader._stream.pause()
-
-    def overtake(self) -> None:
-        """End this iteration for another's sake."""
-        self._overtaken = not self._closed
-        self.close()
-
-    def __del__(self) -> None:
-        self.close()
+def _opens_on_host(opener: object, device: Device) -> bool:
+    """Whether threads of the host open images."""
+    if opener not in get_args(OpenerKind):
+        raise ConfigError(f'opener is {opener!r}; it must be "auto", "threads" or "graph"')
+    return opener == "threads" or (opener == "auto" and not device.is_cuda)

@@ -1,8 +1,9 @@
-"""Decodes windows of pictures on the CPU with nvImageCodec, the decoder that DALI has inside."""
+"""Decoders: from an encoded image to the pixels of a window of it, on one thread of the host."""
 
 from __future__ import annotations
 
 import os
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ from nvidia import nvimgcodec
 
 from gpufeed.source.base import Encoded
 
-__all__ = ["WindowDecoder", "cpu_decoder"]
+__all__ = ["Decoder", "NvImageCodec", "cpu_decoder"]
 
 _NO_DEVICE = -99999
 """nvImageCodec's NVIMGCODEC_DEVICE_CPU_ONLY, which its Python package does not name."""
@@ -33,8 +34,33 @@ def cpu_decoder() -> nvimgcodec.Decoder:
     )
 
 
-class WindowDecoder:
-    """Decodes one picture at a time, in its caller's thread and for that thread only."""
+class Decoder(Protocol):
+    """Decodes images one at a time, for the thread that made it.
+
+    Headers are read by gpufeed, so a decoder is given images whose size and kind are known: JPEG,
+    PNG, WebP, TIFF, BMP and PNM.
+    """
+
+    def decode(
+        self, content: Encoded, start: tuple[int, int], shape: tuple[int, int]
+    ) -> npt.NDArray[np.uint8] | None:
+        """Decode a window of an image.
+
+        Args:
+            content: the encoded image.
+            start: (y, x) of the window's first pixel, in the image as its EXIF orientation turns
+                it.
+            shape: (height, width) of the window, which lies inside the image.
+
+        Returns:
+            uint8 (height, width, 3), RGB, which the next call may overwrite; None where the image
+            cannot be decoded.
+        """
+        ...
+
+
+class NvImageCodec:
+    """The CPU decoder of nvImageCodec, the library inside DALI: see `Decoder`."""
 
     def __init__(self) -> None:
         self._decoder = cpu_decoder()
@@ -43,17 +69,7 @@ class WindowDecoder:
     def decode(
         self, content: Encoded, start: tuple[int, int], shape: tuple[int, int]
     ) -> npt.NDArray[np.uint8] | None:
-        """Decode a window of a picture.
-
-        Args:
-            content: the encoded picture.
-            start: (y, x) of the window, in the picture as its EXIF orientation turns it.
-            shape: its (height, width).
-
-        Returns:
-            uint8 (height, width, 3), RGB, overwritten by the next call; None where it can not be
-            decoded.
-        """
+        """Decode a window of an image: see `Decoder`."""
         (top, left), (height, width) = start, shape
         window = nvimgcodec.Region(top, left, top + height, left + width)
         try:

@@ -1,4 +1,4 @@
-"""Opens views on CPU threads: decodes windows, resizes them, lays them on their canvas.
+"""Opens images on threads of the host: decodes windows, resizes them, lays them on a canvas.
 
 In front of DALI's other operators, since its own resize takes three times as long on the CPU.
 """
@@ -9,16 +9,21 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from gpufeed.errors import ConfigError, DecodeError, PipelineError, TransformError
-from gpufeed.open.decoders import WindowDecoder
+from gpufeed.errors import (
+    ConfigError,
+    DecodeError,
+    GpufeedError,
+    PipelineError,
+    TransformError,
+)
+from gpufeed.open.base import Name, Opened, Pixels, bare, finished, out_of_memory
+from gpufeed.open.decoders import Decoder, NvImageCodec
 from gpufeed.open.diagnose import check_header, undecodable
-from gpufeed.open.job import BadPictures, Failed, Job, bare, finished, out_of_memory, wrap
+from gpufeed.open.inputs import declare_images, share
 from gpufeed.open.memory import Memory
 from gpufeed.open.resize import Resizer
 from gpufeed.plan.stages import Resample, map_arrays
@@ -27,64 +32,76 @@ from gpufeed.transforms.function import Lambda
 if TYPE_CHECKING:
     from gpufeed.open.budget import Budget
     from gpufeed.plan.planner import BatchPlan
-    from gpufeed.plan.stages import View
+    from gpufeed.plan.stages import Stages, View
     from gpufeed.source.base import Encoded
 
-Pixels = npt.NDArray[np.uint8]
+__all__ = ["HostOpener"]
+
 Shapes = Sequence[Sequence[float]]
 """(height, width) for each image; whole numbers."""
 
-__all__ = ["HostStages"]
 
-
-class HostStages:
-    """The openings of views, carried out on threads of its own.
-
-    An opening's last flip left to right is left to the graph.
+class HostOpener:
+    """Opens images on threads of its own, and feeds the graph with uint8 pixels.
 
     Args:
         views: how many a batch has.
-        path: from a record key to the name of its file.
-        num_threads: how many pictures are worked on at a time.
+        name: from a record key to what errors call its image.
+        num_threads: how many images are worked on at a time.
         budget: how large they may be together.
+        make_decoder: makes a decoder for each thread.
     """
 
     def __init__(
-        self, views: int, path: Callable[[int], str], num_threads: int, budget: Budget
+        self,
+        views: int,
+        name: Name,
+        num_threads: int,
+        budget: Budget,
+        make_decoder: Callable[[], Decoder] = NvImageCodec,
     ) -> None:
         self._budget = budget
-        self._path = path
+        self._name = name
         self._num_threads = num_threads
         self._workers = ThreadPoolExecutor(num_threads, "gpufeed-decode")
         self._closed = False
+        self._make_decoder = make_decoder
         self._tools = threading.local()
         self._memory = [Memory() for _ in range(views)]
 
-    def begin(
-        self, plan: BatchPlan, encoded: Sequence[Encoded], kept: Opened | None = None
-    ) -> Future[Job | Failed]:
-        """Begin work on a batch, after those begun before; for any thread.
+    def build(self, stages: Stages) -> list[Any]:
+        """Take in what the threads made: see `Opener`."""
+        return [declare_images(_images(number), "HWC") for number in range(len(stages.views))]
 
-        Letting go of what is returned ends the work. It is cancelled where all work has ended.
-
-        Args:
-            plan: the batch.
-            encoded: its pictures.
-            kept: what was opened of it when it failed; those of the same bytes are taken over.
-        """
-        try:
-            batch = _Batch(plan, encoded, self._path, self._budget, self._memory, kept)
-        except MemoryError as error:
-            return finished(Failed(plan.step, out_of_memory(str(error))))
+    def open(
+        self,
+        plan: BatchPlan,
+        encoded: Sequence[Encoded | DecodeError],
+        before: Opened | None = None,
+    ) -> Future[Opened]:
+        """Begin to open a batch: see `Opener`. Cancelled once `close` was called."""
+        errors = {
+            place: each for place, each in enumerate(encoded) if isinstance(each, DecodeError)
+        }
+        if errors:
+            if before is None:
+                return finished(Opened(plan, encoded, errors=errors))
+            ready = before.unchanged(encoded)
+            return finished(Opened(plan, encoded, {}, errors, before.views, ready))
+        contents = [each for each in encoded if not isinstance(each, DecodeError)]
+        batch = _Batch(plan, contents, self, before)
         try:
             for _ in range(min(self._num_threads, batch.pending)):
-                self._workers.submit(_work, weakref.ref(batch), self._tools)
+                self._workers.submit(_work, weakref.ref(batch))
         except RuntimeError as error:
             if not self._closed:
-                failed = PipelineError(f"there is no thread to decode in: {error}")
-                return finished(Failed(plan.step, failed))
-            batch.cancel()  # this error, kept, would keep the batch with it
+                raise PipelineError(f"there is no thread to decode in: {error}") from None
+            batch.cancel()
         return batch
+
+    def blame(self, opened: Opened) -> dict[int, DecodeError]:  # noqa: ARG002
+        """Blame no image: what the graph is fed are pixels."""
+        return {}
 
     def close(self) -> None:
         """End the threads."""
@@ -92,103 +109,73 @@ class HostStages:
         self._workers.shutdown(cancel_futures=True)
 
 
-class _Tools:
-    """What one thread works with."""
-
-    def __init__(self) -> None:
-        self.decoder = WindowDecoder()
-        self.resizer = Resizer()
+def _images(view: int) -> str:
+    return f"images {view}"
 
 
-def _work(reference: weakref.ref[_Batch], local: threading.local) -> None:
-    """Make pictures of a batch until none is left, or nobody wants them any more."""
+def _work(reference: weakref.ref[_Batch]) -> None:
+    """Open images of a batch until none is left, or nobody wants them any more."""
     while True:
         batch = reference()
-        if batch is None or not batch.make_next(local):
+        if batch is None or not batch.open_next():
             return
         del batch
 
 
-@dataclass(frozen=True)
-class Opened:
-    """What there is of a batch of which some pictures are bad.
-
-    Attributes:
-        encoded: the encoded pictures.
-        views: of each view, its pictures.
-        good: which of them were made.
-    """
-
-    encoded: Sequence[Encoded | DecodeError | None]
-    views: Sequence[Sequence[Pixels]]
-    good: Sequence[bool]
-
-
-class _Batch(Future["Job | Failed"]):
-    """A batch whose pictures are being made."""
+class _Batch(Future[Opened]):
+    """A batch whose images are being opened."""
 
     def __init__(
         self,
         plan: BatchPlan,
         encoded: Sequence[Encoded],
-        path: Callable[[int], str],
-        budget: Budget,
-        memory: Sequence[Memory],
-        kept: Opened | None,
+        opener: HostOpener,
+        before: Opened | None,
     ) -> None:
         super().__init__()
         self._plan = plan
         self._encoded = encoded
-        self._path = path
-        self._budget = budget
+        self._opener = opener
         self._keys = plan.record_keys.tolist()
         self._sizes = plan.sizes.tolist()
         self._starts = plan.stages.window.start.tolist()
         self._shapes = plan.stages.window.shape.tolist()
-        self._views = [
-            _View(view, self._shapes, own)
-            for view, own in zip(plan.stages.views, memory, strict=True)
-        ]
+        try:
+            self._views = [
+                _View(view, self._shapes, memory)
+                for view, memory in zip(plan.stages.views, opener._memory, strict=True)
+            ]
+        except MemoryError as error:
+            raise out_of_memory(str(error)) from None
         self._errors: dict[int, BaseException] = {}
         self._lock = threading.Lock()
         self._places = list(range(len(encoded)))
-        if kept is not None:
-            self._take_over(kept)
+        if before is not None:
+            self._take_over(before, before.unchanged(encoded))
         self._begun = self._made = 0
 
-    def _take_over(self, kept: Opened) -> None:
-        same = [
-            good and content is before
-            for good, content, before in zip(kept.good, self._encoded, kept.encoded, strict=True)
-        ]
-        self._places = [place for place in self._places if not same[place]]
-        for view, pictures in zip(self._views, kept.views, strict=True):
-            for place, alike in enumerate(same):
-                if alike:
-                    view.pictures[place] = pictures[place]
+    def _take_over(self, before: Opened, same: frozenset[int]) -> None:
+        self._places = [place for place in self._places if place not in same]
+        for view, images in zip(self._views, before.views):  # noqa: B905 - there may be no views
+            for place in same:
+                view.images[place] = images[place]
 
     @property
     def pending(self) -> int:
-        """How many pictures are to be made."""
+        """How many images are to be opened."""
         return len(self._places)
 
-    def make_next(self, local: threading.local) -> bool:
-        """Make one picture that nobody has begun; False where none is left.
-
-        Args:
-            local: keeps the calling thread's tools.
-        """
+    def open_next(self) -> bool:
+        """Open one image that nobody has begun; False where none is left."""
         with self._lock:
             if self._begun == len(self._places):
                 return False
             place = self._places[self._begun]
             self._begun += 1
         try:
-            if not hasattr(local, "tools"):
-                local.tools = _Tools()
             height, width = self._sizes[place]
-            with self._budget.take(height * width):
-                self._make(place, local.tools)
+            with self._opener._budget.take(height * width):
+                self._open(place)
         except BaseException as error:  # whatever it is, who waits for the batch must hear of it
             self._errors[place] = error
         with self._lock:
@@ -196,48 +183,53 @@ class _Batch(Future["Job | Failed"]):
             last = self._made == len(self._places)
         if last:
             try:
-                outcome = self._finished()
+                self.set_result(self._finished())
+            except GpufeedError as error:
+                self.set_exception(error)
             except BaseException as error:
-                outcome = Failed(self._plan.step, self._unexpected(0, error))
-            self.set_result(outcome)
+                self.set_exception(self._unexpected(0, error))
         return True
 
-    def _make(self, place: int, tools: _Tools) -> None:
-        content, key = self._encoded[place], self._keys[place]
-        check_header(content, tuple(self._sizes[place]), key, self._path)
+    def _open(self, place: int) -> None:
+        tools = self._opener._tools
+        if not hasattr(tools, "resizer"):
+            tools.decoder, tools.resizer = self._opener._make_decoder(), Resizer()
+        content, key, name = self._encoded[place], self._keys[place], self._opener._name
+        check_header(content, tuple(self._sizes[place]), key, name)
         start, shape = self._starts[place], self._shapes[place]
         window = tools.decoder.decode(content, tuple(start), tuple(shape))
         if window is None:
-            raise undecodable(content, key, self._path)
+            raise undecodable(content, key, name)
         for view in self._views:
-            view.make(place, window, tools.resizer)
+            view.write(place, window, tools.resizer)
 
-    def _finished(self) -> Job | Failed:
+    def _finished(self) -> Opened:
+        views = [view.images for view in self._views]
         if not self._errors:
-            return Job(self._plan, [wrap(view.pictures, "HWC") for view in self._views])
+            fed = {_images(number): share(images, "HWC") for number, images in enumerate(views)}
+            return Opened(self._plan, self._encoded, fed, views=views)
         bad = {}
         for place, error in sorted(self._errors.items()):
             if not isinstance(error, DecodeError):
-                return Failed(self._plan.step, self._unexpected(place, error))
+                raise self._unexpected(place, error)
             bad[place] = bare(error)
         self._errors.clear()
-        good = [place not in bad for place in range(len(self._encoded))]
-        opened = Opened(self._encoded, [view.pictures for view in self._views], good)
-        return Failed(self._plan.step, BadPictures(bad, opened))
+        ready = frozenset(range(len(self._encoded))) - bad.keys()
+        return Opened(self._plan, self._encoded, {}, bad, views, ready)
 
     def _unexpected(self, place: int, error: BaseException) -> Exception:
         if isinstance(error, MemoryError):
             return out_of_memory(str(error))
-        key = self._keys[place]
+        key, step = self._keys[place], self._plan.step
+        name = self._opener._name(key)
         if isinstance(error, ConfigError):
-            error.add_note(f"met with record {key} ({self._path(key)}) of batch {self._plan.step}")
+            error.add_note(f"met with record {key} ({name}) of batch {step}")
             return error
         if isinstance(error, TransformError):
-            error.step, error.record_key, error.path = self._plan.step, key, self._path(key)
+            error.step, error.record_key, error.path = step, key, name
             return error
         failed = PipelineError(
-            f"record {key} ({self._path(key)}) of batch {self._plan.step} could not be made: "
-            f"{error!r}"
+            f"record {key} ({name}) of batch {step} could not be made: {error!r}"
         )
         failed.__cause__ = error
         return failed
@@ -247,7 +239,7 @@ class _View:
     """One view's opening for one batch.
 
     Attributes:
-        pictures: n arrays (height, width, 3), what becomes of them.
+        images: n arrays (height, width, 3), which it writes.
     """
 
     def __init__(self, view: View, shapes: Shapes, memory: Memory) -> None:
@@ -259,23 +251,23 @@ class _View:
                 shapes = own.shapes
             elif isinstance(stage.transform, Lambda):
                 self._stages.append(stage.transform)
-        self.pictures = _allocate(shapes, memory)
+        self.images = _allocate(shapes, memory)
 
-    def make(self, place: int, picture: Pixels, resizer: Resizer) -> None:
-        """Make one picture of what was decoded."""
+    def write(self, place: int, image: Pixels, resizer: Resizer) -> None:
+        """Write one image of what was decoded."""
         *before, last = self._stages
         for stage in before:
             if isinstance(stage, Lambda):
-                picture = stage(picture)
+                image = stage(image)
                 continue
             height, width = (int(side) for side in stage.shapes[place])
             out = np.empty((height, width, 3), np.uint8)
-            stage.write(picture, place, resizer, out)
-            picture = out[:, ::-1] if stage.mirrors(place) else out
+            stage.write(image, place, resizer, out)
+            image = out
         if isinstance(last, Lambda):
-            self.pictures[place][...] = last(picture)
+            self.images[place][...] = last(image)
         else:
-            last.write(picture, place, resizer, self.pictures[place])
+            last.write(image, place, resizer, self.images[place])
 
 
 class _Resampling:
@@ -297,18 +289,16 @@ class _Resampling:
         self._inner: Shapes = shapes if listed.resize is None else listed.resize.size
         self.shapes: Shapes = self._inner if listed.canvas is None else listed.canvas.shape
 
-    def mirrors(self, place: int) -> bool:
-        """Whether an image is flipped left to right."""
-        return self._stage.mirror is not None and bool(self._stage.mirror[place])
-
-    def write(self, picture: Pixels, place: int, resizer: Resizer, out: Pixels) -> None:
-        """Write what becomes of an image, the flip left to right aside."""
+    def write(self, image: Pixels, place: int, resizer: Resizer, out: Pixels) -> None:
+        """Write what becomes of an image."""
         stage = self._stage
         if stage.upturn is not None and stage.upturn[place]:
             out = out[::-1]  # the order in which rows are written costs nothing
+        if stage.mirror is not None and stage.mirror[place]:
+            out = out[:, ::-1]
         if stage.cut is not None:
             (top, left), (height, width) = stage.cut.start[place], stage.cut.shape[place]
-            picture = picture[top : top + height, left : left + width]
+            image = image[top : top + height, left : left + width]
         if stage.canvas is not None:
             out[...] = np.rint(stage.canvas.fill)
             top, left = (-start for start in stage.canvas.start[place])
@@ -317,16 +307,16 @@ class _Resampling:
             height, width = (int(side) for side in self._inner[place])
             out = out[top : top + height, left : left + width]
         if stage.resize is None:
-            out[...] = picture
+            out[...] = image
             return
         region = None
         if stage.resize.first is not None:
             region = (*stage.resize.first[place], *stage.resize.last[place])
-        resizer.resize(picture, stage.resize.interpolation, region, out)
+        resizer.resize(image, stage.resize.interpolation, region, out)
 
 
 def _allocate(shapes: Shapes, memory: Memory) -> list[Pixels]:
-    """Return a picture's memory for each (height, width), all in one piece."""
+    """Return an image's memory for each (height, width), all in one piece."""
     sizes = [(int(height), int(width), 3) for height, width in shapes]
     ends = np.cumsum([height * width * 3 for height, width, _ in sizes]).tolist()
     whole = memory.take(ends[-1])

@@ -173,7 +173,11 @@ class View(Part):
 
     @property
     def opening(self) -> tuple[Resample | Pixel, ...]:
-        """The first stages, at least one, which the host can carry out as well as the graph."""
+        """The first stages, at least one, which an opener carries out; the graph does `rest`.
+
+        A last flip left to right is left to `rest`, where it costs nothing: the graph does it as it
+        writes the output.
+        """
         found: list[Resample | Pixel] = []
         for stage in self.stages:
             if isinstance(stage, Warp):
@@ -181,16 +185,15 @@ class View(Part):
             if isinstance(stage, Pixel) and not isinstance(stage.transform, Lambda):
                 break
             found.append(stage)
+        if isinstance(found[-1], Resample):
+            found[-1] = replace(found[-1], mirror=None)
         return tuple(found)
 
     @property
     def rest(self) -> View:
-        """What is left of this view after its opening, whose last flip left to right is left too.
-
-        The graph does that flip at no cost as it writes the output.
-        """
-        opening = self.opening
-        last, stages = opening[-1], self.stages[len(opening) :]
+        """What is left of this view after its opening."""
+        count = len(self.opening)
+        last, stages = self.stages[count - 1], self.stages[count:]
         if isinstance(last, Resample):
             stages = (Resample(mirror=last.mirror), *stages)
         return replace(self, stages=stages)

@@ -89,8 +89,8 @@ def test_batches_are_the_same_from_any_source(
 def test_dali_opens_any_kind_of_bytes(pictures: Manifest) -> None:
     digests = set()
     for kind in KINDS:
-        with make(elsewhere(pictures, KINDS[kind](contents(pictures)))) as loader:
-            loader._maker.opens_on_host = False
+        manifest = elsewhere(pictures, KINDS[kind](contents(pictures)))
+        with make(manifest, opener="graph") as loader:
             digests.add(digest(loader.batch(0)))
     assert len(digests) == 1
 

@@ -13,7 +13,7 @@ import polars as pl
 from PIL import Image, ImageFile, ImageOps
 
 from gpufeed._util.atomic_write import atomic_write
-from gpufeed.open.decoders import WindowDecoder
+from gpufeed.open.decoders import NvImageCodec
 from gpufeed.records.headers import check_scans, picture_size
 from gpufeed.source.base import Encoded, Source, read_images
 from gpufeed.tools.check.dataset import Report
@@ -60,7 +60,7 @@ def save_page(report: Report, title: str, target: Path) -> None:
                 f"<td>{html.escape(meaning)}</td></tr>"
             )
     parts.append("</table>")
-    decoder = WindowDecoder()
+    decoder = NvImageCodec()
     for kind in KINDS:
         of_kind = report.findings.filter(pl.col("kind") == kind.value)
         if of_kind.is_empty():
@@ -83,7 +83,7 @@ def save_page(report: Report, title: str, target: Path) -> None:
     atomic_write(target, ("\n".join(parts) + "\n</html>\n").encode())
 
 
-def _thumbnail(source: Source, key: int, decoder: WindowDecoder) -> str | None:
+def _thumbnail(source: Source, key: int, decoder: NvImageCodec) -> str | None:
     """What a run makes of an image, or Pillow of what is left of it, small, as base64; or None."""
     (content,) = read_images(source, np.array([key], dtype=np.int64))
     if isinstance(content, OSError) or len(content) > _MOST_BYTES:

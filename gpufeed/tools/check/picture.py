@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from gpufeed._util.open_regular import EmptyFileError, FileTooLongError
-from gpufeed.open.decoders import WindowDecoder
+from gpufeed.open.decoders import NvImageCodec
 from gpufeed.records.headers import check_scans, most_bytes, picture_header
 from gpufeed.source.base import Encoded, Source, read_images
 from gpufeed.tools.check.kinds import Finding, Kind
@@ -69,7 +69,7 @@ class Examiner:
     def __init__(self, source: Source, max_pixels: int) -> None:
         self._source = source
         self._max_pixels = max_pixels
-        self._decoder = WindowDecoder()
+        self._decoder = NvImageCodec()
 
     def look(self, key: int, expected: Size | None) -> Looked:
         """Look into one image.

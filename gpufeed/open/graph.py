@@ -1,0 +1,97 @@
+"""Opens images in the DALI graph: decodes windows there, and carries out the first stages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from nvidia.dali import fn, types
+
+from gpufeed.errors import DecodeError
+from gpufeed.open.base import Name, Opened, bare, finished
+from gpufeed.open.diagnose import check_header, find_undecodable
+from gpufeed.open.geometry import PLACES, resample
+from gpufeed.open.inputs import declare, declare_images, feeds, share
+from gpufeed.plan.stages import Resample
+
+if TYPE_CHECKING:
+    from gpufeed.plan.planner import BatchPlan
+    from gpufeed.plan.stages import Stages
+    from gpufeed.source.base import Encoded
+
+__all__ = ["GraphOpener"]
+
+_ENCODED = "encoded"
+
+
+class GraphOpener:
+    """Opens images with DALI's own operators. It calls no `Lambda`.
+
+    Args:
+        name: from a record key to what errors call its image.
+        on_gpu: whether the graph is on a GPU.
+    """
+
+    def __init__(self, name: Name, *, on_gpu: bool) -> None:
+        self._name = name
+        self._on_gpu = on_gpu
+
+    def build(self, stages: Stages) -> list[Any]:
+        """Decode, and carry out each view's opening: see `Opener`."""
+        own = declare(_parts(stages))
+        window = fn.decoders.image_slice(
+            declare_images(_ENCODED),
+            own["window"].start,
+            own["window"].shape,
+            **PLACES,
+            output_type=types.RGB,
+            device="mixed" if self._on_gpu else "cpu",
+            # Smooth upsampling of chroma, as on the CPU; and all images through one decoder, since
+            # which of two takes an image depends on its batch.
+            **({"jpeg_fancy_upsampling": True, "hw_decoder_load": 0.0} if self._on_gpu else {}),
+        )
+        opened = []
+        for opening in own["openings"]:
+            image = window
+            for stage in opening:
+                image = resample(stage, image)
+            opened.append(image)
+        return opened
+
+    def open(
+        self,
+        plan: BatchPlan,
+        encoded: Sequence[Encoded | DecodeError],
+        before: Opened | None = None,  # noqa: ARG002 - nothing is kept in the graph
+    ) -> Future[Opened]:
+        """Look at headers, before memory is set aside for what they promise: see `Opener`."""
+        errors: dict[int, DecodeError] = {}
+        keys, sizes = plan.record_keys.tolist(), plan.sizes.tolist()
+        for place, content in enumerate(encoded):
+            try:
+                if isinstance(content, DecodeError):
+                    raise content
+                check_header(content, tuple(sizes[place]), keys[place], self._name)
+            except DecodeError as error:
+                errors[place] = bare(error)
+        if errors:
+            return finished(Opened(plan, encoded, errors=errors))
+        fed = {_ENCODED: share(encoded), **feeds(_parts(plan.stages))}
+        return finished(Opened(plan, encoded, fed))
+
+    def blame(self, opened: Opened) -> dict[int, DecodeError]:
+        """Return the errors of images whose window cannot be decoded: see `Opener`."""
+        return find_undecodable(opened, self._name)
+
+    def close(self) -> None:
+        """Do nothing: it has no threads."""
+
+
+def _parts(stages: Stages) -> dict[str, Any]:
+    """The stages that are its own."""
+    openings = tuple(
+        tuple([stage for stage in view.opening if isinstance(stage, Resample)])
+        for view in stages.views
+    )
+    return {"window": stages.window, "openings": openings}
