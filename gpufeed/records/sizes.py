@@ -133,43 +133,39 @@ def _reason(error: OSError | ValueError) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
-def _places(root: Path) -> list[tuple[Path, bool]]:
-    """Where sizes may be kept, the best first, and whether nobody else writes there."""
+def _places(root: Path) -> list[Path]:
+    """Where sizes may be kept, the best first."""
     places = []
     beside = root / ".gpufeed" / "sizes.parquet"
     with contextlib.suppress(OSError):  # a folder that is not to be looked into
         if beside.parent.is_dir() and not _leads_elsewhere(beside):
-            places.append((beside, False))
+            places.append(beside)
     with contextlib.suppress(ConfigError):  # a user without a home folder
         name = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:32]
-        places.append((cache_folder() / f"sizes-{name}.parquet", True))
+        places.append(cache_folder() / f"sizes-{name}.parquet")
     return places
 
 
 def _leads_elsewhere(file: Path) -> bool:
-    """Whether who made the data put a link there, to a file of the user's, or what would block."""
+    """Whether the file is a link that whoever made the data put there, or is no file."""
     linked = file.is_symlink() or file.parent.is_symlink()
     return linked or (file.exists() and not file.is_file())
 
 
 def _load(root: Path) -> pl.DataFrame:
-    """The sizes that were kept; one that is damaged or from elsewhere counts as none."""
+    """The sizes that were kept; a file that is damaged or of another form counts as none."""
     found = [pl.DataFrame(schema=_CACHE)]
-    for place, own in _places(root):
-        try:
-            # One's own file needs no process of its own, which takes a fifth of a second.
-            frame = pl.read_parquet(io.BytesIO(place.read_bytes())) if own else read_parquet(place)
-        except (OSError, ManifestError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
-            continue
-        if frame.schema == _CACHE and not sum(frame.null_count().row(0)):
-            sane = frame.filter((pl.col("width") > 0) & (pl.col("height") > 0))
-            found.append(sane)
+    for place in _places(root):
+        with contextlib.suppress(ManifestError):
+            frame = read_parquet(place)
+            if frame.schema == _CACHE:
+                found.append(frame)
     return pl.concat(found).unique(subset=list(_KEY), keep="first")
 
 
 def _store(root: Path, sizes: pl.DataFrame) -> None:
     """Keep the sizes for the next time, where that is possible; whole or not at all."""
-    for place, _ in _places(root):
+    for place in _places(root):
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             atomic_write(place, _parquet(sizes))
