@@ -203,6 +203,16 @@ def test_arrays_are_packed_and_unpacked(array: npt.NDArray[Any]) -> None:
     assert brief({"x": [told]}) == {"x": [{k: v for k, v in told.items() if k != "zlib"}]}
 
 
+def test_weights_and_keys_are_told_to_the_last_bit() -> None:
+    """Rounded weights give the same visits but once in a million."""
+    weights = np.random.default_rng(0).random(99) * (np.arange(99) % 3)
+    told: Any = WeightedSampler(weights, seed=3).identity["weights"]
+    np.testing.assert_array_equal(unpack(told), weights)
+    keys = np.array([2**40 - 1, 5, 2**33])
+    told = SubsetSampler(2**40, keys).identity["record_keys"]
+    np.testing.assert_array_equal(unpack(told), keys)
+
+
 def test_a_representation_shows_arrays_shortly() -> None:
     shown = repr(WeightedSampler(np.random.default_rng(0).random(5000)))
     assert shown.startswith("WeightedSampler(weights={'dtype': '<f8', 'length': 5000, 'sha256': '")
