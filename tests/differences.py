@@ -221,7 +221,7 @@ def run(
     """Carry out a part of a graph."""
     from nvidia.dali import Pipeline, fn
 
-    from gpufeed.engine.inputs import declare, feeds
+    from gpufeed.open.inputs import declare, feeds
 
     pipeline = Pipeline(len(images), 2, None, prefetch_queue_depth=1, exec_dynamic=True)
     with pipeline:

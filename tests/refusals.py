@@ -19,9 +19,7 @@ from pathlib import Path
 import polars as pl
 
 from gpufeed import (
-    Ledger,
     Loader,
-    Manifest,
     SequentialSampler,
     read_folder,
     read_nabirds,
@@ -71,14 +69,9 @@ HARMS: dict[str, Callable[[Path], object]] = {
     "a JPEG filled up": lambda path: path.write_bytes(b"\xff\xd8" + b"\xff" * (8 << 20)),
     "a WebP with a hole": _sparse(b"RIFF\xff\xff\xff\xffWEBP"),
     "a TIFF with a hole": _sparse(b"II*\x00\x08\x00\x00\x00\xff\xff"),
-    "a Parquet file with a hole": _sparse(b"PAR1"),
-    "a text with a hole": _sparse(b"path,label\na.jpg,1\n"),
 }
 
 Harm = Callable[[Path], object]
-
-
-# ------------------------------------------------------------------------------ pictures
 
 
 def by_table(root: Path, harm: Harm) -> None:
@@ -130,61 +123,11 @@ def by_check(root: Path, harm: Harm) -> None:
     raise ValueError(f"found: {found[2]}: {found[4]}")
 
 
-# ------------------------------------------------------------------------------ lists
-
-
-def list_csv(root: Path, harm: Harm) -> None:
-    harm(root / "list.csv")
-    read_table(root / "list.csv")
-
-
-def list_parquet(root: Path, harm: Harm) -> None:
-    harm(root / "list.parquet")
-    read_table(root / "list.parquet")
-
-
-def list_nabirds(root: Path, harm: Harm) -> None:
-    write_nabirds(root)
-    (root / "sizes.txt").unlink()
-    harm(root / "sizes.txt")
-    read_nabirds(root)
-
-
-def list_course(root: Path, harm: Harm) -> None:
-    harm(root / "metadata.parquet")
-    read_nabirds(root / "metadata.parquet")
-
-
-def list_without(root: Path, harm: Harm) -> None:
-    harm(root / "bad.parquet")
-    Manifest(
-        pl.DataFrame({"path": ["a"], "label": [0], "width": [1], "height": [1]}), root, ["a"]
-    ).without(root / "bad.parquet")
-
-
-def list_ledger(root: Path, harm: Harm) -> None:
-    harm(root / "rank-0.ledger")
-    Ledger.load(root / "rank-0.ledger")
-
-
-def list_sizes(root: Path, harm: Harm) -> None:
-    """Sizes kept beside the data, which are passed over where they are none."""
-    make_manifest(root / "wren", [(30, 40)])
-    (root / ".gpufeed").mkdir()
-    harm(root / ".gpufeed" / "sizes.parquet")
-    assert read_folder(root).sizes().tolist() == [[30, 40]]
-    raise ValueError("passed over")
-
-
-PICTURES = (by_table, by_folder, by_nabirds, by_loader, by_check)
-LISTS = (
-    *(list_csv, list_parquet, list_nabirds, list_course),
-    *(list_without, list_ledger, list_sizes),
-)
+READERS = (by_table, by_folder, by_nabirds, by_loader, by_check)
 
 
 def main() -> None:
-    for reader in (*PICTURES, *LISTS):
+    for reader in READERS:
         for name, harm in HARMS.items():
             root = Path(sys.argv[1], reader.__name__, name)
             root.mkdir(parents=True)

@@ -62,7 +62,7 @@ def test_demo(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
         r"then\s+[\d,]+ images/s",
         r"waiting\s+[\d.]+% of the time",
         r"image 16x3x224x224 float32",
-        r"state at the end\s+records 16 of IndexSampler\(",
+        r"state at the end\s+records 16 of IndexSampler, manifest \w{8}\b",
         r"Waiting is near 100 % since the demo does nothing with its batches",
     ):
         assert re.search(pattern, done.stdout), (pattern, done.stdout)
@@ -339,7 +339,6 @@ def test_halves_of_letters_are_printed(here: Path, capsys: pytest.CaptureFixture
     [
         ("a pipe", "is no state: not a regular file but a pipe; loader.get_state() gives what"),
         ("a device", "is no state: not a regular file but a device; "),
-        ("too long", "is no state: it has 17,179,869,184 bytes, of which 67,108,864 may be; "),
         ("nothing", "is no state: the file is empty; "),
         ("missing", ": No such file or directory"),
     ],
@@ -352,7 +351,6 @@ def test_a_state_is_read_from_a_file_that_ends(here: Path, harm: str, message: s
         path.symlink_to("/dev/zero")
     elif harm != "missing":
         path.touch()
-        os.truncate(path, (harm == "too long") << 34)
     command = [sys.executable, "-m", "gpufeed", "replay", "--state", str(path), "--data", "."]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 2

@@ -12,8 +12,10 @@ import pytest
 import gpufeed
 from gpufeed import ConfigError, Loader, Manifest, SequentialSampler
 from gpufeed import transforms as tf
-from gpufeed.engine.inputs import feeds
+from gpufeed._util.identity import encode
+from gpufeed.open.inputs import feeds
 from gpufeed.rng import BatchRng
+from gpufeed.tools.rebuild import rebuild_transforms
 
 UINT8 = tf.ToDtype("uint8", layout="NHWC")
 SIZE = (20, 24)
@@ -216,9 +218,6 @@ def test_transforms_can_be_copied() -> None:
 
 @pytest.mark.parametrize("p", [None, [1, 2], [0.1, 0.3], [3, 0]])
 def test_containers_are_made_again_from_their_fingerprint(p: Any) -> None:
-    from gpufeed.identity import describe_all
-    from gpufeed.tools.replay import _transforms
-
     chain = [
         tf.Resize((8, 8)),
         tf.RandomChoice([[tf.RandomInvert(), tf.JPEG(40)], tf.RandomEqualize()], p=p),
@@ -227,10 +226,10 @@ def test_containers_are_made_again_from_their_fingerprint(p: Any) -> None:
         tf.Normalize(),
         tf.RandomChoice([tf.MixUp(0.3), tf.CutMix()], p=p),
     ]
-    text = describe_all([each.identity for each in chain])
-    made = _transforms(text)
+    text = encode([each.identity for each in chain])
+    made = rebuild_transforms(text)
     assert isinstance(made, list)
-    assert describe_all([each.identity for each in made]) == text
+    assert encode([each.identity for each in made]) == text
 
 
 def test_a_function_after_operators_is_refused(pictures: Manifest) -> None:

@@ -98,7 +98,7 @@ def test_all_errors_have_one_root() -> None:
 
 LAYERS = [
     {"_util", "errors"},
-    {"identity", "rng"},
+    {"rng"},
     {"faults", "ledger"},
     {"source"},
     {"records"},

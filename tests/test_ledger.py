@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
+import os
+import re
 import tracemalloc
+import zipfile
+import zlib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -155,19 +161,82 @@ def test_a_ledger_is_read_as_it_was_written(pixels: bool, tmp_path: Path) -> Non
     assert all(each.counts == each.pixels == 0 for each in read.compare(written))
 
 
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"{}", b"\x93NUMPY\x01\x00"])
-def test_what_is_no_ledger_is_named(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "x").write_bytes(content)
-    with pytest.raises(LedgerError, match="x is no ledger of gpufeed"):
+def edited(path: Path, **changes: Any) -> None:
+    """Write a ledger with its arrays, or what it says of itself, changed; None leaves one out."""
+    ledger_of([(0, 3)], replace(RUN, pixels=True)).save(path)
+    with np.load(path) as saved:
+        arrays = dict(saved)
+    about = json.loads(arrays["about"].tobytes())
+    for name, value in changes.items():
+        if name in about:
+            about[name] = value
+        elif value is None:
+            del arrays[name]
+        else:
+            arrays[name] = value
+    if "about" in arrays:
+        arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+    with path.open("wb") as file:
+        np.savez(file, **arrays)
+
+
+def cut(path: Path) -> None:
+    ledger_of([(0, 3)]).save(path)
+    os.truncate(path, path.stat().st_size // 2)
+
+
+COUNTS, LONGER = (np.frombuffer(zlib.compress(bytes(2 * n)), np.uint8) for n in (18, 19))
+
+
+@pytest.mark.parametrize(
+    ("write", "error"),
+    [
+        (lambda path: path.write_bytes(b""), EOFError),
+        (lambda path: path.write_bytes(b"{}"), ValueError),
+        (lambda path: path.write_bytes(b"PK\x03\x04"), zipfile.BadZipFile),
+        (cut, zipfile.BadZipFile),
+        (lambda path: edited(path, about=None), KeyError),
+        (lambda path: edited(path, **{"counts-0": None}), KeyError),
+        (lambda path: edited(path, **{"counts-0": COUNTS[:-9]}), zlib.error),
+        (lambda path: edited(path, **{"counts-0": LONGER}), "there are 19 counts"),
+        (lambda path: edited(path, **{"pixels-0": np.zeros(9)}), r"pixels are float64 \(9,\)"),
+        (lambda path: edited(path, run={**vars(RUN), "pixels": True, "num_records": 5}), "uint64"),
+        (lambda path: edited(path, run={"manifest": "a"}), TypeError),
+        (lambda path: edited(path, digests={"0": "x"}), "invalid literal for int"),
+    ],
+)
+def test_what_is_no_ledger_is_named(
+    write: Callable[[Path], object], error: str | type[Exception], tmp_path: Path
+) -> None:
+    write(tmp_path / "x")
+    said = f"^{tmp_path}/x is no ledger of gpufeed, as .*save.* writes it, or is damaged$"
+    with pytest.raises(LedgerError, match=said) as caught:
         Ledger.load(tmp_path / "x")
+    cause = caught.value.__cause__
+    if isinstance(error, str):
+        assert re.search(error, str(cause))
+    else:
+        assert isinstance(cause, error)
+
+
+def test_a_pipe_is_no_ledger(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x")
+    with pytest.raises(LedgerError, match=r"x is no ledger of .*: not a regular file but a pipe$"):
+        Ledger.load(tmp_path / "x")
+
+
+def test_an_edited_ledger_that_is_whole_is_read(tmp_path: Path) -> None:
+    """So that it is the edits above that are refused."""
+    edited(tmp_path / "x", **{"counts-0": COUNTS})
+    assert Ledger.load(tmp_path / "x").counts(0).tolist() == [0] * 9
 
 
 def test_objects_are_never_loaded(tmp_path: Path) -> None:
     """Pickles can hold code."""
-    with (tmp_path / "x").open("wb") as file:
-        np.savez(file, about=np.array([{"format": 1}], dtype=object))
-    with pytest.raises(LedgerError, match="x is no ledger of gpufeed, as"):
+    edited(tmp_path / "x", **{"counts-0": np.array([{"format": 1}], dtype=object)})
+    with pytest.raises(LedgerError, match="x is no ledger of gpufeed, as") as caught:
         Ledger.load(tmp_path / "x")
+    assert "allow_pickle=False" in str(caught.value.__cause__)
 
 
 def test_ledgers_of_other_runs_are_not_added_up() -> None:

@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import threading
+import zlib
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from gpufeed import (
     ShardOptions,
     StateError,
     StateMismatchError,
+    WeightedSampler,
 )
 from gpufeed import transforms as tf
 from gpufeed.source.threads import Threaded
@@ -291,13 +293,14 @@ def test_a_state_of_something_else_is_refused(
     [
         ({"version": 2}, "the state has version 2, this gpufeed reads 1; load it with the"),
         ({"records": 10**18}, "'records' is 1000.*: step is .*; there are the batches 0 to"),
-        ({"records": -1}, "'records' is -1, no integer from 0 to"),
+        ({"records": -1}, "'records' is -1, no integer of 0 or more"),
+        ({"records": 10**30}, "'records' is 1000.*: step is .*; there are the batches 0 to"),
         ({"records": "8"}, "'records' is '8'"),
         ({"records": 7}, "no batch starts after 7 records"),
-        ({"fingerprints": None}, "'fingerprints' is None, no mapping"),
+        ({"fingerprints": None}, "'fingerprints' is None; it must hold a text for each of manif"),
         ({"version": 0}, "the state has version 0, this gpufeed reads 1"),
         ({"records": 49}, "no batch starts after 49 records"),
-        ({"fingerprints": {}}, "another manifest and another sampler .*: manifest was None, is "),
+        ({"fingerprints": {}}, "'fingerprints' is {}; it must hold a text for each of manifest, s"),
     ],
 )
 def test_a_malformed_state_is_refused(
@@ -320,12 +323,36 @@ def test_a_difference_is_told_from_what_to_what(pictures: Manifest) -> None:
         other.load_state_dict(state)
     told = str(raised.value)
     assert (
-        "another sampler and another transforms: sampler was IndexSampler(num_records=50, " in told
+        "another sampler and another transforms: sampler IndexSampler.seed was 3, is 4; "
+        "transforms[0] RandomResizedCrop.size was [24,24], is [23,23]; the batches to come" in told
     )
-    assert "seed=3, shuffle=True), is IndexSampler(num_records=50, seed=4, shuffle=True)" in told
-    assert "transforms[0] was RandomResizedCrop(" in told
-    assert re.search(r"was \w+\([^|]*size=\[24, 24\]\), is \w+\([^|]*size=\[23, 23\]\)", told)
-    assert "RandomHorizontalFlip" not in told, "what does not differ is left out"
+
+
+def test_what_differs_is_told_as_deep_as_it_is(pictures: Manifest) -> None:
+    """Of views and of transforms in transforms too; arrays are told by their digests."""
+
+    def feed(p: float, weight: int, compress: Any = zlib.compress) -> Loader:
+        inside = tf.RandomApply([tf.RandomInvert(), tf.RandomSolarize(128, p)])
+        views = tf.Views([CHAIN, [tf.Resize((9, 9)), inside, CHAIN[-1]]])
+        sampler = WeightedSampler([weight] * 49 + [1])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("gpufeed._util.identity.zlib.compress", compress)
+            return make(pictures, transforms=views, sampler=sampler)
+
+    state = feed(0.5, 2).state_dict()
+    with pytest.raises(StateMismatchError) as raised:
+        feed(0.25, 3).load_state_dict(state)
+    digests = (
+        r'was {"dtype":"<f8","length":50,"sha256":"\w+"}, is {"dtype":"<f8","length":50,"sha256'
+    )
+    assert re.search(f"sampler WeightedSampler.weights {digests}", str(raised.value))
+    place = "transforms[0] Views.views[1][1] RandomApply.transforms[1] RandomSolarize.p"
+    assert f"; {place} was 0.5, is 0.25; the batches" in str(raised.value)
+
+    stored = zlib.compress
+    elsewhere = feed(0.5, 2, compress=lambda data, _: stored(data, 0))
+    assert elsewhere.state_dict()["fingerprints"]["sampler"] != state["fingerprints"]["sampler"]
+    elsewhere.load_state_dict(state)
 
 
 def test_a_transform_more_or_less_is_told_with_all(pictures: Manifest) -> None:
@@ -370,9 +397,19 @@ def test_transforms_without_a_fingerprint_are_refused_at_once(pictures: Manifest
         make(pictures, transforms=[tf.RandomResizedCrop(24), Lost()])
 
 
-@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b"\xff\x00", b'{"version": 1}', b"[" * 10_000])
-def test_what_is_no_state_is_refused(pictures: Manifest, text: bytes) -> None:
-    with pytest.raises(StateError):
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "the state is no JSON: Expecting value"),
+        (b'{"version": 1, "rec', "the state is no JSON: Unterminated string"),
+        (b"\xff\xff", "the state is no JSON: 'utf-8' codec can't decode"),
+        (b"[]", r"this is no state of a gpufeed loader: \[\]$"),
+        (b"{}", "this is no state of a gpufeed loader: {}$"),
+        (b'{"version": 1}', "the state's 'records' is None, no integer of 0 or more"),
+    ],
+)
+def test_what_is_no_state_is_refused(pictures: Manifest, text: bytes, message: str) -> None:
+    with pytest.raises(StateError, match=message):
         make(pictures).set_state(text)
 
 
@@ -790,7 +827,7 @@ def test_defaults_are_those_of_the_readme(pictures: Manifest) -> None:
     batch = loader.batch(0)
     assert batch["image"].shape == (10, 3, 224, 224)
     assert repr(loader.sampler) == (
-        "IndexSampler(num_records=50, shuffle=True, seed=0, num_epochs=None)"
+        "IndexSampler(num_records=50, shuffle=True, seed=0, epoch_size=50, num_epochs=None)"
     )
     assert repr(loader).startswith("Loader(50 records, IndexSampler(")
     loader.close()

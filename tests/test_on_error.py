@@ -257,16 +257,15 @@ def test_pytorchs_distributed_checkpoints_carry_it(birds: Manifest, tmp_path: Pa
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ("x", "the state's 'quarantine' is no JSON list"),
-        (7, "the state's 'quarantine' is no JSON list"),
-        ("{}", "the state's 'quarantine' is no JSON list"),
-        (["x"], r"quarantine\[0\] is no failure, which has record_key, path, reason, step"),
-        ([{"record_key": 1}], r"quarantine\[0\] is no failure"),
-        ([{"record_key": True, "path": "", "reason": "", "step": 0}], "is no failure"),
-        ([{"record_key": -1, "path": "", "reason": "", "step": 0}], "is no failure"),
+        ("x", "the state's 'quarantine' is no JSON list of failures: Expecting value"),
+        (7, "is no JSON list of failures: the JSON object must be str"),
+        ("null", "is no JSON list of failures: 'NoneType' object is not iterable"),
+        (["x"], "is no JSON list of failures: .* must be a mapping, not str"),
+        ([{"record_key": 1}], "failures: .* missing 3 required .* 'path', 'reason', and 'step'"),
+        ([{"record_key": "1", "path": "", "reason": "", "step": 0}], "is no JSON list of failures"),
         (
             [{"record_key": 1, "path": "x", "reason": "", "step": 0}],
-            r"is of record 1 \(x\), which is 00001.jpg in this manifest",
+            r"'quarantine' has record 1 \(x\), which is not in this manifest",
         ),
         (
             [{"record_key": 10**30, "path": "x", "reason": "", "step": 0}],

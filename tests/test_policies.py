@@ -17,10 +17,11 @@ from PIL import Image
 
 from gpufeed import ConfigError, Loader, Manifest, SequentialSampler, SubsetSampler
 from gpufeed import transforms as tf
-from gpufeed.engine.inputs import declare, feeds
-from gpufeed.identity import describe_all, parse_all
+from gpufeed._util.identity import encode
+from gpufeed.open.inputs import declare, feeds
 from gpufeed.plan.view import narrowed
 from gpufeed.rng import BatchRng
+from gpufeed.tools.rebuild import rebuild_transforms
 from gpufeed.transforms import policies, timm
 from gpufeed.transforms.operations import NAMES
 from media import picture
@@ -565,8 +566,7 @@ def test_magnitude_0_changes_nothing(pictures: Manifest) -> None:
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_policy_can_be_made_again_from_its_fingerprint(name: str) -> None:
     identity = POLICIES[name].identity
-    ((kind, settings),) = parse_all(describe_all([identity]))
-    again = getattr(tf, kind)(**settings)
+    (again,) = rebuild_transforms(encode([identity]))
     assert again.identity == identity
     drawn = feeds(draw(again, 50))
     for key, values in feeds(draw(POLICIES[name], 50)).items():

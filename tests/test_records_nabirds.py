@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -386,6 +387,13 @@ def test_a_box_is_named_by_its_own_line_in_a_file_of_another_order(birds: Path) 
     edit(birds / "bounding_boxes.txt", lambda lines: lines.reverse())
     line_becomes(birds, "bounding_boxes.txt", 4, f"{FIRST} 99 0 5 5")
     assert f"{birds / 'bounding_boxes.txt'}, line 4: the box 99 0 5 5" in refusal(birds)
+
+
+def test_a_pipe_is_named(birds: Path) -> None:
+    (birds / "sizes.txt").unlink()
+    os.mkfifo(birds / "sizes.txt")
+    message = f"can not read {birds}/sizes.txt: not a regular file but a pipe"
+    assert refusal(birds) == message
 
 
 def test_a_hierarchy_that_is_none(birds: Path) -> None:

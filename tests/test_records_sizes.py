@@ -136,3 +136,27 @@ def test_pictures_that_can_not_be_read_are_named(root: Path) -> None:
     )
     # What could be read is kept all the same.
     assert widths(root, "0.png") == [10]
+
+
+@pytest.mark.parametrize("link", ["file", "folder"])
+def test_sizes_are_not_written_through_links(root: Path, tmp_path: Path, link: str) -> None:
+    """Or whoever made the data could have any file of the reader's overwritten."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    mine = elsewhere / "sizes.parquet"
+    mine.write_text("mine")
+    beside = root / ".gpufeed"
+    if link == "folder":
+        beside.symlink_to(elsewhere)
+    else:
+        beside.mkdir()
+        (beside / "sizes.parquet").symlink_to(mine)
+    assert widths(root, "1.png") == [11]
+    assert mine.read_text() == "mine"
+    assert [path.name for path in elsewhere.iterdir()] == ["sizes.parquet"]
+
+
+def test_a_pipe_beside_the_data_is_passed_over(root: Path) -> None:
+    (root / ".gpufeed").mkdir()
+    os.mkfifo(root / ".gpufeed" / "sizes.parquet")
+    assert widths(root, "1.png") == [11]

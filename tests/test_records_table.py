@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
+import os
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpufeed.errors import ManifestError
@@ -214,36 +214,55 @@ def test_what_is_no_table(root: Path) -> None:
             read_table(wrong, root=root)
 
 
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def write_pipe(file: Path) -> None:
+    os.mkfifo(file)
+
+
+def write_half(file: Path) -> None:
+    table().write_parquet(file)
+    os.truncate(file, file.stat().st_size // 2)
+
+
 @pytest.mark.parametrize(
-    "content",
+    ("name", "write", "message"),
     [
-        b"",
-        b"PAR1\xff\xff\xff\x7fPAR1",
-        b"path,label\n1,2,3,4\n",
-        b"path,label\n\xff,1\n",
-        b"\0" * 99,
+        ("a.parquet", write_half, r"FILE is no valid Parquet file: \w"),
+        ("a.parquet", b"", r"FILE is no valid Parquet file: \w"),
+        ("a.parquet", b"path,label\na,1\n", r"FILE is no valid Parquet file: \w"),
+        ("a.parquet", write_pipe, "can not read FILE: not a regular file but a pipe"),
+        ("a.parquet", Path.mkdir, "can not read FILE: not a regular file but a folder"),
+        ("a.csv", write_pipe, "can not read FILE: not a regular file but a pipe"),
+        ("a.csv", b"", r"FILE is no valid CSV file: \w"),
+        ("a.csv", b"path,label\n1,2,3\n", r"FILE is no valid CSV file: \w"),
+        ("a.csv", b"path,label\n\xff,1\n", r"FILE is no valid CSV file: .*utf-8"),
+        (
+            "a.csv",
+            b"path,label\na\0b,1\n",
+            r"FILE, row 0: the path 'a\\x00b' holds a NUL",
+        ),
+        ("a.csv", table().write_parquet, r"FILE is no valid CSV file: \w"),
+        ("a.csv", b"\0" * 99, "FILE: there is no column 'path'; there are "),
     ],
 )
-def test_damaged_files(root: Path, ending: str, content: bytes) -> None:
-    file = root / f"table.{ending}"
-    file.write_bytes(content)
-    with pytest.raises(ManifestError, match=f"{file}"):
+def test_a_damaged_file_is_named(root: Path, name: str, write: Any, message: str) -> None:
+    file = root / name
+    file.write_bytes(write) if isinstance(write, bytes) else write(file)
+    with pytest.raises(ManifestError, match=message.replace("FILE", str(file))):
         read_table(file)
 
 
-@settings(UNTIMED, max_examples=20)  # each takes a process
-@given(st.integers(0, 400), st.integers(0, 255), st.integers(0, 400))
-def test_a_damaged_parquet_is_read_or_refused(
-    tmp_path_factory: pytest.TempPathFactory, place: int, byte: int, end: int
-) -> None:
-    file = tmp_path_factory.getbasetemp() / "damaged.parquet"
-    table(width=[1] * 4, height=[1] * 4).write_parquet(file)
-    data = bytearray(file.read_bytes())
-    data[-1 - place % len(data)] = byte
-    file.write_bytes(data[: len(data) - (end if end < 20 else 0)])
-    with contextlib.suppress(ManifestError):
-        assert len(read_table(file)) > 0
+def test_a_panic_of_polars_is_a_manifest_error(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no Exception."""
+
+    def panic(*_: object, **__: object) -> None:
+        raise pl.exceptions.PanicException("index out of bounds\nat line 3")
+
+    for ending, kind in (("parquet", "Parquet"), ("csv", "CSV")):
+        (root / f"a.{ending}").write_bytes(b"")
+        monkeypatch.setattr(pl, f"read_{ending}", panic)
+        message = f"{root}/a.{ending} is no valid {kind} file: index out of bounds$"
+        with pytest.raises(ManifestError, match=message):
+            read_table(root / f"a.{ending}")
 
 
 LABELS = st.one_of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import json
 import math
 import pickle
 from collections.abc import Callable
@@ -18,6 +19,7 @@ import torch
 import torch.utils.data
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
 import gpufeed
 from gpufeed import (
@@ -38,7 +40,9 @@ from gpufeed import (
     balanced_weights,
     concat,
 )
+from gpufeed._util.identity import brief, encode, is_packed, pack, unpack
 from gpufeed.rng import BatchRng
+from gpufeed.tools.rebuild import SAMPLERS, rebuild_sampler
 from media import make_manifest
 
 Int64 = npt.NDArray[np.int64]
@@ -140,13 +144,79 @@ def test_the_global_generator_has_no_say(sampler: Sampler) -> None:
 
 
 @given(samplers())
-def test_identities_are_plain_and_read_back(sampler: Sampler) -> None:
-    from gpufeed.identity import describe, parse_all
+def test_a_sampler_is_rebuilt_from_its_identity(sampler: Sampler) -> None:
+    """From the text that a state holds: the same identity, and the same visits."""
+    text = encode(sampler.identity)
+    again = rebuild_sampler(text)
+    assert encode(again.identity) == text
+    assert type(again) is type(sampler)
+    positions = np.arange(3 * sampler.epoch_size)
+    for ours, theirs in zip(again.visits(positions), sampler.visits(positions), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert (again.group, again.has_repeats) == (sampler.group, sampler.has_repeats)
+    assert (again.num_records, again.seed) == (sampler.num_records, sampler.seed)
 
-    text = describe(sampler.identity)
-    ((kind, settings),) = parse_all(text)
-    assert {"kind": kind, **settings} == sampler.identity
-    assert sampler.identity["seed"] == sampler.seed
+
+def test_every_sampler_can_be_rebuilt() -> None:
+    public = (getattr(gpufeed, name) for name in gpufeed.__all__)
+    own = {each for each in public if isinstance(each, type) and issubclass(each, Sampler)}
+    assert set(SAMPLERS.values()) == own - {Sampler, GrainSampler, RecordedSampler}
+
+
+@pytest.mark.parametrize(
+    ("identity", "message"),
+    [
+        ({"kind": "mine.Own", "seed": 3}, "the sampler mine.Own is none of gpufeed's own; in the"),
+        (GrainSampler(grain.SequentialSampler(20), 20).identity, "sampler GrainSampler is none of"),
+        (RecordedSampler([3, 9], 20).identity, "the sampler RecordedSampler is none of gpufeed's"),
+        ({"kind": "IndexSampler", "size": 3}, "IndexSampler can not be made .*'size'"),
+        ({"kind": "IndexSampler", "num_records": 0}, "can not be made .*: num_records is 0; it"),
+        (
+            {"kind": "IndexSampler", "num_records": 3},
+            r'sampler IndexSampler can not be made from its fingerprint, \{"kind":"IndexSampler",'
+            r'"num_records":3\}: what is made of it is \{"epoch_size":3',
+        ),
+        (
+            {**WeightedSampler([1, 2]).identity, "weights": {**pack(np.ones(2)), "zlib": "eJw="}},
+            "WeightedSampler can not be made from its fingerprint: a packed array is damaged",
+        ),
+        (
+            {**WeightedSampler([1, 2]).identity, "weights": pack(np.ones(2)) | {"sha256": "0"}},
+            '"sha256":"0"}}: what is made of it is .*"sha256":"[0-9a-f]{16}"}}$',
+        ),
+        ({"seed": 3}, "the state's sampler is '{\"seed\":3}', which names no kind"),
+        ([], "the state's sampler is '\\[\\]', which names no kind"),
+    ],
+)
+def test_a_sampler_that_can_not_be_rebuilt_says_why(identity: Any, message: str) -> None:
+    with pytest.raises(StateError, match=message):
+        rebuild_sampler(encode(identity))
+    with pytest.raises(StateError, match="the state's sampler is no JSON: Expecting value"):
+        rebuild_sampler("IndexSampler(seed=3)")
+
+
+@given(hnp.arrays(st.sampled_from(["<i8", ">i4", "<f8", "|u1", "|b1"]), st.integers(0, 30)))
+def test_arrays_are_packed_and_unpacked(array: npt.NDArray[Any]) -> None:
+    told = json.loads(encode({"x": pack(array)}))["x"]
+    assert is_packed(told)
+    np.testing.assert_array_equal(unpack(told), array)
+    assert brief({"x": [told]}) == {"x": [{k: v for k, v in told.items() if k != "zlib"}]}
+
+
+def test_weights_and_keys_are_told_to_the_last_bit() -> None:
+    """Rounded weights give the same visits but once in a million."""
+    weights = np.random.default_rng(0).random(99) * (np.arange(99) % 3)
+    told: Any = WeightedSampler(weights, seed=3).identity["weights"]
+    np.testing.assert_array_equal(unpack(told), weights)
+    keys = np.array([2**40 - 1, 5, 2**33])
+    told = SubsetSampler(2**40, keys).identity["record_keys"]
+    np.testing.assert_array_equal(unpack(told), keys)
+
+
+def test_a_representation_shows_arrays_shortly() -> None:
+    shown = repr(WeightedSampler(np.random.default_rng(0).random(5000)))
+    assert shown.startswith("WeightedSampler(weights={'dtype': '<f8', 'length': 5000, 'sha256': '")
+    assert len(shown) < 200
 
 
 def far_apart(make: Callable[[int], Sampler]) -> list[list[int]]:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
+import torch.utils.data
 from PIL import Image
 
 import gpufeed
 from gpufeed import Loader, Manifest, Sampler, StateError, cli
 from gpufeed import transforms as tf
+from gpufeed._util.identity import encode
+from gpufeed.tools.gallery import examples
+from gpufeed.tools.named import Preset, make_transforms
+from gpufeed.tools.rebuild import rebuild_transforms
 from gpufeed.tools.replay import replay_batch
 from gpufeed.tools.sheet import captions_of, draw_sheet
 from gpufeed.tools.synth import write_nabirds
@@ -41,12 +47,11 @@ SAMPLERS: dict[str, Callable[[Manifest], Sampler]] = {
     "index": lambda m: gpufeed.IndexSampler(len(m), shuffle=True, seed=5),
     "virtual": lambda m: gpufeed.IndexSampler(len(m), shuffle=True, seed=5, epoch_size=100),
     "sequential": lambda m: gpufeed.SequentialSampler(len(m), seed=5),
+    "listed": lambda m: gpufeed.SubsetSampler(len(m), np.arange(len(m))[::-1], seed=5),
     "repeated": lambda m: gpufeed.RepeatedAugmentationSampler(len(m), repeats=2, seed=5),
-    "weighted": lambda m: gpufeed.WeightedSampler(
-        gpufeed.balanced_weights(m.frame["label"], 0.5), seed=5
-    ),
+    "weighted": lambda m: gpufeed.WeightedSampler(1.0 / np.arange(1, len(m) + 1), seed=5),
     "balanced": lambda m: gpufeed.ClassBalancedBatchSampler(
-        m.frame["label"], classes_per_batch=2, records_per_class=2, seed=5
+        np.arange(len(m)) % 7 - 3, classes_per_batch=2, records_per_class=2, seed=5
     ),
 }
 
@@ -168,14 +173,18 @@ def test_the_command(birds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     ("edit", "message"),
     [
         ({"manifest": "0" * 64}, "is not what the state was saved with, whose manifest has the"),
-        ({"sampler": "Own(seed=3)"}, r"the sampler Own\(seed=3\) can not be made from its finger"),
-        ({"sampler": "__import__('os')"}, "is no fingerprint of a sampler or transforms"),
-        ({"sampler": "IndexSampler(seed=1 + 1)"}, "is no fingerprint of a sampler"),
-        ({"transforms": "Own(size=3)"}, "the transform Own is none of gpufeed's own"),
-        ({"transforms": "Resize(side=3)"}, "Resize can not be made from its fingerprint"),
-        ({"transforms": "Resize(size=3)"}, "can not be made from their fingerprint"),
-        ({"transforms": "("}, "is no fingerprint"),
-        ({"transforms": 3}, "it lacks fingerprints"),
+        ({"sampler": '{"kind":"Own"}'}, "the sampler Own is none of gpufeed's own; in the program"),
+        ({"transforms": '[{"kind":"Own"}]'}, "the transform Own is none of gpufeed's own; in the"),
+        ({"transforms": '[{"kind":"Resize","side":3}]'}, "Resize can not be made .*'side'"),
+        ({"transforms": '[{"kind":"Resize","size":0}]'}, "Resize can not be made .*: size is 0"),
+        (
+            {"transforms": '[{"kind":"Resize","size":3}]'},
+            r'transforms\[0\] \(Resize\) can not be made .*"size":3}: what is made of it is .*null',
+        ),
+        ({"transforms": "[3]"}, r"the state's transforms\[0\] names no kind"),
+        ({"transforms": "{}"}, "the state's transforms are '{}', which is no list"),
+        ({"transforms": "("}, "the state's transforms is no JSON: Expecting value"),
+        ({"transforms": 3}, "'fingerprints' is .*; it must hold a text for each of manifest, sam"),
     ],
 )
 def test_what_can_not_be_replayed_says_why(birds: Path, edit: dict[str, Any], message: str) -> None:
@@ -185,11 +194,78 @@ def test_what_can_not_be_replayed_says_why(birds: Path, edit: dict[str, Any], me
         replay_batch(json.dumps(state).encode(), birds, batch_size=8, device="cpu")
 
 
-def test_weights_that_are_not_known_are_named(birds: Path) -> None:
+def test_what_is_the_runs_own_is_named(birds: Path) -> None:
+    """A sampler of another library, a transform of the user's, and a function."""
+
+    class Own(tf.PixelTransform):
+        def build(self, image: Any, params: dict[str, Any]) -> Any:  # noqa: ARG002
+            return image
+
+    chain = [tf.RandomResizedCrop(8), tf.RandomApply([Own()]), tf.ToDtype("uint8")]
+    calls = [tf.RandomResizedCrop(8), tf.Lambda(np.fliplr, name="flip"), tf.ToDtype("uint8")]
     train = gpufeed.read_nabirds(birds, labels="species").split("train")
-    state = state_of(birds, sampler=gpufeed.WeightedSampler(np.arange(1, len(train) + 1)))
-    with pytest.raises(StateError, match="does not hold all that it was made of; in the program"):
-        replay_batch(json.dumps(state).encode(), birds, batch_size=8, device="cpu")
+    theirs = torch.utils.data.RandomSampler(range(len(train)))
+    for options, name in (
+        ({"sampler": theirs}, "the sampler RecordedSampler is none of gpufeed"),
+        (
+            {"transforms": chain},
+            r"the transform test_tools_replay\.\S+Own is none of gpufeed's own",
+        ),
+        ({"transforms": calls}, r"no state holds what Lambda\(flip\) calls"),
+    ):
+        state = json.dumps(state_of(birds, **options)).encode()
+        with pytest.raises(StateError, match=f"{name}.*; in the program that has it, loader.bat"):
+            replay_batch(state, birds, batch_size=8, device="cpu")
+
+
+def test_a_manifest_of_the_programs_own_is_replayed(birds: Path) -> None:
+    """Put together of others, with what mixes them."""
+    whole = gpufeed.read_nabirds(birds)
+    both = gpufeed.concat([whole.split("train"), whole.split("test")])
+    sampler = gpufeed.MixtureSampler([whole.split("train"), whole.split("test")], (3, 1), seed=5)
+    chain = [tf.RandomResizedCrop(24), ToDtype("uint8", layout="NHWC")]
+    with Loader(both, sampler=sampler, transforms=chain, batch_size=8, device="cpu") as loader:
+        state = loader.get_state()
+        replayed = replay_batch(state, both, 2, batch_size=8, device="cpu")
+        assert sheet_pictures(replayed.shown.sheet, loader.batch(2), both)
+    with pytest.raises(gpufeed.ManifestError, match=r"is replayed by replay_batch\(state, manif"):
+        replay_batch(state, birds, 2, batch_size=8, device="cpu")
+    with pytest.raises(gpufeed.ManifestError, match="and the state was saved with "):
+        replay_batch(state, whole, 2, batch_size=8, device="cpu")
+
+
+@pytest.mark.parametrize("preset", get_args(Preset))
+def test_every_preset_is_rebuilt(pictures: Manifest, preset: Preset) -> None:
+    """From the text that a state holds: the same identity, and the same batch."""
+    given = make_transforms(preset, 224 if preset.startswith("course") else 32)
+    options: dict[str, Any] = {"batch_size": 4, "device": "cpu"}
+    with Loader(pictures, transforms=given, **options) as loader:
+        text = loader.state_dict()["fingerprints"]["transforms"]
+        wanted = loader.batch(1)["image"]
+    with Loader(pictures, transforms=rebuild_transforms(text), **options) as loader:
+        assert loader.state_dict()["fingerprints"]["transforms"] == text
+        found = loader.batch(1)["image"]
+    views = isinstance(given, tf.Views)
+    for ours, theirs in zip(found, wanted, strict=True) if views else [(found, wanted)]:
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_every_transform_is_rebuilt() -> None:
+    """As the gallery has them, of each kind at least one."""
+    shown = [each.shown.made for each in examples(64) if each.kind is not tf.Lambda]
+    shown += [tf.Normalize(), ToDtype("float16"), tf.SoftLabels(9, 0.1)]
+    kinds = {
+        each
+        for name in tf.__all__
+        if isinstance(each := getattr(tf, name), type)
+        and issubclass(each, tf.Transform)
+        and not inspect.isabstract(each)
+    }
+    assert kinds - {tf.Transform, tf.Lambda} <= {type(each) for each in shown}
+    for each in shown:
+        (again,) = rebuild_transforms(encode([each.identity]))
+        assert again.identity == each.identity
+        assert type(again) is type(each)
 
 
 def test_another_global_batch_is_named(birds: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -109,7 +110,7 @@ def _print_fed(console: Console, fed: Fed, framework: str) -> None:
         ("a batch", _arrays(fed, framework)),
         (
             "state at the end",
-            f"records {fed.state['records']} of {marks['sampler']}, manifest "
+            f"records {fed.state['records']} of {json.loads(marks['sampler'])['kind']}, manifest "
             f"{marks['manifest'][:8]}",
         ),
     ):

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 __all__: list[str] = []
 
-_MOST_STATE = 1 << 26
-"""Bytes of a state: it lists what failed, so it may be a long one."""
-
 
 @app.command()
 def replay(
@@ -54,7 +51,7 @@ def replay(
     keep_interruptible()
     target = check_target(out, "gpufeed-replay.png")
     try:
-        saved = read_file(state.expanduser(), _MOST_STATE)
+        saved = read_file(state.expanduser())
     except OSError as error:
         if error.errno is not None:
             raise

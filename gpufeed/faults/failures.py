@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, fields
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 
 from gpufeed._util.numbers import is_integer, is_number
 from gpufeed._util.sanitize import sanitize
@@ -62,7 +62,7 @@ class Failures:
         """Return the list as JSON; as one text, which checkpoints of any kind carry whole."""
         return json.dumps([asdict(failure) for failure in self.quarantine])
 
-    def parse(self, text: object, *, same: bool) -> list[Failure]:
+    def parse(self, text: str, *, same: bool) -> list[Failure]:
         """Return the failures that `state` had returned.
 
         Args:
@@ -73,28 +73,26 @@ class Failures:
             StateError: it is no such list, or names other files.
         """
         try:
-            state = json.loads(text) if isinstance(text, str) else None
-        except (ValueError, RecursionError):
-            state = None
-        if not isinstance(state, list):
-            raise StateError("the state's 'quarantine' is no JSON list")
-        failures = []
-        for place, entry in enumerate(state):
-            failure = _parsed(entry, place)
-            try:
-                found = self._path(failure.record_key)
-            except (IndexError, OverflowError):
-                found = None
-            if found == failure.path:
-                failures.append(failure)
-            elif same:
-                key = sanitize(str(failure.record_key), 20)
-                here = "not" if found is None else sanitize(found)
-                raise StateError(
-                    f"the state's quarantine[{place}] is of record {key} "
-                    f"({sanitize(failure.path)}), which is {here} in this manifest"
-                )
-        return failures
+            failures = [Failure(**entry) for entry in json.loads(text)]
+            kept = [each for each in failures if self._has(each)]
+        except (TypeError, ValueError) as error:
+            raise StateError(
+                f"the state's 'quarantine' is no JSON list of failures: {error}"
+            ) from None
+        if same and len(kept) < len(failures):
+            other = next(each for each in failures if each not in kept)
+            raise StateError(
+                f"the state's 'quarantine' has record {other.record_key} ({sanitize(other.path)}), "
+                "which is not in this manifest"
+            )
+        return kept
+
+    def _has(self, failure: Failure) -> bool:
+        """Whether the record of a failure is here, under this name."""
+        try:
+            return self._path(failure.record_key) == failure.path
+        except (IndexError, OverflowError):
+            return False
 
     def restore(self, failures: Sequence[Failure]) -> None:
         """Take over a list in place of what is there."""
@@ -154,28 +152,3 @@ def check_limit(max_failures: float, num_records: int) -> int:
         f"max_failures is {max_failures!r}; it must be how many records may fail, an integer of 0 "
         "or more, or which share of them, a float from 0 to 1"
     )
-
-
-def _parsed(entry: object, place: int) -> Failure:
-    names = {field.name: int if field.type == "int" else str for field in fields(Failure)}
-    if (
-        not isinstance(entry, Mapping)
-        or set(entry) != set(names)
-        or any(type(entry[name]) is not kind for name, kind in names.items())
-        or entry["record_key"] < 0
-        or not 0 <= entry["step"] < 1 << 63
-        or not _is_text(entry["reason"])
-    ):
-        raise StateError(
-            f"the state's quarantine[{place}] is no failure, which has {', '.join(names)}"
-        )
-    return Failure(**entry)
-
-
-def _is_text(reason: str) -> bool:
-    """Whether it can be written down; JSON can hold halves of letters, which can not."""
-    try:
-        reason.encode()
-    except UnicodeEncodeError:
-        return False
-    return len(reason) <= _REASON_LENGTH

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from gpufeed._util.identity import brief, encode
+from gpufeed._util.sanitize import sanitize
 from gpufeed.errors import StateError, StateMismatchError
-from gpufeed.identity import THEN
 
-__all__ = [
-    "VERSION",
-    "check_state",
-    "decode_state",
-    "encode_state",
-    "make_state",
-]
+__all__ = ["VERSION", "check_state", "decode_state", "encode_state", "make_state", "read_state"]
 
 VERSION = 1
 _TOLD = 2000
-"""Letters of a text that an error tells."""
-_MOST_RECORDS = (1 << 63) - 1
+"""Letters of a fingerprint that an error tells."""
 
 
 def make_state(records: int, fingerprints: Mapping[str, str], quarantine: str) -> dict[str, Any]:
@@ -28,7 +22,7 @@ def make_state(records: int, fingerprints: Mapping[str, str], quarantine: str) -
 
     Args:
         records: the position.
-        fingerprints: of what it is a state.
+        fingerprints: of the manifest, and the identities of sampler and transforms as JSON.
         quarantine: the failures met so far, as text.
     """
     return {
@@ -37,6 +31,34 @@ def make_state(records: int, fingerprints: Mapping[str, str], quarantine: str) -
         "fingerprints": dict(fingerprints),
         "quarantine": quarantine,
     }
+
+
+def read_state(state: Mapping[str, Any]) -> tuple[int, dict[str, str]]:
+    """Return the position that a state stands at, and its fingerprints.
+
+    Raises:
+        StateError: it is malformed.
+        StateMismatchError: it is of another version.
+    """
+    if not isinstance(state, Mapping) or "version" not in state:
+        raise StateError(f"this is no state of a gpufeed loader: {_short(state)}")
+    if state["version"] != VERSION:
+        version = _short(state["version"])
+        raise StateMismatchError(
+            f"the state has version {version}, this gpufeed reads {VERSION}; load it with the "
+            "gpufeed that saved it, or go to its batch with seek()",
+            {"version": (version, str(VERSION))},
+        )
+    records, saved = state.get("records"), state.get("fingerprints")
+    if type(records) is not int or records < 0:
+        raise StateError(f"the state's 'records' is {_short(records)}, no integer of 0 or more")
+    names = ("manifest", "sampler", "transforms")
+    if not isinstance(saved, Mapping) or not all(isinstance(saved.get(n), str) for n in names):
+        raise StateError(
+            f"the state's 'fingerprints' is {_short(saved)}; it must hold a text for each of "
+            f"{', '.join(names)}"
+        )
+    return records, {name: saved[name] for name in names}
 
 
 def check_state(
@@ -56,48 +78,61 @@ def check_state(
     unknown = set(ignore) - set(fingerprints)
     if unknown:
         raise StateError(f"ignore names {sorted(unknown)}; it may name {sorted(fingerprints)}")
-    if not isinstance(state, Mapping) or "version" not in state:
-        raise StateError(f"this is no state of a gpufeed loader: {_short(state)}")
-    if state["version"] != VERSION:
-        version = _short(state["version"])
-        raise StateMismatchError(
-            f"the state has version {version}, this gpufeed reads {VERSION}; load it with the "
-            "gpufeed that saved it, or go to its batch with seek()",
-            {"version": (version, str(VERSION))},
-        )
-    records, saved = state.get("records"), state.get("fingerprints")
-    if type(records) is not int or not 0 <= records <= _MOST_RECORDS:
-        raise StateError(
-            f"the state's 'records' is {_short(records)}, no integer from 0 to 2^63 - 1"
-        )
-    if not isinstance(saved, Mapping):
-        raise StateError(f"the state's 'fingerprints' is {_short(saved)}, no mapping")
-    changed = {
-        name: (_text(saved.get(name)), here)
-        for name, here in fingerprints.items()
-        if name not in ignore and saved.get(name) != here
-    }
+    records, saved = read_state(state)
+    changed = {}
+    for name, here in fingerprints.items():
+        if name not in ignore and saved[name] != here:
+            was, now = _values(saved[name]), _values(here)
+            if was != now:
+                changed[name] = was, now
     if changed:
-        told = "; ".join(_difference(name, *both) for name, both in changed.items())
+        told = "; ".join(each for name, both in changed.items() for each in _differ(name, *both))
         raise StateMismatchError(
             f"the state was saved with another {' and another '.join(changed)}: {told}; the "
             "batches to come would not be those of the run that saved it; to load it all the same, "
             f"pass ignore={tuple(changed)!r}",
-            changed,
+            {name: (_text(was), _text(now)) for name, (was, now) in changed.items()},
         )
     return records
 
 
-def _difference(name: str, was: str, here: str) -> str:
-    """From what to what; of lists only the parts that differ."""
-    before, now = was.split(THEN), here.split(THEN)
-    if len(before) == len(now) > 1:
-        return "; ".join(
-            f"{name}[{place}] was {one[:_TOLD]}, is {other}"
-            for place, (one, other) in enumerate(zip(before, now, strict=True))
-            if one != other
-        )
-    return f"{name} was {was[:_TOLD]}, is {here}"
+def _values(fingerprint: str) -> Any:
+    """An identity as JSON values, without the bytes of arrays; another text as it is."""
+    if fingerprint.startswith(("{", "[")):
+        try:
+            return brief(json.loads(fingerprint))
+        except ValueError:
+            pass
+    return fingerprint
+
+
+def _differ(where: str, was: Any, here: Any) -> Iterator[str]:
+    """Tell from what to what, of each part that differs."""
+    parts: list[tuple[str, Any, Any]] = []
+    if _kind(was) and _kind(was) == _kind(here):
+        names = sorted({*was, *here})
+        parts = [(f" {_kind(was)}.{name}", was.get(name), here.get(name)) for name in names]
+    elif _is_nested(was) and _is_nested(here) and len(was) == len(here):
+        pairs = enumerate(zip(was, here, strict=True))
+        parts = [(f"[{place}]", one, other) for place, (one, other) in pairs]
+    for part, one, other in parts:
+        if one != other:
+            yield from _differ(where + part, one, other)
+    if not parts:
+        yield f"{where} was {_text(was)[:_TOLD]}, is {_text(here)[:_TOLD]}"
+
+
+def _kind(identity: Any) -> Any:
+    return identity.get("kind") if isinstance(identity, dict) else None
+
+
+def _is_nested(values: Any) -> bool:
+    """Whether it is a list of identities, or of lists."""
+    return isinstance(values, list) and all(isinstance(each, dict | list) for each in values)
+
+
+def _text(values: Any) -> str:
+    return values if isinstance(values, str) else encode(values)
 
 
 def encode_state(state: Mapping[str, Any]) -> bytes:
@@ -113,20 +148,12 @@ def decode_state(text: bytes | str) -> dict[str, Any]:
     """
     try:
         state = json.loads(text)
-    except (ValueError, TypeError, RecursionError) as error:
+    except (ValueError, TypeError) as error:
         raise StateError(f"the state is no JSON: {error}") from None
     if not isinstance(state, dict):
         raise StateError(f"this is no state of a gpufeed loader: {_short(state)}")
     return state
 
 
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else _short(value)
-
-
 def _short(value: object) -> str:
-    try:
-        shown = repr(value)
-    except (RecursionError, ValueError):  # of lists in lists, and of numbers too long
-        return type(value).__name__
-    return shown if len(shown) <= 60 else f"{shown[:57]}..."
+    return sanitize(repr(value), 60)

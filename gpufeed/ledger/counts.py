@@ -80,11 +80,29 @@ class EpochCounts:
             self._all = self._read().copy()
         return self._all
 
-    def pack(self) -> int:
-        """Keep the counts small, now that others come; returns how many bytes they take."""
-        if self._all is not None:
-            self._packed, self._all = zlib.compress(self._all.data, 1), None
-        return len(self._packed)
+    def packed(self) -> bytes:
+        """Return the counts, compressed."""
+        return self._packed if self._all is None else zlib.compress(self._all.data, 1)
+
+    def pack(self) -> None:
+        """Keep the counts compressed, now that others come."""
+        self._packed, self._all = self.packed(), None
+
+    @staticmethod
+    def restore(run: Run, packed: bytes, pixels: Digests, total: int) -> EpochCounts:
+        """Return an epoch of which `packed()`, `pixels` and `total` were written down.
+
+        Raises:
+            ValueError: they are not of such a run.
+        """
+        one = EpochCounts(run)
+        one._packed, one._all, one.total = packed, None, total
+        if pixels.shape != one.pixels.shape or pixels.dtype != one.pixels.dtype:
+            raise ValueError(f"pixels are {pixels.dtype} {pixels.shape}")
+        if len(one._read()) != run.num_records + run.epoch_size:
+            raise ValueError(f"there are {len(one._read())} counts")
+        one.pixels = pixels
+        return one
 
     def add(self, epoch: int, place: int, key: int, pixels: bytes) -> None:
         """Count a delivery."""
@@ -110,12 +128,3 @@ class EpochCounts:
         self.pixels += other.pixels
         self.total = (self.total + other.total) % _MODULUS
         self.pack()
-
-    def parts(self) -> dict[str, Counts | Digests]:
-        """What a file holds of it, by name: to be written, or where it is new to be filled in."""
-        counts = self._read()
-        parts: dict[str, Counts | Digests] = {
-            "counts": counts[: self._records],
-            "places": counts[self._records :],
-        }
-        return {**parts, "pixels": self.pixels} if len(self.pixels) else parts

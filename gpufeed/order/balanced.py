@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed._util.identity import pack
 from gpufeed.errors import ConfigError
 from gpufeed.order.permutation import permute_each
 from gpufeed.order.sampler import Int64, Sampler, Visits, check_count
@@ -76,7 +75,6 @@ class ClassBalancedBatchSampler(Sampler):
                 f"classes_per_batch is {self.classes_per_batch}; the labels have {len(counts)} "
                 "classes"
             )
-        self._digest = hashlib.sha256(given.astype("<i8").tobytes()).hexdigest()[:16]
 
     def visits(self, positions: Int64) -> Visits:
         """Return which records come at `positions`."""
@@ -105,10 +103,12 @@ class ClassBalancedBatchSampler(Sampler):
     @property
     def identity(self) -> dict[str, object]:
         """What decides the order."""
+        # Numbered from 0: which labels are the same decides the order, and which is less.
+        labels = np.empty(self.num_records, dtype=np.int64)
+        labels[self._records] = np.repeat(np.arange(len(self._counts)), self._counts)
         return {
             "kind": "ClassBalancedBatchSampler",
-            "num_records": self.num_records,
-            "labels": f"digest {self._digest}",
+            "labels": pack(labels),
             "classes_per_batch": self.classes_per_batch,
             "records_per_class": self.records_per_class,
             "seed": self.seed,

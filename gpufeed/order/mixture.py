@@ -97,7 +97,7 @@ class MixtureSampler(Sampler):
         return {
             "kind": "MixtureSampler",
             "sources": self._sizes.tolist(),
-            "quotas": self._quotas.tolist(),
+            "weights": self._quotas.tolist(),
             "seed": self.seed,
             "epoch_size": self.epoch_size,
         }

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufeed import rng
+from gpufeed._util.identity import brief
 from gpufeed._util.numbers import is_integer
 from gpufeed.errors import ConfigError
 from gpufeed.order.permutation import MAX_SIZE
@@ -124,7 +125,11 @@ class Sampler(abc.ABC):
     @property
     @abc.abstractmethod
     def identity(self) -> dict[str, object]:
-        """What decides the order, as JSON values; `num_epochs` does not: more may follow."""
+        """Everything that decides the order, as JSON values.
+
+        `kind` is the class's name, the rest are its arguments. `num_epochs` is no part of it: more
+        may follow. Arrays are packed.
+        """
 
     def keys(self, start: int, stop: int) -> Int64:
         """Return the record keys at positions start to stop - 1, as int64 (stop - start,).
@@ -169,7 +174,7 @@ class Sampler(abc.ABC):
             index += 1
 
     def __repr__(self) -> str:
-        shown = {**self.identity, "num_epochs": self.num_epochs}
+        shown = {**brief(self.identity), "num_epochs": self.num_epochs}
         kind = shown.pop("kind")
         return f"{kind}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 

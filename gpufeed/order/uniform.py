@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed._util.identity import pack
 from gpufeed.errors import ConfigError
 from gpufeed.order.permutation import permute_each
 from gpufeed.order.sampler import Int64, Sampler, Visits, check_count
@@ -65,15 +64,13 @@ class IndexSampler(Sampler):
     @property
     def identity(self) -> dict[str, object]:
         """What decides the order."""
-        described: dict[str, object] = {
+        return {
             "kind": type(self).__name__,
             "num_records": self.num_records,
             "shuffle": self.shuffle,
             "seed": self.seed,
+            "epoch_size": self.epoch_size,
         }
-        if self.epoch_size != self.num_records:
-            described["epoch_size"] = self.epoch_size
-        return described
 
 
 class SequentialSampler(IndexSampler):
@@ -171,8 +168,7 @@ class SubsetSampler(IndexSampler):
     @property
     def identity(self) -> dict[str, object]:
         """What decides the order."""
-        listed = hashlib.sha256(self.record_keys.astype("<i8").tobytes()).hexdigest()[:16]
-        return {**super().identity, "record_keys": f"{len(self.record_keys)} of digest {listed}"}
+        return {**super().identity, "record_keys": pack(self.record_keys)}
 
 
 class RepeatedAugmentationSampler(Sampler):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 
 import numpy as np
 import numpy.typing as npt
 
 from gpufeed import rng
+from gpufeed._util.identity import pack
 from gpufeed.errors import ConfigError
 from gpufeed.order.sampler import Int64, Sampler, Visits
 
@@ -102,7 +102,6 @@ class WeightedSampler(Sampler):
             self._ends = np.cumsum(self._weights)
         if not np.isfinite(self._ends[-1]):
             raise ConfigError("the weights add up to more than a float64 can hold; scale them down")
-        self._digest = hashlib.sha256(values.astype("<f8").tobytes()).hexdigest()[:16]
         self._orders: dict[int, Int64] = {}
 
     def visits(self, positions: Int64) -> Visits:
@@ -144,10 +143,11 @@ class WeightedSampler(Sampler):
     @property
     def identity(self) -> dict[str, object]:
         """What decides the order."""
+        weights = np.zeros(self.num_records)
+        weights[self._likely] = self._weights
         return {
             "kind": "WeightedSampler",
-            "num_records": self.num_records,
-            "weights": f"digest {self._digest}",
+            "weights": pack(weights),
             "replacement": self.replacement,
             "seed": self.seed,
             "epoch_size": self.epoch_size,

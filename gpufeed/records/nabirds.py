@@ -40,7 +40,6 @@ _PER_IMAGE: dict[str, dict[str, type[pl.DataType]]] = {
 }
 _CLASSES, _HIERARCHY = "classes.txt", "hierarchy.txt"
 _PARTS, _PART_LOCS = "parts/parts.txt", "parts/part_locs.txt"
-_MOST_PARTS = 1000
 """Every image has a place in memory for each."""
 _COLUMNS = [
     *("path", "label", "width", "height", *BOX),
@@ -172,8 +171,6 @@ def _list_distribution(folder: Path, labels: str, images: Path | None) -> Listin
 def _read_parts(folder: Path, ids: pl.Series) -> pl.Series:
     """The parts of each image; those without a line are not visible."""
     names = read_lines(folder / _PARTS, {"part": _NUMBER, "name": _TEXT})
-    if len(names) > _MOST_PARTS:
-        raise ManifestError(f"{folder / _PARTS} lists {len(names):,} parts; a bird has 11")
     fields = {"uuid": _TEXT, "part": _NUMBER, "x": _NUMBER, "y": _NUMBER, "visible": _NUMBER}
     lines, at = read_lines(folder / _PART_LOCS, fields), at_line(folder / _PART_LOCS)
     for column, known, where in (("uuid", ids, _IMAGES), ("part", names["part"], _PARTS)):

@@ -160,8 +160,7 @@ def _places(root: Path) -> list[Path]:
     places = []
     beside = root / ".gpufeed" / "sizes.parquet"
     with contextlib.suppress(OSError):  # a folder that is not to be looked into
-        # No links: whoever made the data could have them lead to a file of the user's.
-        if beside.parent.is_dir() and not (beside.parent.is_symlink() or beside.is_symlink()):
+        if beside.parent.is_dir() and not _leads_elsewhere(beside):
             places.append(beside)
     with contextlib.suppress(ConfigError):  # a user without a home folder
         name = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:32]
@@ -169,16 +168,20 @@ def _places(root: Path) -> list[Path]:
     return places
 
 
+def _leads_elsewhere(file: Path) -> bool:
+    """Whether the file is a link that whoever made the data put there, or is no file."""
+    linked = file.is_symlink() or file.parent.is_symlink()
+    return linked or (file.exists() and not file.is_file())
+
+
 def _load(root: Path) -> Kept:
-    """Return the sizes that were kept; a file that is damaged or from elsewhere counts as none."""
+    """Return the sizes that were kept; a file that is damaged or of another form counts as none."""
     kept: Kept = {}
     for place in reversed(_places(root)):  # so that the best has the last word
-        try:
+        with contextlib.suppress(ManifestError):
             frame = read_parquet(place)
-        except ManifestError:
-            continue
-        if frame.schema == _CACHE and not sum(frame.null_count().row(0)):
-            kept |= {row[0]: row[1:] for row in frame.iter_rows() if row[3] > 0 and row[4] > 0}
+            if frame.schema == _CACHE:
+                kept |= {row[0]: row[1:] for row in frame.iter_rows()}
     return kept
 
 

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
-from gpufeed import transforms
 from gpufeed.errors import ConfigError, ManifestError, StateError
 from gpufeed.feed.loader import Loader
-from gpufeed.feed.state import check_state, decode_state
-from gpufeed.identity import describe, describe_all, parse_all
-from gpufeed.order.balanced import ClassBalancedBatchSampler
-from gpufeed.order.uniform import IndexSampler, RepeatedAugmentationSampler, SequentialSampler
-from gpufeed.order.weighted import WeightedSampler, balanced_weights
+from gpufeed.feed.state import decode_state, read_state
+from gpufeed.records import Manifest
 from gpufeed.tools.named import Labels, Split, open_manifest, take_split
+from gpufeed.tools.rebuild import rebuild_sampler, rebuild_transforms
 from gpufeed.tools.show import Shown, draw_batch
 from gpufeed.transforms import OutputFormat, RandomErasing, ToDtype, Transform, Views
 
 if TYPE_CHECKING:
-    from gpufeed.order.sampler import Sampler
     from gpufeed.order.schedule import LastBatch
-    from gpufeed.records import Manifest
 
 __all__ = ["Replayed", "replay_batch"]
 
@@ -46,7 +40,7 @@ class Replayed:
 
 def replay_batch(
     state: bytes,
-    data: str | Path,
+    data: str | Path | Manifest,
     step: int | None = None,
     *,
     batch_size: int = 64,
@@ -57,12 +51,13 @@ def replay_batch(
     """Draw the contact sheet of a batch of the run that saved a state.
 
     Sampler and transforms are made anew from the state's fingerprints, and the split and labels of
-    the data found by theirs, so that it is that batch of that run, given the run's global batch,
-    which no state holds. The pictures are shown as plain levels, before they are normalised.
+    the data are found by the manifest's. So it is that batch of that run, given the run's global
+    batch, which no state holds. The pictures are shown as plain levels, before they are normalised.
 
     Args:
         state: JSON, as `Loader.get_state` gives it.
-        data: as `open_manifest` takes it.
+        data: as `open_manifest` takes it; or the run's manifest, where it was filtered or put
+            together.
         step: number of the batch; the one that was to come next where none is given.
         batch_size: the run's global batch, of all its processes together.
         last_batch: the run's.
@@ -76,17 +71,12 @@ def replay_batch(
         DecodeError: a picture can not be read or decoded.
     """
     saved = decode_state(state)
-    marks = saved.get("fingerprints")
-    if not isinstance(marks, Mapping) or not all(
-        isinstance(marks.get(name), str) for name in ("manifest", "sampler", "transforms")
-    ):
-        raise StateError("this is no state of a gpufeed loader: it lacks fingerprints")
-    check_state(saved, dict(marks), ())
+    _, marks = read_state(saved)
     manifest, split = _find(data, marks["manifest"])
     loader = Loader(
         manifest,
-        sampler=_sampler(marks["sampler"], manifest),
-        transforms=_shown_plain(_transforms(marks["transforms"])),
+        sampler=rebuild_sampler(marks["sampler"]),
+        transforms=_shown_plain(rebuild_transforms(marks["transforms"])),
         batch_size=batch_size,
         last_batch=last_batch,
         on_error=on_error,
@@ -107,8 +97,15 @@ def replay_batch(
         return Replayed(shown, chosen, at, split)
 
 
-def _find(data: str | Path, fingerprint: str) -> tuple[Manifest, str]:
+def _find(data: str | Path | Manifest, fingerprint: str) -> tuple[Manifest, str]:
     """The labels and split of the data that have this fingerprint."""
+    if isinstance(data, Manifest):
+        if data.fingerprint() != fingerprint:
+            raise ManifestError(
+                f"the manifest's fingerprint is {data.fingerprint()[:8]}..., and the state was "
+                f"saved with {fingerprint[:8]}..."
+            )
+        return data, "as given"
     labels: tuple[Labels | None, ...] = ("species", "class", None)
     tried = []
     for kind in labels:
@@ -127,68 +124,8 @@ def _find(data: str | Path, fingerprint: str) -> tuple[Manifest, str]:
     raise ManifestError(
         f"{data} is not what the state was saved with, whose manifest has the fingerprint "
         f"{fingerprint[:8]}...; its splits have {', '.join(dict.fromkeys(tried))}. A manifest that "
-        "was filtered or put together can only be replayed by the program that made it, with "
-        "loader.batch(step)"
+        "was filtered or put together is replayed by replay_batch(state, manifest)"
     )
-
-
-def _sampler(text: str, manifest: Manifest) -> Sampler:
-    (kind, settings), *_ = parse_all(text)
-    count, labels = len(manifest), manifest.frame["label"].to_numpy()
-    settings.pop("num_records", None)
-    for name in ("labels", "weights"):  # of which only digests are there
-        settings.pop(name, None)
-    made: dict[str, list[Callable[[], Sampler]]] = {
-        "IndexSampler": [lambda: IndexSampler(count, **settings)],
-        "SequentialSampler": [lambda: SequentialSampler(count, **settings)],
-        "RepeatedAugmentationSampler": [lambda: RepeatedAugmentationSampler(count, **settings)],
-        "ClassBalancedBatchSampler": [lambda: ClassBalancedBatchSampler(labels, **settings)],
-        "WeightedSampler": [
-            lambda: WeightedSampler(balanced_weights(labels, 1), **settings),
-            lambda: WeightedSampler(balanced_weights(labels, 0.5), **settings),
-        ],
-    }
-    for make in made.get(kind, []):
-        try:
-            sampler = make()
-        except (TypeError, ConfigError):
-            continue  # the text was edited, or is another version's
-        if describe(sampler.identity) == text:
-            return sampler
-    raise StateError(
-        f"the sampler {text} can not be made from its fingerprint, which does not hold all that it "
-        "was made of; in the program that made it, loader.batch(step) is that batch"
-    )
-
-
-def _transforms(text: str) -> list[Transform] | Views:
-    made = [_make(kind, settings) for kind, settings in parse_all(text)]
-    if describe_all([each.identity for each in made]) != text:
-        raise StateError(f"the transforms {text} can not be made from their fingerprint")
-    if len(made) == 1 and isinstance(made[0], Views):
-        return made[0]
-    return [each for each in made if isinstance(each, Transform)]
-
-
-def _make(kind: str, settings: dict[str, Any]) -> Transform | Views:
-    found: Any = getattr(transforms, kind, None)
-    if not (isinstance(found, type) and issubclass(found, Transform | Views)):
-        raise StateError(
-            f"the transform {kind} is none of gpufeed's own; in the program that has it, "
-            "loader.batch(step) is that batch"
-        )
-    try:
-        made: Transform | Views = found(**{name: _value(each) for name, each in settings.items()})
-    except (TypeError, ConfigError) as error:
-        raise StateError(f"{kind} can not be made from its fingerprint: {error}") from error
-    return made
-
-
-def _value(told: Any) -> Any:
-    """A setting as it was given: transforms inside others are told as mappings."""
-    if isinstance(told, dict) and "kind" in told:
-        return _make(told["kind"], {name: each for name, each in told.items() if name != "kind"})
-    return [_value(each) for each in told] if isinstance(told, list) else told
 
 
 def _shown_plain(made: list[Transform] | Views) -> list[Transform] | Views:

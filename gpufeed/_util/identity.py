@@ -1,0 +1,66 @@
+"""Identities of samplers and transforms as text: canonical JSON, with arrays packed.
+
+A packed array is a mapping of its dtype, length, digest and compressed bytes. Compressed bytes may
+differ from machine to machine, so identities are compared by `brief`, which leaves them out.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import zlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["brief", "encode", "is_packed", "pack", "unpack"]
+
+_PACKED = {"dtype", "length", "sha256", "zlib"}
+
+
+def encode(identity: object) -> str:
+    """Return JSON values as text: the same text for the same values."""
+    return json.dumps(identity, sort_keys=True, separators=(",", ":"))
+
+
+def pack(array: npt.NDArray[Any]) -> dict[str, object]:
+    """Return a one-dimensional array as JSON values."""
+    little = array.astype(array.dtype.newbyteorder("<"))
+    content = little.tobytes()
+    return {
+        "dtype": little.dtype.str,
+        "length": len(little),
+        "sha256": hashlib.sha256(content).hexdigest()[:16],
+        "zlib": base64.b64encode(zlib.compress(content, 1)).decode(),
+    }
+
+
+def is_packed(value: object) -> bool:
+    """Whether `pack` may have returned this value."""
+    return isinstance(value, dict) and value.keys() == _PACKED
+
+
+def unpack(packed: dict[str, Any]) -> npt.NDArray[Any]:
+    """Return the array that was packed.
+
+    Raises:
+        ValueError: there is none in it.
+    """
+    try:
+        content = zlib.decompress(base64.b64decode(packed["zlib"]))
+        return np.frombuffer(content, np.dtype(packed["dtype"]))
+    except (TypeError, zlib.error) as error:
+        raise ValueError(f"a packed array is damaged ({error})") from None
+
+
+def brief(identity: Any) -> Any:
+    """Return an identity without the bytes of its packed arrays."""
+    if is_packed(identity):
+        return {name: value for name, value in identity.items() if name != "zlib"}
+    if isinstance(identity, dict):
+        return {name: brief(value) for name, value in identity.items()}
+    if isinstance(identity, list):
+        return [brief(value) for value in identity]
+    return identity
