@@ -21,11 +21,6 @@ from gpufeed.tools.synth import write_nabirds
 HEAVY = ("nvidia.dali", "torch", "jax", "numpy", "polars", "PIL")
 
 
-@pytest.fixture(scope="session")
-def birds(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_nabirds(tmp_path_factory.getbasetemp() / "synthetic-80", images=80, max_side=320)
-
-
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder and a cache of the test's own."""
@@ -206,13 +201,13 @@ def test_errors_have_no_traceback_unless_asked_for(
         (["demo", "--device", "tpu"], "device is 'tpu'; it must be"),
         (["synth", "{birds}", "--images", "9"], "is not a synthetic set of these arguments"),
         (["synth", "/proc/set"], "/proc/set: No such file or directory"),
-        (["demo", "--out", "/proc/x.png"], "can not write /proc/x.png: No such file"),
+        (["demo", "--out", "/proc/x.png"], "cannot write /proc/x.png: No such file"),
         (["show", "--data", "{birds}/parts"], "pictures belong in a folder for each class"),
         (["bench"], "Missing argument 'DATA'; see `gpufeed bench --help`"),
         (["bench", "{birds}/none"], "there is no file or folder"),
         (["bench", "{birds}", "--batch-size", "999"], "has no whole batch of 999 x 1 shard(s)"),
         (["bench", "{birds}", "--json", "no/x.json"], "there is no folder no"),
-        (["bench", "{birds}", "--json", "."], "can not write .: it is a folder; name a file"),
+        (["bench", "{birds}", "--json", "."], "cannot write .: it is a folder; name a file"),
         (["bench", "{birds}", "--size", "96", "--preset", "course_train"], "has 224 only"),
         (
             ["bench", "{birds}", "--batch-size", "4", "--device", "tpu"],

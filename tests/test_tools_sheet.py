@@ -173,7 +173,7 @@ def test_target_is_checked_before_anything_is_done(
 
 def test_a_file_that_can_not_be_written_is_an_error_of_ours(tmp_path: Path) -> None:
     (tmp_path / "x.png").mkdir()
-    with pytest.raises(gpufeed.ConfigError, match=r"can not write .*x\.png"):
+    with pytest.raises(gpufeed.ConfigError, match=r"cannot write .*x\.png"):
         save_sheet(Image.new("RGB", (2, 2)), tmp_path / "x.png")
 
 
