@@ -4,18 +4,20 @@ Names are imported when first used, so that `import gpufeed` itself costs next t
 listed in `__init__.pyi`.
 """
 
-import ast
 import importlib
+import re
 from pathlib import Path
 from typing import Any
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    alias.name: node.module
-    for node in ast.parse(Path(__file__).with_suffix(".pyi").read_text()).body
-    if isinstance(node, ast.ImportFrom)
-    for alias in node.names
+    name: module
+    for module, name in re.findall(
+        r"^from (\S+) import (\w+) as \2$",
+        Path(__file__).with_suffix(".pyi").read_text(),
+        re.MULTILINE,
+    )
 }
 __all__ = sorted(_HOMES)
 

@@ -16,16 +16,13 @@ from gpufeed.tools.marks import mark
 from gpufeed.tools.named import Preset, is_training, make_transforms
 from gpufeed.tools.sheet import Caption, captions_of, check_target, draw_sheet, save_sheet, wrap
 from gpufeed.tools.show import show_batch
-from gpufeed.tools.synth import write_nabirds
 
 MARGIN, GAP = 24, 16
 
 
 @pytest.fixture(scope="session")
-def train(tmp_path_factory: pytest.TempPathFactory) -> gpufeed.Manifest:
-    folder = tmp_path_factory.getbasetemp() / "synthetic-80"
-    written = write_nabirds(folder, images=80, max_side=320)
-    return gpufeed.read_nabirds(written, labels="species").split("train")
+def train(birds: Path) -> gpufeed.Manifest:
+    return gpufeed.read_nabirds(birds, labels="species").split("train")
 
 
 def noise(count: int, height: int, width: int) -> npt.NDArray[np.uint8]:
