@@ -12,6 +12,7 @@ from hypothesis import settings
 from PIL import Image
 
 from gpufeed import Manifest
+from gpufeed.tools.synth import write_nabirds
 from media import make_manifest
 
 # Deadlines are timings, and this suite times nothing.
@@ -57,6 +58,13 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
     drawn = np.random.default_rng(5)
     sizes = [(int(h), int(w)) for h, w in drawn.integers(40, 160, size=(50, 2))]
     return make_manifest(tmp_path_factory.mktemp("pictures"), sizes, boxes=True)
+
+
+@pytest.fixture(scope="session")
+def birds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A synthetic set in NABirds' shape: eighty images, which tests only read."""
+    folder = tmp_path_factory.getbasetemp() / "synthetic-80"
+    return write_nabirds(folder, images=80, max_side=320, progress=False)
 
 
 @pytest.fixture

@@ -14,12 +14,11 @@ from gpufeed._util.cache_folder import cache_folder
 from gpufeed.tools import info
 from gpufeed.tools.demo import Fed, check_usable, feed_epoch
 from gpufeed.tools.named import make_transforms, open_manifest, take_split
-from gpufeed.tools.synth import write_nabirds
 
 
-@pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_nabirds(tmp_path_factory.getbasetemp() / "synthetic-80", images=80, max_side=320)
+@pytest.fixture
+def folder(birds: Path) -> Path:
+    return birds
 
 
 @pytest.fixture

@@ -16,16 +16,13 @@ from gpufeed.tools.marks import mark
 from gpufeed.tools.named import Preset, is_training, make_transforms
 from gpufeed.tools.sheet import Caption, captions_of, check_target, draw_sheet, save_sheet, wrap
 from gpufeed.tools.show import show_batch
-from gpufeed.tools.synth import write_nabirds
 
 MARGIN, GAP = 24, 16
 
 
 @pytest.fixture(scope="session")
-def train(tmp_path_factory: pytest.TempPathFactory) -> gpufeed.Manifest:
-    folder = tmp_path_factory.getbasetemp() / "synthetic-80"
-    written = write_nabirds(folder, images=80, max_side=320)
-    return gpufeed.read_nabirds(written, labels="species").split("train")
+def train(birds: Path) -> gpufeed.Manifest:
+    return gpufeed.read_nabirds(birds, labels="species").split("train")
 
 
 def noise(count: int, height: int, width: int) -> npt.NDArray[np.uint8]:
@@ -173,7 +170,7 @@ def test_target_is_checked_before_anything_is_done(
 
 def test_a_file_that_can_not_be_written_is_an_error_of_ours(tmp_path: Path) -> None:
     (tmp_path / "x.png").mkdir()
-    with pytest.raises(gpufeed.ConfigError, match=r"can not write .*x\.png"):
+    with pytest.raises(gpufeed.ConfigError, match=r"cannot write .*x\.png"):
         save_sheet(Image.new("RGB", (2, 2)), tmp_path / "x.png")
 
 

@@ -13,7 +13,7 @@ from gpufeed.engine.device import Device
 from gpufeed.errors import ConfigError, DeviceError
 from gpufeed.order.shard import ShardOptions
 
-__all__ = ["JaxAdapter", "make", "shard"]
+__all__ = ["JaxAdapter", "make", "shard_from_jax"]
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,6 @@ def make(device: Device) -> JaxAdapter:
         ) from None
 
 
-def shard() -> ShardOptions:
+def shard_from_jax() -> ShardOptions:
     """Return this process's shard, as JAX numbers its processes."""
     return ShardOptions(jax.process_index(), jax.process_count())

@@ -15,7 +15,7 @@ from gpufeed.engine.device import Device
 from gpufeed.errors import ConfigError
 from gpufeed.order.shard import ShardOptions
 
-__all__ = ["TorchAdapter", "make", "shard"]
+__all__ = ["TorchAdapter", "make", "shard_from_torch"]
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def make(device: Device) -> TorchAdapter:
     return TorchAdapter(torch.device(str(device)))
 
 
-def shard() -> ShardOptions:
+def shard_from_torch() -> ShardOptions:
     """Return this process's shard by torch.distributed's numbers; the only one where it is off.
 
     Raises:

@@ -57,11 +57,9 @@ def demo(
     check_usable(framework.value, device)
     console = stdout()
 
-    def told(folder: Path, finished: bool) -> None:
-        done = "are in" if finished else "are drawn, this one time, in"
-        say(console, f"{images:,} synthetic pictures in the shape of NABirds {done} {folder}")
-
-    birds = read_nabirds(demo_set(images, seed, told), labels="species")
+    folder = demo_set(images, seed)
+    say(console, f"{images:,} synthetic images in the shape of NABirds, drawn once: {folder}")
+    birds = read_nabirds(folder, labels="species")
     train = birds.split("train")
     fed = feed_epoch(
         train,
@@ -211,7 +209,7 @@ def transforms(
 
     keep_interruptible()
     target = check_target(out, "gpufeed-transforms.png")
-    folder = data or demo_set(_ON_TRANSFORMS_SET, 0, lambda *_: None)
+    folder = data or demo_set(_ON_TRANSFORMS_SET, 0)
     sheet = draw_gallery(open_manifest(folder), record, size=size, seed=seed, device=device)
     save_sheet(sheet, target)
     say(stdout(), f"Contact sheet: {target}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpufeed.cli.app import app
-from gpufeed.cli.console import cell, keep_interruptible, say, stdout
+from gpufeed.cli.console import keep_interruptible, say, stdout
 from gpufeed.cli.options import Data, LabelsOption, Sampler, Seed, Split
 
 if TYPE_CHECKING:
@@ -35,10 +35,6 @@ def shuffle_report(
     batch_size: Annotated[
         int, typer.Option(min=1, help="Pictures in a batch, those of all processes together.")
     ] = 64,
-    epochs: Annotated[int, typer.Option(min=2, help="Epochs to look at.")] = 3,
-    many_epochs: Annotated[
-        int, typer.Option(min=20, help="Epochs to follow some records through.")
-    ] = 2000,
     repeats: Annotated[
         int, typer.Option(min=1, help="Of repeated: how many times in a row a record comes.")
     ] = 3,
@@ -53,9 +49,9 @@ def shuffle_report(
         Path, typer.Option(help="Where the picture goes, a PNG file or a folder.")
     ] = Path("gpufeed-shuffle.png"),
 ) -> None:
-    """Show how random a sampler's order is, beside numpy's and Grain's.
+    """Show how random a sampler's order is, beside NumPy's and Grain's.
 
-    Only the list of pictures is looked at; none is decoded.
+    Only the list of images is looked at; none is decoded.
     """
     from gpufeed.tools.named import open_manifest, take_split
     from gpufeed.tools.sheet import check_target, save_sheet
@@ -72,8 +68,6 @@ def shuffle_report(
         sampler.value,
         seed=seed,
         batch_size=batch_size,
-        epochs=epochs,
-        many_epochs=many_epochs,
         repeats=repeats,
         power=power,
         records_per_class=records_per_class,
@@ -83,11 +77,7 @@ def shuffle_report(
     subject = f"{within}{source.name} (split: {name})"
     save_sheet(draw_report(report, subject), target)
     console = stdout()
-    say(
-        console,
-        f"{subject}: {report.num_records:,} records of {report.num_classes:,} classes; the sampler "
-        f"{sampler.value}, seed {seed}, epochs 0 to {epochs - 1}",
-    )
+    say(console, f"{subject}: the sampler {sampler.value}, seed {seed}")
     _print_report(console, report)
     say(console, f"Picture: {target}")
 
@@ -97,25 +87,25 @@ def _print_report(console: Console, report: Report) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from gpufeed.tools.shuffle_table import notes_of, rows_of
+    from gpufeed.tools.shuffle_report import notes_of, rows_of
 
     if not console.is_terminal:
         console.width = _REPORT_WIDTH
     table = Table(box=box.SIMPLE, padding=(0, 1, 1, 0), width=min(console.width, _REPORT_WIDTH))
     table.add_column("figure", ratio=2)
-    for found in report.figures:
+    for found in report.found:
         table.add_column(found.name, ratio=1)
     table.add_column("a perfect shuffle", ratio=1)
-    for row in rows_of(report):
-        cells = [
+    for name, meaning, expected, cells in rows_of(report):
+        texts = [
             Text.assemble(
                 (f"{cell.value}{' !' * cell.odd}", "bold yellow" if cell.odd else ""),
-                (f"\n{cell.detail}" if cell.detail else "", "dim"),
+                (f"\n{cell.detail}", "dim"),
             )
-            for cell in row.cells
+            for cell in cells
         ]
-        name = Text.assemble((row.name, "bold"), (f"\n{row.meaning}", "dim"))
-        table.add_row(name, *cells, cell(row.expected))
+        head = Text.assemble((name, "bold"), (f"\n{meaning}", "dim"))
+        table.add_row(head, *texts, expected)
     console.print(table)
     for note in notes_of(report):
         say(console, note)

@@ -6,7 +6,6 @@ import itertools
 import json
 import math
 import resource
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from gpufeed._util.atomic_write import atomic_write
 from gpufeed._util.progress import progress as progress_bar
 from gpufeed.errors import ConfigError
 from gpufeed.feed.loader import Loader
@@ -25,6 +23,7 @@ from gpufeed.tools.info import list_versions
 from gpufeed.tools.median import Median, median_of
 from gpufeed.tools.named import Preset, is_training, make_transforms
 from gpufeed.tools.plain_decode import PlainDecode
+from gpufeed.tools.sheet import check_writable, write_checked
 
 if TYPE_CHECKING:
     from gpufeed.adapters import Framework
@@ -271,29 +270,20 @@ def check_json(path: str | Path) -> Path:
     """Return where figures will be written.
 
     Raises:
-        ConfigError: it is a folder, or its folder does not exist or can not be written to.
+        ConfigError: it is a folder, or its folder does not exist or cannot be written to.
     """
     target = Path(path).expanduser()
     if target.is_dir():
-        raise ConfigError(f"can not write {target}: it is a folder; name a file")
-    if not target.parent.is_dir():
-        raise ConfigError(f"can not write {target}: there is no folder {target.parent}")
-    try:
-        tempfile.TemporaryFile(dir=target.parent).close()
-    except OSError as error:
-        raise ConfigError(f"can not write {target}: {error.strerror or error}") from error
-    return target.absolute()
+        raise ConfigError(f"cannot write {target}: it is a folder; name a file")
+    return check_writable(target)
 
 
 def save_json(found: Bench, asked: dict[str, Any], path: Path) -> None:
     """Write the figures, what was asked for, and their versions; whole or not at all.
 
     Raises:
-        ConfigError: the file can not be written.
+        ConfigError: the file cannot be written.
     """
     versions = {fact.name: fact.value for fact in list_versions()}
     content = {"asked": asked, "found": asdict(found), "versions": versions}
-    try:
-        atomic_write(path, (json.dumps(content, indent=1) + "\n").encode())
-    except OSError as error:
-        raise ConfigError(f"can not write {path}: {error.strerror or error}") from error
+    write_checked(path, (json.dumps(content, indent=1) + "\n").encode())

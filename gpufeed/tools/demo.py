@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,31 +59,24 @@ def check_usable(framework: Framework, device: str) -> None:
     make_adapter(framework, resolve_device(device))
 
 
-def demo_set(images: int, seed: int, told: Callable[[Path, bool], None]) -> Path:
-    """Return the folder of the demonstration's data, drawn if they are not in the cache.
-
-    A set in the cache of which files are missing is drawn anew.
+def demo_set(images: int, seed: int) -> Path:
+    """Return the folder of the demonstration's data, in the cache, drawn unless it is there whole.
 
     Args:
         images: how many.
         seed: other ones for each.
-        told: called with the folder and whether it is finished, before anything is drawn.
 
     Raises:
-        ConfigError: an argument is out of range, or the cache can not be written.
+        ConfigError: an argument is out of range, or the cache cannot be written.
     """
-    from gpufeed.tools.synth.write import FORMAT, is_finished, write_nabirds
+    from gpufeed.tools.synth.write import FORMAT, write_nabirds
 
     folder = cache_folder() / f"demo-{images}-images-seed-{seed}-format-{FORMAT}"
-    finished = is_finished(folder, images=images, seed=seed)
-    told(folder, finished)
     try:
-        if not finished and folder.exists():
-            shutil.rmtree(folder)
         return write_nabirds(folder, images=images, seed=seed)
     except OSError as error:
         raise ConfigError(
-            f"can not write the demonstration's data to {folder}: {error.strerror or error}; set "
+            f"cannot write the demonstration's data to {folder}: {error.strerror or error}; set "
             "XDG_CACHE_HOME to a folder that can be written"
         ) from error
 

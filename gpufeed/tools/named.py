@@ -69,20 +69,12 @@ def make_transforms(
     """
     if preset not in get_args(Preset):
         raise ConfigError(f"preset is {preset!r}; it must be one of {', '.join(get_args(Preset))}")
-    if preset in ("course_train", "course_evaluate"):
-        if size != _COURSE_SIZE:
-            raise ConfigError(f"size is {size}; the preset {preset} has {_COURSE_SIZE} only")
-        course = presets.course_train if preset == "course_train" else presets.course_evaluate
-        return course(dtype=dtype, layout=layout or "NHWC")
-    makers: dict[str, Callable[..., list[Transform] | Views]] = {
-        "train": presets.train,
-        "evaluate": presets.evaluate,
-        "torchvision_train": presets.torchvision_train,
-        "timm_train": presets.timm_train,
-        "simclr": presets.simclr,
-        "dino": presets.dino,
-    }
-    return makers[preset](size, dtype=dtype, layout=layout or "NCHW")
+    make: Callable[..., list[Transform] | Views] = getattr(presets, preset)
+    if not preset.startswith("course"):
+        return make(size, dtype=dtype, layout=layout or "NCHW")
+    if size != _COURSE_SIZE:
+        raise ConfigError(f"size is {size}; the preset {preset} has {_COURSE_SIZE} only")
+    return make(dtype=dtype, layout=layout or "NHWC")
 
 
 def open_manifest(

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,10 +29,12 @@ __all__ = [
     "Row",
     "captions_of",
     "check_target",
+    "check_writable",
     "draw_rows",
     "draw_sheet",
     "save_sheet",
     "wrap",
+    "write_checked",
 ]
 
 _Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
@@ -141,13 +143,12 @@ def draw_sheet(
     title_font, note_font, footer_font = load_fonts(
         "".join(texts), (_TITLE_SIZE, _NOTE_SIZE, _FOOTER_SIZE)
     )
-    titles = [wrap(legible(each.title, title_font), title_font, cell_width) for each in captions]
-    notes = [wrap(legible(each.note, note_font), note_font, cell_width) for each in captions]
-    below = [
-        len(title) * _TITLE_LINE + len(note) * _NOTE_LINE
-        for title, note in zip(titles, notes, strict=True)
+    written = [
+        _lines(each.title, title_font, cell_width, _INK, _TITLE_LINE)
+        + _lines(each.note, note_font, cell_width, _PALE, _NOTE_LINE)
+        for each in captions
     ]
-    cell_height = height + _CAPTION_TOP + max(below)
+    cell_height = height + _CAPTION_TOP + max(map(_height, written))
     columns = min(columns or _handy_columns(count, cell_width, cell_height), count)
     rows = math.ceil(count / columns)
     across = columns * cell_width + (columns - 1) * _GAP
@@ -161,17 +162,8 @@ def draw_sheet(
         left = _MARGIN + column * (cell_width + _GAP)
         top = _MARGIN + row * (cell_height + _GAP)
         sheet.paste(Image.fromarray(picture), (left + (cell_width - width) // 2, top))
-        top += height + _CAPTION_TOP
-        for lines, font, ink, line_height in (
-            (titles[place], title_font, _INK, _TITLE_LINE),
-            (notes[place], note_font, _PALE, _NOTE_LINE),
-        ):
-            for text in lines:
-                pen.text((left, top), text, font=font, fill=ink)
-                top += line_height
-    for line, text in enumerate(footer):
-        at = (_MARGIN, footer_top + line * _FOOTER_LINE)
-        pen.text(at, _shorten(text, footer_font, across), font=footer_font, fill=_PALE)
+        _write_lines(pen, (left, top + height + _CAPTION_TOP), written[place])
+    _write_lines(pen, (_MARGIN, footer_top), footer)
     return sheet
 
 
@@ -199,13 +191,11 @@ def draw_rows(
     starts = [_MARGIN + _NAMES_WIDTH + _GAP + place * (size + _ROW_GAP) for place in range(most)]
     starts[1:] = [start + _GAP for start in starts[1:]]
     named = [
-        [
-            *((line, title_font, _INK, _TITLE_LINE) for line in _whole(row.name, title_font)),
-            *((line, note_font, _PALE, _NOTE_LINE) for line in _whole(row.note, note_font)),
-        ]
+        _lines(row.name, title_font, _NAMES_WIDTH, _INK, _TITLE_LINE)
+        + _lines(row.note, note_font, _NAMES_WIDTH, _PALE, _NOTE_LINE)
         for row in rows
     ]
-    heights = [max(size, sum(line[-1] for line in lines)) for lines in named]
+    heights = [max(size, _height(lines)) for lines in named]
     top = _MARGIN + _FOOTER_LINE + _ROW_GAP
     across = starts[-1] + size - _MARGIN
     footer = _fill_lines(facts, footer_font, across)
@@ -216,29 +206,44 @@ def draw_rows(
     for left, text in zip((_MARGIN, *starts[:2]), heads, strict=False):
         pen.text((left, _MARGIN), text, font=footer_font, fill=_PALE)
     for row, lines, height in zip(rows, named, heights, strict=True):
-        down = top
-        for text, font, ink, line_height in lines:
-            pen.text((_MARGIN, down), text, font=font, fill=ink)
-            down += line_height
+        _write_lines(pen, (_MARGIN, top), lines)
         for left, picture in zip(starts, row.pictures, strict=False):
             spare_y, spare_x = size - picture.shape[0], size - picture.shape[1]
             sheet.paste(Image.fromarray(picture), (left + spare_x // 2, top + spare_y // 2))
         top += height + _ROW_GAP
-    for line, text in enumerate(footer):
-        at = (_MARGIN, bottom + line * _FOOTER_LINE)
-        pen.text(at, _shorten(text, footer_font, across), font=footer_font, fill=_PALE)
+    _write_lines(pen, (_MARGIN, bottom), footer)
     return sheet
 
 
-def _whole(text: str, font: _Font) -> list[str]:
-    return wrap(legible(text, font), font, _NAMES_WIDTH)
+class _Line(NamedTuple):
+    text: str
+    font: _Font
+    ink: tuple[int, int, int]
+    height: int
+
+
+def _lines(
+    text: str, font: _Font, width: float, ink: tuple[int, int, int], height: int
+) -> list[_Line]:
+    return [_Line(line, font, ink, height) for line in wrap(legible(text, font), font, width)]
+
+
+def _height(lines: Sequence[_Line]) -> int:
+    return sum(line.height for line in lines)
+
+
+def _write_lines(pen: ImageDraw.ImageDraw, at: tuple[int, int], lines: Sequence[_Line]) -> None:
+    left, top = at
+    for line in lines:
+        pen.text((left, top), line.text, font=line.font, fill=line.ink)
+        top += line.height
 
 
 def check_target(path: str | os.PathLike[str], default_name: str = "gpufeed.png") -> Path:
     """Return where a picture will be written: `path`, or `default_name` in it if it is a folder.
 
     Raises:
-        ConfigError: its folder does not exist or can not be written to, or its name does not end
+        ConfigError: its folder does not exist or cannot be written to, or its name does not end
             in .png.
     """
     target = Path(path).expanduser()
@@ -248,13 +253,22 @@ def check_target(path: str | os.PathLike[str], default_name: str = "gpufeed.png"
         raise ConfigError(
             f"{target} is neither a folder nor a name that ends in .png; a picture is a PNG"
         )
+    return check_writable(target)
+
+
+def check_writable(target: Path) -> Path:
+    """Return the absolute path of a file to write, once it is known that it can be.
+
+    Raises:
+        ConfigError: its folder does not exist or cannot be written to.
+    """
     if not target.parent.is_dir():
-        raise ConfigError(f"can not write {target}: there is no folder {target.parent}")
+        raise ConfigError(f"cannot write {target}: there is no folder {target.parent}")
     try:
-        # To be found out before the work and not after it; mode and owner do not tell all.
+        # Before the work and not after it; mode and owner do not tell all.
         tempfile.TemporaryFile(dir=target.parent).close()
     except OSError as error:
-        raise ConfigError(f"can not write {target}: {error.strerror or error}") from error
+        raise ConfigError(f"cannot write {target}: {error.strerror or error}") from error
     return target.absolute()
 
 
@@ -262,14 +276,23 @@ def save_sheet(sheet: Image.Image, path: Path) -> None:
     """Write a picture as PNG, whole or not at all; the same pixels give the same bytes.
 
     Raises:
-        ConfigError: the file can not be written.
+        ConfigError: the file cannot be written.
     """
     buffer = io.BytesIO()
     sheet.save(buffer, "PNG", optimize=False, compress_level=6)
+    write_checked(path, buffer.getvalue())
+
+
+def write_checked(path: Path, content: bytes) -> None:
+    """Write a file, whole or not at all.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
     try:
-        atomic_write(path, buffer.getvalue())
+        atomic_write(path, content)
     except OSError as error:
-        raise ConfigError(f"can not write {path}: {error.strerror or error}") from error
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def wrap(text: str, font: _Font, width: float) -> list[str]:
@@ -307,8 +330,8 @@ def _shorten(text: str, font: _Font, width: float) -> str:
     return text[:fits].rstrip(_LOOSE) + _ELLIPSIS
 
 
-def _fill_lines(facts: Sequence[str], font: _Font, width: float) -> list[str]:
-    """The facts in lines of at most this width, as far as none of them is wider."""
+def _fill_lines(facts: Sequence[str], font: _Font, width: float) -> list[_Line]:
+    """The facts in lines of at most this width, each shortened where it is wider by itself."""
     lines: list[str] = []
     for fact in facts:
         longer = f"{lines[-1]}{_SEPARATOR}{fact}" if lines else fact
@@ -316,7 +339,7 @@ def _fill_lines(facts: Sequence[str], font: _Font, width: float) -> list[str]:
             lines[-1] = longer
         else:
             lines.append(fact)
-    return lines
+    return [_Line(_shorten(line, font, width), font, _PALE, _FOOTER_LINE) for line in lines]
 
 
 def _handy_columns(count: int, width: int, height: int) -> int:

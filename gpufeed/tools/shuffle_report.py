@@ -1,13 +1,13 @@
-"""What an order looks like beside numpy's own permutation and Grain's: figures, and their table."""
+"""What a sampler's order looks like beside NumPy's permutation and Grain's."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,204 +15,105 @@ import numpy.typing as npt
 from gpufeed._util.progress import progress as progress_bar
 from gpufeed.errors import ConfigError
 from gpufeed.order.balanced import ClassBalancedBatchSampler
-from gpufeed.order.permutation import derive_keys, unpermute
 from gpufeed.order.uniform import IndexSampler, RepeatedAugmentationSampler, SequentialSampler
 from gpufeed.order.weighted import WeightedSampler, balanced_weights
-from gpufeed.tools.shuffle import (
-    ChiSquare,
-    Expected,
-    agreements,
-    autocorrelation,
-    chi_square,
-    classes_per_batch,
-    commonest_difference,
-    correlation,
-    expected_classes,
-)
+from gpufeed.tools.shuffle import Counted, Orders, commonest_difference, count_parts, figures
 
 if TYPE_CHECKING:
     from gpufeed.order.sampler import Sampler
 
-__all__ = ["Figures", "Kind", "Report", "examine", "make_sampler"]
+__all__ = [
+    "FAR",
+    "Cell",
+    "Found",
+    "Kind",
+    "Report",
+    "examine",
+    "make_sampler",
+    "notes_of",
+    "rows_of",
+]
 
 Int64 = npt.NDArray[np.int64]
-Float64 = npt.NDArray[np.float64]
 Kind = Literal["index", "repeated", "weighted", "balanced", "sequential"]
+_Look = Callable[[int, int, Int64], Int64]
+"""From seed, epoch and positions to the records there."""
 
-LAGS = 9
+FAR = 4.0
+"""Standard deviations: a figure that lies further from a perfect shuffle's mean is marked."""
 LEAST_RECORDS = 20
 """With fewer, no figure tells one order from another."""
-_LOOKED = 1 << 20
-"""The most positions of an epoch that are looked at, so that memory is bounded."""
-_LOOKED_GRAIN = 1 << 17
-"""Grain's sampler gives one record at a time."""
+_LOOKED = 1 << 17
+"""The most positions of an epoch that are looked at; Grain's sampler gives them one by one."""
+_SHUFFLES = 100
+"""NumPy's, of which the means and deviations of a perfect shuffle are taken."""
+_FOLLOWED, _EPOCHS = 20, 1000
+"""Places that are followed, and through how many epochs."""
 _PERMUTED = 1 << 26
-"""The most positions that are permuted to find where records lie in many epochs."""
-_AT_ONCE = 1 << 16
-"""Positions that a sampler is asked for at once."""
-_FOLLOWED = 20
-"""Records, or places, that are followed through many epochs."""
-_GRAIN_SEEDS = 1 << 32
+"""The most positions that NumPy permutes to follow them."""
+
+# For each figure: its name, its meaning, and how it is written.
+_ROWS = {
+    "autocorrelation": ("Autocorrelation", "largest of keys with those 1 to 9 positions on", ".4f"),
+    "difference": ("Commonest difference", "of successive keys: how often it comes", ",.0f"),
+    "places": ("Records at a place", "chi-square of those at some places in many epochs", "+.1f"),
+    "epochs": ("Next epoch", "correlation of epochs 0 and 1", "+.4f"),
+    "seeds": ("Next seed", "correlation of the two seeds' epochs 0", "+.4f"),
+    "aliasing": ("Aliasing", "positions at which epoch 1 is the next seed's epoch 0", ",.0f"),
+    "visits": ("Visits", "most to one record in an epoch", ",.0f"),
+    "classes": ("Classes in a batch", "mean", ".2f"),
+    "share": ("Commonest class", "mean share of a batch", ".2%"),
+}
+_MEANT = {
+    "repeated": "show a record several times in a row, and a part of them in an epoch",
+    "weighted": "draw rare classes more often, so that records repeat or stay away",
+    "balanced": "put equally many records of a few classes in each batch",
+    "sequential": "go through the records in their order: it shows what a bad shuffle is",
+}
 
 
 @dataclass(frozen=True)
-class Figures:
+class Found:
     """What was found of one source of orders.
 
     Attributes:
         name: of the source.
-        epoch_size: positions of an epoch.
-        looked: positions of each epoch that were looked at, from its first.
-        first: int64 (looked,), the record keys of the first epoch.
-        autocorrelation: float64 (epochs, 9), by lag from 1.
-        difference: the commonest difference of successive keys in any epoch.
-        difference_count: how often it comes in that epoch.
-        places: of the places that records take over many epochs; None where not to be had.
-        records: of the records that come at places over many epochs; None likewise.
-        between_epochs: float64 (epochs - 1,), correlations of each epoch with the next.
-        between_seeds: float64 (epochs,), of each epoch with the next seed's.
-        aliased: int64 (epochs - 1,), positions at which epoch e agrees with epoch e - 1 of the
-            next seed.
-        fewest: how often the rarest record comes in the first epoch.
-        most: how often the commonest one does.
-        classes: int64 (batches,), classes in each batch of all epochs.
-        shares: float64 (batches,), the commonest class's share of each batch.
+        orders: those looked at.
+        places: the records at some places of many epochs.
+        figures: by their names in `figures`, and "places".
     """
 
     name: str
-    epoch_size: int
-    looked: int
-    first: Int64
-    autocorrelation: Float64
-    difference: int
-    difference_count: int
-    places: ChiSquare | None
-    records: ChiSquare | None
-    between_epochs: Float64
-    between_seeds: Float64
-    aliased: Int64
-    fewest: int
-    most: int
-    classes: Int64
-    shares: Float64
+    orders: Orders
+    places: Counted
+    figures: dict[str, float]
 
 
 @dataclass(frozen=True)
 class Report:
-    """Figures of the sampler asked about and of those beside it, and what they are of.
+    """What was found of the sampler and of those beside it, and what it is of.
 
     Attributes:
-        figures: gpufeed's, numpy's and, where it was asked, Grain's.
+        found: of gpufeed's sampler, NumPy's and, where it is installed, Grain's.
+        expected: mean and standard deviation of each figure of a perfect shuffle.
         kind: which sampler of gpufeed's it is.
-        num_records: in the manifest.
-        num_classes: that have a record.
-        seed: of the first order.
-        epochs: looked at, from epoch 0.
+        labels: int64 (n,), the classes of the records.
+        seed: of the orders; the next one is looked at too.
         batch_size: records in a global batch.
-        classes: in a batch drawn without replacement.
     """
 
-    figures: tuple[Figures, ...]
+    found: tuple[Found, ...]
+    expected: dict[str, tuple[float, float]]
     kind: Kind
-    num_records: int
-    num_classes: int
+    labels: Int64
     seed: int
-    epochs: int
     batch_size: int
-    classes: Expected
 
-
-class _Source(Protocol):
-    """Somebody's orders of n records; `shift` is added to the seed."""
-
-    name: str
-    looked: int
-    epoch_size: int
-
-    def order(self, shift: int, epoch: int) -> Int64:
-        """The records at the first positions of an epoch, int64 (looked,)."""
-
-    def many(self, followed: Int64, epochs: int) -> tuple[Int64 | None, Int64 | None]:
-        """Over many epochs, each int64 (epochs, n) or None.
-
-        The places that the records `followed` take, and the records at the places `followed`.
-        """
-
-
-class _Ours:
-    name = "gpufeed"
-
-    def __init__(self, make: Callable[[int], Sampler], seed: int) -> None:
-        self._samplers = [make(seed), make(seed + 1)]
-        self.epoch_size = self._samplers[0].epoch_size
-        self.looked = min(self.epoch_size, _LOOKED)
-
-    def order(self, shift: int, epoch: int) -> Int64:
-        start, sampler = epoch * self.epoch_size, self._samplers[shift]
-        # Some samplers need hundreds of bytes for a position while they work.
-        bounds = [*range(start, start + self.looked, _AT_ONCE), start + self.looked]
-        return np.concatenate([sampler.keys(*ends) for ends in itertools.pairwise(bounds)])
-
-    def many(self, followed: Int64, epochs: int) -> tuple[Int64 | None, Int64 | None]:
-        sampler = self._samplers[0]
-        if isinstance(sampler, WeightedSampler | ClassBalancedBatchSampler):
-            return None, None  # meant to be uneven
-        epoch, record = np.repeat(np.arange(epochs), len(followed)), np.tile(followed, epochs)
-        shape = (epochs, len(followed))
-        at = sampler.visits(epoch * self.epoch_size + record).record_key.reshape(shape)
-        if not isinstance(sampler, IndexSampler):
-            return None, at
-        if not sampler.shuffle:
-            return record.reshape(shape), at
-        keys = derive_keys(sampler.seed, epoch, np.zeros_like(epoch))
-        return unpermute(record, sampler.num_records, keys).reshape(shape), at
-
-
-class _Numpys:
-    name = "numpy"
-
-    def __init__(self, num_records: int, seed: int) -> None:
-        self._seed = seed
-        self.epoch_size = num_records
-        self.looked = min(num_records, _LOOKED)
-
-    def order(self, shift: int, epoch: int) -> Int64:
-        return self._whole(shift, epoch)[: self.looked]
-
-    def _whole(self, shift: int, epoch: int) -> Int64:
-        return np.random.default_rng([self._seed + shift, epoch]).permutation(self.epoch_size)
-
-    def many(self, followed: Int64, epochs: int) -> tuple[Int64 | None, Int64 | None]:
-        epochs = min(epochs, _PERMUTED // self.epoch_size)
-        places, records = (np.empty((epochs, len(followed)), dtype=np.int64) for _ in range(2))
-        place_of = np.empty(self.epoch_size, dtype=np.int64)
-        for epoch in range(epochs):
-            order = self._whole(0, epoch)
-            place_of[order] = np.arange(self.epoch_size)
-            places[epoch], records[epoch] = place_of[followed], order[followed]
-        return places, records
-
-
-class _Grains:
-    name = "Grain"
-
-    def __init__(self, num_records: int, seed: int, make: Callable[..., Any]) -> None:
-        self._samplers = [make(num_records, shuffle=True, seed=seed + shift) for shift in (0, 1)]
-        self.epoch_size = num_records
-        self.looked = min(num_records, _LOOKED_GRAIN)
-
-    def order(self, shift: int, epoch: int) -> Int64:
-        start = epoch * self.epoch_size
-        return self._keys(shift, range(start, start + self.looked))
-
-    def _keys(self, shift: int, positions: range | list[int]) -> Int64:
-        sampler = self._samplers[shift]
-        keys = (sampler[position].record_key for position in positions)
-        return np.fromiter(keys, dtype=np.int64, count=len(positions))
-
-    def many(self, followed: Int64, epochs: int) -> tuple[Int64 | None, Int64 | None]:
-        positions = (np.arange(epochs)[:, None] * self.epoch_size + followed).ravel().tolist()
-        return None, self._keys(0, positions).reshape(epochs, len(followed))
+    def z(self, found: Found, figure: str) -> float:
+        """How many standard deviations a figure lies from a perfect shuffle's mean."""
+        mean, deviation = self.expected[figure]
+        off = found.figures[figure] - mean
+        return off / deviation if deviation else math.copysign(math.inf, off) if off else 0.0
 
 
 def make_sampler(
@@ -249,7 +150,7 @@ def make_sampler(
         return WeightedSampler(balanced_weights(labels, power), seed=seed)
     if batch_size % records_per_class:
         raise ConfigError(
-            f"a batch of {batch_size} can not be filled with {records_per_class} records of each "
+            f"a batch of {batch_size} cannot be filled with {records_per_class} records of each "
             "class; give a batch size that is a multiple of the records per class"
         )
     classes, most = batch_size // records_per_class, len(np.unique(labels))
@@ -270,22 +171,18 @@ def examine(
     *,
     seed: int = 0,
     batch_size: int = 64,
-    epochs: int = 3,
-    many_epochs: int = 2000,
     progress: bool | None = None,
     **options: Any,
 ) -> Report:
-    """Look at the orders of a sampler, of numpy and, where it is installed, of Grain.
+    """Look at the orders of a sampler, of NumPy and, where it is installed, of Grain.
 
-    Of long epochs the first 2**20 positions are looked at, and 2**17 of Grain's.
+    Of long epochs the first 2**17 positions are looked at.
 
     Args:
         labels: int (n,), the classes of the manifest's records.
         kind: which sampler.
         seed: of the orders; the next one is looked at too.
         batch_size: records in a global batch.
-        epochs: how many are looked at, 2 or more.
-        many_epochs: through how many some records are followed.
         progress: whether to show a progress bar; None on a terminal only.
         options: for `make_sampler`.
 
@@ -293,110 +190,119 @@ def examine(
         ConfigError: an argument is out of range, or there are too few records.
     """
     classes = np.asarray(labels).astype(np.int64)
-    if len(classes) < LEAST_RECORDS:
+    size = len(classes)
+    if size < LEAST_RECORDS:
         raise ConfigError(
-            f"there are {len(classes)} records; an order of fewer than {LEAST_RECORDS} tells "
-            "nothing of its sampler"
+            f"there are {size} records; an order of fewer than {LEAST_RECORDS} tells nothing of "
+            "its sampler"
         )
-    if epochs < 2:
-        raise ConfigError(f"epochs is {epochs}; it must be 2 or more, so that two can be compared")
     if seed >= (1 << 64) - 1:
         raise ConfigError(
             f"seed is {seed}; the next one is looked at too, so 2**64 - 2 is the last"
         )
-
-    def make(its_seed: int) -> Sampler:
-        return make_sampler(kind, classes, its_seed, batch_size=batch_size, **options)
-
-    sources: list[_Source] = [_Ours(make, seed), _Numpys(len(classes), seed)]
-    grains = _grains_sampler()
-    if grains is not None and seed + 1 < _GRAIN_SEEDS:
-        sources.append(_Grains(len(classes), seed, grains))
-    least = min(source.looked for source in sources)
-    if batch_size > least:
+    ours = [
+        make_sampler(kind, classes, seed + shift, batch_size=batch_size, **options)
+        for shift in (0, 1)
+    ]
+    looked = min(size, ours[0].epoch_size, _LOOKED)
+    if batch_size > looked:
         raise ConfigError(
-            f"batch_size is {batch_size}, but an epoch has {least:,} records to look at; give a "
+            f"batch_size is {batch_size}, but an epoch has {looked:,} records to look at; give a "
             "smaller one"
         )
+
+    def look(shift: int, epoch: int, positions: Int64) -> Int64:
+        sampler = ours[shift]
+        return sampler.visits(epoch * sampler.epoch_size + positions).record_key
+
+    def numpys(shift: int, epoch: int, positions: Int64) -> Int64:
+        return np.random.default_rng([seed + shift, epoch]).permutation(size)[positions]
+
+    sources: dict[str, _Look] = {"gpufeed": look, "numpy": numpys}
+    if (grains := _look_by_grain(size, seed)) is not None:
+        sources["Grain"] = grains
+    positions, rng = np.arange(looked), np.random.default_rng(seed)
     # With most of the records followed, their places would depend on each other.
-    followed = np.linspace(0, len(classes) - 1, min(_FOLLOWED, len(classes) // 10)).astype(np.int64)
-    stages = len(sources) * (epochs + 2)
-    with progress_bar("Looking at orders", stages, show=progress) as advance:
-        figures = tuple(
-            _figures(source, classes, batch_size, epochs, (followed, many_epochs), advance)
-            for source in sources
-        )
-    sizes = np.bincount(classes)
-    return Report(
-        figures,
-        kind,
-        len(classes),
-        int((sizes > 0).sum()),
-        seed,
-        epochs,
-        batch_size,
-        expected_classes(sizes, batch_size),
-    )
+    followed = np.linspace(0, looked - 1, max(1, min(_FOLLOWED, looked // 10))).astype(np.int64)
+    epochs = max(10, min(_EPOCHS, _PERMUTED // size))
+    found = []
+    with progress_bar("Looking at orders", len(sources) + _SHUFFLES, show=progress) as advance:
+        for name, source in sources.items():
+            orders = Orders(*(source(*which, positions) for which in ((0, 0), (0, 1), (1, 0))))
+            places = count_parts(
+                np.stack([source(0, epoch, followed) for epoch in range(epochs)]), size
+            )
+            scores = {"places": places.z, **figures(orders, classes, batch_size)}
+            found.append(Found(name, orders, places, scores))
+            advance(1)
+        perfect = []
+        for _ in range(_SHUFFLES):
+            orders = Orders(*(rng.permutation(size)[:looked] for _ in range(3)))
+            perfect.append(figures(orders, classes, batch_size))
+            advance(1)
+    expected = {"places": (0.0, 1.0)}
+    for figure in perfect[0]:
+        values = [scores[figure] for scores in perfect]
+        expected[figure] = (float(np.mean(values)), float(np.std(values)))
+    return Report(tuple(found), expected, kind, classes, seed, batch_size)
 
 
-def _grains_sampler() -> Callable[..., Any] | None:
-    """Grain's IndexSampler; None where it is not installed, or is and can not be imported."""
-    if importlib.util.find_spec("grain") is None:
+def _look_by_grain(size: int, seed: int) -> _Look | None:
+    """Grain's IndexSampler; None where it cannot be imported, or takes no such seed."""
+    if importlib.util.find_spec("grain") is None or seed + 1 >= 1 << 32:
         return None
     try:
-        sampler: Callable[..., Any] = importlib.import_module("grain.python").IndexSampler
+        make = importlib.import_module("grain.python").IndexSampler
     except ImportError:
         return None
-    return sampler
+    samplers = [make(size, shuffle=True, seed=seed + shift) for shift in (0, 1)]
+
+    def look(shift: int, epoch: int, positions: Int64) -> Int64:
+        keys = (samplers[shift][at].record_key for at in (epoch * size + positions).tolist())
+        return np.fromiter(keys, dtype=np.int64, count=len(positions))
+
+    return look
 
 
-def _figures(
-    source: _Source,
-    labels: Int64,
-    batch_size: int,
-    epochs: int,
-    many: tuple[Int64, int],
-    advance: Callable[[int], None],
-) -> Figures:
-    """Go through a source's epochs, of which two are held at a time, of this seed and the next."""
-    places, records = source.many(*many)
-    advance(1)
-    size = len(labels)
-    first = before = source.order(0, 0)
-    other_before = source.order(1, 0)
-    visits = np.bincount(first, minlength=size)
-    by_lag, commonest, between_epochs, between_seeds = [], [], [], []
-    aliased, distinct, largest = [], [], []
-    advance(1)
-    for epoch in range(epochs):
-        if epoch:
-            here, other = source.order(0, epoch), source.order(1, epoch)
-            between_epochs.append(correlation(before, here))
-            aliased.append(agreements(here, other_before))
-            before, other_before = here, other
-        by_lag.append(autocorrelation(before, LAGS))
-        commonest.append(commonest_difference(before))
-        between_seeds.append(correlation(before, other_before))
-        mixed = classes_per_batch(labels[before], batch_size)
-        distinct.append(mixed[0])
-        largest.append(mixed[1])
-        advance(1)
-    difference, count = max(commonest, key=lambda found: found[1])
-    return Figures(
-        name=source.name,
-        epoch_size=source.epoch_size,
-        looked=source.looked,
-        first=first,
-        autocorrelation=np.stack(by_lag),
-        difference=difference,
-        difference_count=count,
-        places=None if places is None else chi_square(places, size),
-        records=None if records is None else chi_square(records, size),
-        between_epochs=np.array(between_epochs),
-        between_seeds=np.array(between_seeds),
-        aliased=np.array(aliased),
-        fewest=int(visits.min()),
-        most=int(visits.max()),
-        classes=np.concatenate(distinct),
-        shares=np.concatenate(largest) / batch_size,
-    )
+class Cell(NamedTuple):
+    """One source's figure, as text; how far off it is; and whether that is far."""
+
+    value: str
+    detail: str
+    odd: bool
+
+
+def rows_of(report: Report) -> list[tuple[str, str, str, list[Cell]]]:
+    """Return the table's rows: a name, what it means, a perfect shuffle's, and each source's."""
+    rows = []
+    for figure, (name, meaning, form) in _ROWS.items():
+        mean, deviation = report.expected[figure]
+        cells = []
+        for found in report.found:
+            z = report.z(found, figure)
+            detail = f"{z:+,.1f} s.d."
+            if figure == "difference":
+                detail += f", {commonest_difference(found.orders.first)[0]:+,}"
+            cells.append(Cell(f"{found.figures[figure]:{form}}", detail, abs(z) > FAR))
+        spread = form.replace("+", "").replace(".0f", ".1f")
+        rows.append((name, meaning, f"{mean:{spread}} (s.d. {deviation:{spread}})", cells))
+    return rows
+
+
+def notes_of(report: Report) -> list[str]:
+    """Return what is to be said below the table, a paragraph each."""
+    looked = len(report.found[0].orders.first)
+    notes = [
+        f"s.d. are the standard deviations of {_SHUFFLES} of NumPy's shuffles; ! marks what lies "
+        f"more than {FAR:g} of them from their mean."
+    ]
+    if looked < len(report.labels):
+        notes.append(f"The first {looked:,} positions of an epoch were looked at.")
+    if len(report.found) < 3:
+        notes.append(
+            "Grain stands beside them where it is installed (pip install grain) and the seed is "
+            "below 2**32 - 1."
+        )
+    if report.kind in _MEANT:
+        notes.append(f"The {report.kind} sampler is meant to {_MEANT[report.kind]}.")
+    return notes

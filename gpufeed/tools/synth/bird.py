@@ -1,7 +1,7 @@
 """The subject: a bird whose shape and colours tell its class, in a pose that belongs to the image.
 
-All coordinates here are of the bird itself, facing right: x forward, y down, the body's half
-length 1. `fit` turns it to suit a box and stretches it to fill it.
+Coordinates are the bird's own, facing right: x forward, y down, the body's half length 1. `fit`
+turns it to suit a box and stretches it to fill it.
 """
 
 from __future__ import annotations
@@ -12,518 +12,304 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageDraw
 
-from gpufeed.tools.synth.draws import Draws, Stream
+from gpufeed.tools.synth.layer import CIRCLE, Box, Color, Layer, blend, colors
 
-__all__ = ["PART_NAMES", "Bird", "Look", "draw_look", "fit", "paint"]
+__all__ = ["PART_NAMES", "Bird", "Look", "Parts", "draw_look", "fit", "paint"]
 
 Points = npt.NDArray[np.float64]
-Color = tuple[int, int, int]
+Parts = tuple[tuple[int, int] | None, ...]
+"""x, y of each of `PART_NAMES`, or None for the side that is turned away."""
 
-PART_NAMES = (
-    "bill",
-    "crown",
-    "nape",
-    "left eye",
-    "right eye",
-    "belly",
-    "breast",
-    "back",
-    "tail",
-    "left wing",
-    "right wing",
+# Where to find each part: the mean of some points of a shape.
+_PARTS = {
+    "bill": ("bill", slice(None)),
+    "crown": ("face", slice(2, 3)),
+    "nape": ("face", slice(4, 5)),
+    "left eye": ("eye", slice(None)),
+    "right eye": ("eye", slice(None)),
+    "belly": ("trunk", slice(6, 7)),
+    "breast": ("trunk", slice(7, 9)),
+    "back": ("trunk", slice(0, 3)),
+    "tail": ("tail", slice(None)),
+    "left wing": ("wing", slice(None)),
+    "right wing": ("wing", slice(None)),
+}
+PART_NAMES = tuple(_PARTS)
+
+_DARK = colors(
+    "2e3036 c44a2e 3a68a8 967654 d4a428 487642 8e949c 783e2c "
+    "264a70 b02634 ded6c8 68567c 408a8c ce7e3a 5c544c 808e48"
 )
+_LIGHT = colors("ece8de e2be84 d6784a eed65c bcc2c8 96b0ca c4b098 acba82 dea8a0")
+_BILLS = colors("2c2a2c e29e2c ba4e30 787c82")
+_LEGS = colors("3a3634 ce8c3c a8544a 707460")
+_INK, _PAPER = colors("141212 f6f6f2")
+_PATTERNS = ("plain", "plain", "streaks", "spots", "bars")
 
-_DARK_PLUMAGE: tuple[Color, ...] = (
-    (46, 48, 54),
-    (196, 74, 46),
-    (58, 104, 168),
-    (150, 118, 84),
-    (212, 164, 40),
-    (72, 118, 66),
-    (142, 148, 156),
-    (120, 62, 44),
-    (38, 74, 112),
-    (176, 38, 52),
-    (222, 214, 200),
-    (104, 86, 124),
-    (64, 138, 140),
-    (206, 126, 58),
-    (92, 84, 76),
-    (128, 142, 72),
-)
-_LIGHT_PLUMAGE: tuple[Color, ...] = (
-    (236, 232, 222),
-    (226, 190, 132),
-    (214, 120, 74),
-    (238, 214, 92),
-    (188, 194, 200),
-    (150, 176, 202),
-    (196, 176, 152),
-    (172, 186, 130),
-    (222, 168, 160),
-)
-_BILLS: tuple[Color, ...] = ((44, 42, 44), (226, 158, 44), (186, 78, 48), (120, 124, 130))
-_LEGS: tuple[Color, ...] = ((58, 54, 52), (206, 140, 60), (168, 84, 74), (112, 116, 96))
-_PATTERNS = ("plain", "streaks", "spots", "bars", "plain")
-
-_TILTS = (-4.0, 20.0, 44.0, 70.0)  # of the body, in degrees
-
-# The colours of a picture's subject, by the number each region is painted with.
-(_EDGE, _BACK, _BELLY, _HEAD, _THROAT, _WING, _WING_TIP, _BAR, _TAIL, _BILL, _LEG, _EYE) = range(12)
-(_GLINT, _MARK, _STRIPE) = range(12, 15)
-
-
-@dataclasses.dataclass(frozen=True)
-class Anatomy:
-    """The shape of a species' birds, before any pose.
-
-    Attributes:
-        shape: proportions, in half body lengths.
-        trunk: the points that turn with the body.
-        face: the points that turn with the head.
-        narrowness: minus width over height, at each of `_TILTS`; it never falls.
-    """
-
-    shape: dict[str, float]
-    trunk: _Shapes
-    face: _Shapes
-    narrowness: tuple[float, ...] = ()
+# Each shape's points, and the frame that scales, turns and moves them.
+_SHAPES = {
+    "tail": ("tail", ".15,-.6 -.2,-.6 -1,-1 -1,.02 -.96,.9 -.2,.6 .15,.6"),
+    "bill": ("bill", "0,-.6 .3,-.55 .65,-.36 1,.1 .6,.4 .3,.55 0,.6"),
+    "gape": ("bill", "0,.05 .4,.06 .8,.1"),
+    "crest": ("crest", ".45,-.7 -.1,-1.1 -1.05,-1.55 -.9,-.9 -.75,-.45"),
+    "face": ("head", "1,-.05 .62,-.78 -.1,-1.02 -.8,-.62 -.98,.1"),
+    "trunk": (
+        "body",
+        ".3,-.9 -.25,-.9 -.8,-.52 -1.12,-.18 -1.04,.22 -.55,.72 .05,.98 .62,.72 1,.04",
+    ),
+    "chin": ("head", ".55,.86 .95,.32"),
+    "mantle": ("body", "1.3,-.6 .75,-.12 .1,.22 -.6,.2 -1.4,0 -1.6,-1.6 1.6,-2"),
+    "hood": ("head", "1.4,.1 .6,.28 -.2,.5 -1,.75 -1.7,.2 -1.2,-1.4 .6,-1.6"),
+    "throat": ("head", "1.3,.22 .5,.34 0,.66 .1,1.3 .9,1.25"),
+    "stripe": ("head", ".9,-.12 .35,-.22 -.3,-.16 -.75,.06"),
+    "wing": ("wing", ".46,-.34 .09,-.66 -.4,-.58 -1.05,-.1 -.78,.14 -.13,.42 .33,.28"),
+    "tip": ("wing", "-.36,-.24 -1.05,-.1 -.78,.14 -.2,.26"),
+    "fold": ("wing", ".2,.22 -.14,.3 -.72,.06"),
+    "bar 0": ("wing", ".3,-.36 .24,-.02 .16,.27"),
+    "bar 1": ("wing", ".12,-.42 .06,-.04 -.03,.3"),
+    "neck": ("body", ".62,-.1"),
+    "hips": ("body", "-.02,.62 .22,.62"),
+}
+_POINTS = {
+    name: (frame, np.array([point.split(",") for point in points.split()], dtype=np.float64))
+    for name, (frame, points) in _SHAPES.items()
+}
+_POINTS |= {
+    "skull": ("head", 0.9 * CIRCLE),
+    "ring": ("head", 0.25 * CIRCLE + (0.36, -0.22)),
+    "eye": ("head", 0.17 * CIRCLE + (0.36, -0.22)),
+    "glint": ("head", 0.06 * CIRCLE + (0.42, -0.28)),
+}
+_ON_BODY = ("mantle", "hood", "throat")
+"""Cut off at the body's outline; what they leave is the belly."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Look:
-    """What all pictures of a class have in common.
+    """What all images of a class have in common.
 
     Attributes:
-        anatomy: the shape, the same for all classes of a species.
-        palette: a colour for each region.
+        shape: proportions, in half body lengths, the same for all classes of a species.
+        colors: of the bird's parts.
         pattern: what the breast shows: "plain", "streaks", "spots" or "bars".
-        wing_bars: how many light bars cross the wing.
-        has_eye_stripe: whether a stripe runs through the eye.
+        bars: how many light bars cross the wing.
+        face: what the eye lies in: "stripe", "ring" or "plain".
     """
 
-    anatomy: Anatomy
-    palette: tuple[Color, ...]
+    shape: dict[str, float]
+    colors: dict[str, Color]
     pattern: str
-    wing_bars: int
-    has_eye_stripe: bool
+    bars: int
+    face: str
+
+    @functools.cached_property
+    def tilts(self) -> tuple[Points, Points]:
+        """How wide the bird is over its height, at some tilts of its body in radians."""
+        tilts = np.radians(np.linspace(-6, 72, 14))
+        extents = [np.ptp(_outer(_pose(self.shape, tilt, 0, 0)), axis=0) for tilt in tilts]
+        return tilts, np.array([width / height for width, height in extents])
 
 
 @dataclasses.dataclass(frozen=True)
 class Bird:
-    """One bird in its pose, in pixels of its picture.
+    """One bird in its pose, in pixels of its image.
 
     Attributes:
-        outlines: the polygons and lines to paint, by name.
-        parts: x, y of each of `PART_NAMES`, or None for the side that is turned away.
+        box: what it fills.
+        shapes: the polygons and lines to paint, by name.
+        parts: where each of `PART_NAMES` is.
         stroke: the width of the thinnest lines.
     """
 
-    outlines: dict[str, Points]
-    parts: tuple[tuple[int, int] | None, ...]
+    box: Box
+    shapes: dict[str, Points]
+    parts: Parts
     stroke: float
 
 
-@functools.lru_cache(maxsize=1024)
-def _draw_anatomy(seed: int, species: int) -> Anatomy:
-    shape = Draws(seed, Stream.SPECIES_SHAPE, species)
-    proportions = {
-        "depth": shape.between(0.46, 0.66),
-        "head": shape.between(0.30, 0.40),
-        "neck": shape.pick((0.0, 0.0, 0.05, 0.15, 0.3, 0.75)),
-        "bill": shape.pick((0.28, 0.38, 0.5, 0.75, 1.1)) * shape.between(0.85, 1.15),
-        "bill_depth": shape.between(0.10, 0.2),
-        "bill_bend": shape.between(-0.02, 0.16),
-        "tail": shape.between(0.55, 1.35),
-        "tail_width": shape.between(0.14, 0.32),
-        "tail_fork": shape.pick((0.0, -0.08, 0.12, 0.3)),
-        "leg": shape.between(0.35, 0.95),
-        "crest": shape.pick((0.0, 0.0, 0.0, 0.3, 0.5)),
-        "wing": shape.between(1.0, 1.3),
-    }
-    anatomy = Anatomy(proportions, _trunk(proportions), _face(proportions))
-    narrowness: list[float] = []
-    for tilt in _TILTS:
-        low, high = _bounds(_pose(anatomy, tilt))
-        width, height = (high - low).tolist()
-        narrowness.append(max([-width / height, *narrowness]))
-    return dataclasses.replace(anatomy, narrowness=tuple(narrowness))
-
-
 def draw_look(seed: int, label: int, species: int) -> Look:
-    """The look of one class: the species gives the shape, the class its colours."""
-    start = Draws(seed, Stream.CLASS_LOOK)
-    a, b, c = start.below(len(_DARK_PLUMAGE)), start.below(16), start.below(len(_LIGHT_PLUMAGE))
-    draws = Draws(seed, Stream.CLASS_LOOK, label + 1)
-    # Steps that share no factor with the list's length keep neighbouring classes far apart; the
-    # head's turn of the list comes one later each round, so that colours pair up anew.
-    n, m = len(_DARK_PLUMAGE), len(_LIGHT_PLUMAGE)
-    back = _vary(_DARK_PLUMAGE[(a + 5 * label) % n], draws)
-    head = _vary(_DARK_PLUMAGE[(b + 7 * label + label // n) % n], draws)
-    belly = _vary(_LIGHT_PLUMAGE[(c + 4 * label + label // m) % m], draws)
-    wing = _blend(back, draws.pick(_DARK_PLUMAGE), 0.55)
-    light = draws.pick(_LIGHT_PLUMAGE)
-    palette = {
-        _EDGE: _blend(back, belly, 0.5),
-        _BACK: back,
-        _BELLY: belly,
-        _HEAD: head,
-        _THROAT: _blend(belly, draws.pick(_LIGHT_PLUMAGE), 0.6),
-        _WING: wing,
-        _WING_TIP: _blend(wing, (30, 30, 34), 0.6),
-        _BAR: _blend(light, (245, 243, 236), 0.5),
-        _TAIL: _blend(back, draws.pick(_DARK_PLUMAGE), 0.4),
-        _BILL: draws.pick(_BILLS),
-        _LEG: draws.pick(_LEGS),
-        _EYE: (20, 18, 18),
-        _GLINT: (246, 246, 246),
-        _MARK: _blend(back, (48, 38, 32), 0.5),
-        _STRIPE: draws.pick(((28, 28, 30), (240, 236, 226))),
+    """Draw the look of one class: the species gives the shape, the class its colours."""
+    rng = np.random.default_rng([seed, 2, species])
+    shape = {
+        "depth": rng.uniform(0.46, 0.66),
+        "head": rng.uniform(0.30, 0.40),
+        "neck": rng.choice([0, 0, 0.05, 0.15, 0.3, 0.75]),
+        "bill": rng.choice([0.28, 0.38, 0.5, 0.75, 1.1]) * rng.uniform(0.85, 1.15),
+        "bill depth": rng.uniform(0.1, 0.2),
+        "bend": rng.uniform(0, 1),
+        "tail": rng.uniform(0.65, 1.45),
+        "tail width": rng.uniform(0.14, 0.32),
+        "leg": rng.uniform(0.35, 0.95),
+        "crest": rng.choice([0, 0, 0, 0.3, 0.4]),
+        "wing": rng.uniform(1, 1.3),
     }
+    a, b, c = np.random.default_rng([seed, 3]).integers(0, 144, size=3).tolist()
+    rng = np.random.default_rng([seed, 4, label])
+
+    def pick(palette: list[Color]) -> Color:
+        return palette[rng.integers(len(palette))]
+
+    # Steps that share no factor with a list's length keep neighbouring classes far apart; the
+    # head's turn of the list comes one later each round, so that colours pair up anew.
+    n, m = len(_DARK), len(_LIGHT)
+    back = _DARK[(a + 5 * label) % n]
+    head = _DARK[(b + 7 * label + label // n) % n]
+    belly = _LIGHT[(c + 4 * label + label // m) % m]
+    wing = blend(back, pick(_DARK), 0.55)
     return Look(
-        anatomy=_draw_anatomy(seed, species),
-        palette=tuple(palette[region] for region in range(len(palette))),
-        pattern=draws.pick(_PATTERNS),
-        wing_bars=draws.below(3),
-        has_eye_stripe=draws.below(3) == 0,
+        shape=shape,
+        colors={
+            "mantle": back,
+            "belly": belly,
+            "hood": head,
+            "crest": head,
+            "throat": blend(belly, pick(_LIGHT), 0.6),
+            "wing": wing,
+            "tip": blend(wing, _INK, 0.6),
+            "bar": blend(pick(_LIGHT), _PAPER, 0.5),
+            "tail": blend(back, pick(_DARK), 0.4),
+            "bill": pick(_BILLS),
+            "leg": pick(_LEGS),
+            "mark": blend(back, _INK, 0.5),
+            "face": pick([_INK, _PAPER]),
+        },
+        pattern=str(rng.choice(_PATTERNS)),
+        bars=int(rng.integers(3)),
+        face=str(rng.choice(["plain", "stripe", "ring"])),
     )
 
 
-def fit(look: Look, box: tuple[int, int, int, int], draws: Draws) -> Bird:
-    """Pose a bird so that it fills `box` (x, y, width, height), and stretch it as little as can be.
-
-    Args:
-        look: the class's look.
-        box: where, in pixels of the picture; the tips of the bird touch all four sides.
-        draws: the image's random numbers.
-    """
+def fit(look: Look, box: Box, rng: np.random.Generator) -> Bird:
+    """Pose a bird so that it fills `box`, and stretch it as little as possible."""
     x, y, width, height = box
-    flip = draws.below(2) == 1
-    nod = draws.between(-0.15, 0.2)
-    tail_lift = draws.between(-0.2, 0.3)
+    flip = rng.random() < 0.5
     # The more upright a bird, the narrower it is.
-    tilt = float(np.interp(-width / height, look.anatomy.narrowness, _TILTS))
-    outlines = _pose(look.anatomy, tilt, nod, tail_lift)
-    low, high = _bounds(outlines)
-    # A little inside the box: a line's width and the picture's last pixel stay within.
+    tilts, aspects = look.tilts
+    tilt = tilts[np.abs(np.log(aspects * height / width)).argmin()]
+    pose = _pose(look.shape, tilt, rng.uniform(-0.15, 0.2), rng.uniform(-0.2, 0.3))
+    outer = _outer(pose)
+    # A little inside the box: a line's width and the image's last pixel stay within.
     stroke = max(1.0, 0.012 * math.sqrt(width * height))
     inset = min(stroke, 0.08 * min(width, height))
-    scale = (np.array([width, height]) - 2 * inset) / (high - low)
-    shift = np.array([x + inset, y + inset])
-
-    placed = (np.concatenate(list(outlines.values())) - low) * scale + shift
+    scale = (np.array([width, height]) - 2 * inset) / np.ptp(outer, axis=0)
+    shift = np.array([x + inset, y + inset]) - outer.min(axis=0) * scale
+    shapes = {name: points * scale + shift for name, points in pose.items()}
     if flip:
-        placed[:, 0] = 2 * x + width - placed[:, 0]
-    # Rounded far finer than can be seen, but coarser than any two machines' cosines differ.
-    placed = np.rint(placed * 64.0) / 64.0
-    ends = np.cumsum([len(points) for points in outlines.values()])
-    outlines = dict(zip(outlines, np.split(placed, ends[:-1]), strict=True))
-    marks = np.floor(outlines["parts"]).astype(np.int64)
-    marks[:, 0] = np.clip(marks[:, 0], x, x + width - 1)
-    marks[:, 1] = np.clip(marks[:, 1], y, y + height - 1)
+        shapes = {name: points * (-1, 1) + (2 * x + width, 0) for name, points in shapes.items()}
     # A bird that faces right turns its right side to the camera.
-    hidden = {"right eye", "right wing"} if flip else {"left eye", "left wing"}
-    parts = tuple(
-        None if name in hidden else (px, py)
-        for name, (px, py) in zip(PART_NAMES, marks.tolist(), strict=True)
-    )
-    return Bird(outlines=outlines, parts=parts, stroke=stroke)
+    hidden = "right" if flip else "left"
+    parts: list[tuple[int, int] | None] = []
+    for name, (shape, which) in _PARTS.items():
+        across, down = shapes[shape][which].mean(axis=0)
+        inside = int(min(across, x + width - 1)), int(min(down, y + height - 1))
+        parts.append(None if name.startswith(hidden) else inside)
+    return Bird(box, shapes, tuple(parts), stroke)
 
 
-def paint(bird: Bird, look: Look, frame: tuple[int, int, int, int]) -> Image.Image:
-    """Paint the bird's regions, as places in the look's palette; 0 is outside the bird."""
-    x, y, width, height = frame
-    corner = np.array([x, y], dtype=np.float64)
-    shapes = {name: (points - corner).ravel().tolist() for name, points in bird.outlines.items()}
-    regions = Image.new("L", (width, height), 0)
-    pen = ImageDraw.Draw(regions)
-    thick = max(1, round(2.2 * bird.stroke))
-    thin = max(1, round(1.2 * bird.stroke))
-    for leg in ("leg_far", "leg_near"):
-        pen.line(shapes[leg], fill=_LEG, width=thick, joint="curve")
-    for toes in ("toes_far", "toes_near"):
-        pen.line(shapes[toes], fill=_LEG, width=thick)
-    pen.polygon(shapes["tail"], fill=_TAIL)
-    pen.polygon(shapes["bill"], fill=_BILL)
-    if "crest" in shapes:
-        pen.polygon(shapes["crest"], fill=_HEAD)
-    # Where an upright bird bends its neck the outline crosses itself and leaves a hole.
-    for name in ("skull", "neck", "body"):
-        pen.polygon(shapes[name], fill=_BACK)
-
-    # What lies on the body is cut off at its outline.
-    painted = np.array(regions)
-    body = painted == _BACK
-
-    def lay(points: Points, region: int) -> tuple[tuple[slice, slice], npt.NDArray[np.bool_]]:
-        """Paint where the polygon lies on the body; returns the part looked at, and where."""
-        low = np.clip(np.floor(points.min(axis=0)), 0, (width - 1, height - 1)).astype(int)
-        high = np.clip(np.ceil(points.max(axis=0)), 0, (width - 1, height - 1)).astype(int) + 1
-        part = np.s_[low[1] : high[1], low[0] : high[0]]
-        mask = Image.new("L", (int(high[0] - low[0]), int(high[1] - low[1])), 0)
-        ImageDraw.Draw(mask).polygon((points - low).ravel().tolist(), fill=1)
-        hit = np.asarray(mask).view(np.bool_) & body[part]
-        np.copyto(painted[part], np.uint8(region), where=hit)
-        return part, hit
-
-    part, under = lay(bird.outlines["under"] - corner, _BELLY)
-    lay(bird.outlines["hood"] - corner, _HEAD)
-    lay(bird.outlines["throat"] - corner, _THROAT)
-    if look.pattern != "plain":
-        pattern = _pattern(look.pattern, 3.2 * bird.stroke, under.shape)
-        pattern &= under
-        pattern &= painted[part] == _BELLY
-        np.copyto(painted[part], np.uint8(_MARK), where=pattern)
-
-    regions = Image.fromarray(painted)
-    pen = ImageDraw.Draw(regions)
-    if look.has_eye_stripe:
-        pen.line(shapes["eye_stripe"], fill=_STRIPE, width=max(1, round(2.6 * bird.stroke)))
-    pen.polygon(shapes["wing"], fill=_WING)
-    pen.polygon(shapes["wing_tip"], fill=_WING_TIP)
-    for bar in range(look.wing_bars):
-        pen.line(shapes[f"wing_bar_{bar}"], fill=_BAR, width=thick)
-    pen.line(shapes["wing_edge"], fill=_WING_TIP, width=thin)
-    pen.line(shapes["bill_gap"], fill=_EYE, width=1)
-    pen.polygon(shapes["eye"], fill=_EYE)
-    pen.polygon(shapes["glint"], fill=_GLINT)
-    return regions
+def _pose(shape: dict[str, float], tilt: float, nod: float, lift: float) -> dict[str, Points]:
+    """All shapes of a bird whose body is tilted; the head stays nearly level."""
+    depth, neck, head = shape["depth"], shape["neck"], shape["head"]
+    level = 0.25 * tilt + nod
+    skull = _turn((0.88 + 0.3 * neck, -0.72 * depth - 0.16 - 0.95 * neck), tilt)
+    beak = skull + _turn((0.86 * head, 0.02), level)
+    frames: dict[str, tuple[tuple[float, float], float, Points]] = {
+        "body": ((1, depth), tilt, np.zeros(2)),
+        "wing": ((shape["wing"], depth), tilt, np.zeros(2)),
+        "tail": ((shape["tail"], shape["tail width"]), tilt - lift, _turn((-0.9, 0), tilt)),
+        "head": ((head, head), level, skull),
+        "crest": ((shape["crest"], shape["crest"]), level, skull),
+        "bill": ((shape["bill"], shape["bill depth"]), level, beak),
+    }
+    posed: dict[str, Points] = {}
+    for name, (frame, points) in _POINTS.items():
+        scale, angle, at = frames[frame]
+        bend = np.array([0, shape["bend"]]) * points[:, :1] ** 2 * (frame == "bill")
+        posed[name] = _turn((points + bend) * scale, angle) + at
+    # The outline runs over the head, along the back, around the tail's root and up the breast.
+    posed["body"] = _smooth(np.concatenate([posed["face"], posed["trunk"], posed["chin"]]))
+    for name in (*_ON_BODY, "wing", "crest"):
+        posed[name] = _smooth(posed[name])
+    posed["neck"] = (posed["neck"] + skull) / 2 + 0.8 * head * CIRCLE
+    ground = posed["body"][:, 1].max() + 0.75 * shape["leg"]
+    for name, (x, y), step in zip(("near", "far"), posed.pop("hips"), (0.1, 0.16), strict=True):
+        foot = x + step
+        knee = ((x + foot) / 2 - 0.1, (y + ground) / 2 + 0.05)
+        posed[f"{name} leg"] = np.array([(x, y), knee, (foot, ground)])
+        toes = [(foot - 0.16, ground), (foot, ground - 0.04), (foot + 0.24, ground)]
+        posed[f"{name} toes"] = np.array(toes)
+    return posed
 
 
-def _vary(color: Color, draws: Draws) -> Color:
-    r, g, b = (min(250, max(12, round(v + draws.between(-12, 12)))) for v in color)
-    return r, g, b
-
-
-def _blend(color: Color, other: Color, share: float) -> Color:
-    r, g, b = (round(p + (q - p) * share) for p, q in zip(color, other, strict=True))
-    return r, g, b
-
-
-def _pattern(name: str, pitch: float, shape: tuple[int, ...]) -> npt.NDArray[np.bool_]:
-    """A regular pattern over a whole frame; its pitch is in pixels."""
-    step = max(3, round(pitch))
-    thick = max(1, step // 3)
-    # Made for one period, then repeated: a remainder for every pixel would take far longer.
-    rows = np.arange(4 * step)[:, None]
-    columns = np.arange(6 * step)[None, :]
-    if name == "bars":
-        period = (rows + columns // 6) % step < thick
-    else:
-        # Every other pair of rows is moved by half a step.
-        moved = (columns + (rows // (2 * step)) * (step // 2)) % step < thick
-        broken = rows % (2 * step) < 2 * step - thick if name == "streaks" else rows % step <= thick
-        period = moved & broken
-    height, width = shape
-    repeats = (-(-height // period.shape[0]), -(-width // period.shape[1]))
-    return np.tile(period, repeats)[:height, :width]
-
-
-def _ring(x: float, y: float, radius: float) -> list[tuple[float, float]]:
-    return [
-        (x + radius * math.cos(math.tau * i / 14), y + radius * math.sin(math.tau * i / 14))
-        for i in range(14)
-    ]
-
-
-_NECK = np.array(_ring(0.0, 0.0, 0.8))
-_CURVE_STEPS = 8
-
-
-def _curves(closed: list[Points]) -> list[Points]:
-    """A smooth curve through each of these closed rows of points (Catmull-Rom)."""
-    around = [part for points in closed for part in (points[-1:], points, points[:2])]
-    every = np.concatenate(around)[:, None, :]
-    p0, p1, p2, p3 = every[:-3], every[1:-2], every[2:-1], every[3:]
-    t = (np.arange(_CURVE_STEPS) / _CURVE_STEPS)[None, :, None]
-    curve = 0.5 * (
-        2 * p1
-        + (p2 - p0) * t
-        + (2 * p0 - 5 * p1 + 4 * p2 - p3) * (t * t)
-        + (3 * p1 - p0 - 3 * p2 + p3) * (t * t * t)
-    )
-    # All were computed as one row; what lies between two of them is left out.
-    result, start = [], 0
-    for points in closed:
-        result.append(curve[start : start + len(points)].reshape(-1, 2))
-        start += len(points) + 3
-    return result
-
-
-def _turn(points: Points, radians: float, x: float = 0.0, y: float = 0.0) -> Points:
-    """Turn the points about (x, y); a positive angle lifts what is in front."""
+def _turn(points: npt.ArrayLike, radians: float) -> Points:
+    """Turn points about the origin; a positive angle lifts what is in front."""
     c, s = math.cos(radians), math.sin(radians)
-    dx, dy = points[:, 0] - x, points[:, 1] - y
-    turned = np.empty_like(points)
-    turned[:, 0] = c * dx + s * dy + x
-    turned[:, 1] = c * dy - s * dx + y
+    turned: Points = np.asarray(points) @ np.array([[c, -s], [s, c]])
     return turned
 
 
-@dataclasses.dataclass(frozen=True)
-class _Shapes:
-    """Named rows of points in one array, so that all are turned at once."""
-
-    points: Points
-    places: dict[str, slice]
-
-    @classmethod
-    def of(cls, rows: dict[str, list[tuple[float, float]]]) -> _Shapes:
-        places, start = {}, 0
-        for name, row in rows.items():
-            places[name] = slice(start, start + len(row))
-            start += len(row)
-        return cls(np.array([point for row in rows.values() for point in row]), places)
-
-    def turned(self, radians: float) -> dict[str, Points]:
-        points = _turn(self.points, radians)
-        return {name: points[place] for name, place in self.places.items()}
+def _smooth(points: Points) -> Points:
+    """Return a closed curve through the points (Catmull-Rom)."""
+    p0, p1, p2, p3 = (np.roll(points, shift, axis=0)[:, None] for shift in (1, 0, -1, -2))
+    t = np.arange(0, 1, 0.125)[:, None]
+    cubic = 2 * p0 - 5 * p1 + 4 * p2 - p3 + t * (3 * (p1 - p2) + p3 - p0)
+    return (p1 + t / 2 * (p2 - p0 + t * cubic)).reshape(-1, 2)
 
 
-def _trunk(shape: dict[str, float]) -> _Shapes:
-    """What turns with the body."""
-    d, neck, reach = shape["depth"], shape["neck"], shape["wing"]
-    end, wide, fork = 1.0 + shape["tail"], shape["tail_width"], shape["tail_fork"]
-    rows = {
-        "outline": [
-            (0.30 + 0.1 * neck, -0.90 * d - 0.12 * neck),
-            (-0.25, -0.90 * d),
-            (-0.80, -0.52 * d),
-            (-1.12, -0.10),
-            (-1.04, 0.12),
-            (-0.55, 0.72 * d),
-            (0.05, 0.98 * d),
-            (0.62, 0.72 * d),
-            (0.98, 0.02),
-            (0.98 + 0.12 * neck, -0.45 * d - 0.3 * neck),
-        ],
-        "under": [
-            (1.25, -0.55 * d),
-            (0.72, -0.10 * d),
-            (0.1, 0.22 * d),
-            (-0.6, 0.20 * d),
-            (-1.3, 0.02),
-            (-1.2, 1.4 * d),
-            (0.2, 1.6 * d),
-            (1.5, 0.9 * d),
-        ],
-        "tail": [
-            (-0.72, -0.3 * d),
-            (-1.05, -0.13),
-            (-end, -wide),
-            (-end + fork, 0.02),
-            (-end + 0.06, wide * 0.9),
-            (-1.0, 0.14),
-            (-0.7, 0.3 * d),
-        ],
-        "tail_root": [(-0.9, 0.0)],
-        "wing": [
-            (0.52, -0.34 * d),
-            (0.10, -0.66 * d),
-            (-0.45, -0.58 * d),
-            (-0.35 - 0.72 * reach, -0.06),
-            (-0.30 - 0.50 * reach, 0.14 * d),
-            (-0.15, 0.42 * d),
-            (0.38, 0.28 * d),
-        ],
-        "wing_tip": [
-            (-0.42, -0.20 * d),
-            (-0.37 - 0.74 * reach, -0.05),
-            (-0.30 - 0.50 * reach, 0.16 * d),
-            (-0.25, 0.24 * d),
-        ],
-        "wing_edge": [(0.3, 0.3 * d), (-0.2, 0.40 * d), (-0.30 - 0.50 * reach, 0.12 * d)],
-        "wing_bar_0": [(0.34, -0.38 * d), (0.2, 0.30 * d)],
-        "wing_bar_1": [(0.14, -0.38 * d), (-0.04, 0.30 * d)],
-        "head": [(0.88 + 0.3 * neck, -(0.72 * d + 0.16 + 0.95 * neck))],
-        "neck": [(0.62, -0.1 * d)],
-        "hips": [(-0.02, 0.62 * d), (0.22, 0.62 * d)],
-        "parts": [(-0.1, 0.8 * d), (0.75, 0.25 * d), (0.0, -0.8 * d)],
-        "on_wing": [(-0.2, -0.1 * d)] * 2,
-    }
-    return _Shapes.of(rows)
+def _outer(pose: dict[str, Points]) -> Points:
+    """All points that the bird's extent is made of."""
+    return np.concatenate([points for name, points in pose.items() if name not in _ON_BODY])
 
 
-def _face(shape: dict[str, float]) -> _Shapes:
-    """What turns with the head, about the head's centre."""
-    r = shape["head"]
-    length, bend, thick = shape["bill"] / r, shape["bill_bend"], shape["bill_depth"] / r
-    high = 1.0 + shape["crest"] / r
-    rows = {
-        "outline": [(1.0, -0.05), (0.62, -0.78), (-0.1, -1.02), (-0.8, -0.62), (-0.98, 0.1)],
-        "chin": [(0.55, 0.86), (0.95, 0.32)],
-        "skull": _ring(0.0, 0.0, 0.9),
-        "hood": [
-            (1.4, 0.1),
-            (0.6, 0.28),
-            (-0.2, 0.5),
-            (-1.0, 0.75),
-            (-1.7, 0.2),
-            (-1.2, -1.4),
-            (0.6, -1.6),
-        ],
-        "throat": [(1.3, 0.22), (0.5, 0.34), (0.0, 0.66), (0.1, 1.3), (0.9, 1.25)],
-        "bill": [
-            (0.86, -0.55 * thick),
-            (0.95 + 0.55 * length, -0.42 * thick + 0.1 * bend * length),
-            (0.95 + length, (0.12 + bend) * length * 0.8),
-            (0.95 + 0.5 * length, 0.42 * thick + 0.2 * bend * length),
-            (0.86, 0.6 * thick),
-        ],
-        "bill_gap": [(0.9, 0.05 * thick), (0.95 + 0.8 * length, 0.6 * bend * length)],
-        "eye_stripe": [(0.9, -0.12), (0.35, -0.2), (-0.7, 0.02)],
-        "eye": _ring(0.36, -0.22, 0.17),
-        "glint": _ring(0.41, -0.28, 0.06),
-        "crest": [(0.35, -0.85), (-0.55 * high, -0.9 * high), (-0.8, -0.5)],
-        "parts": [(-0.05, -0.9), (-0.85, 0.0), (0.36, -0.22), (0.36, -0.22)],
-    }
-    if not shape["crest"]:
-        del rows["crest"]
-    return _Shapes.of({name: [(x * r, y * r) for x, y in row] for name, row in rows.items()})
+def paint(bird: Bird, look: Look) -> Layer:
+    """Paint the bird on a layer of its own."""
+    shapes, stroke, hues = bird.shapes, bird.stroke, look.colors
+    layer = Layer(bird.box, hues["mantle"])
+    for side in ("far", "near"):
+        leg = blend(hues["leg"], _INK, 0.3 * (side == "far"))
+        layer.line(shapes[f"{side} leg"], leg, 2.2 * stroke)
+        layer.line(shapes[f"{side} toes"], leg, 2 * stroke)
+    for name in ("tail", "bill", "crest"):
+        layer.polygon(shapes[name], hues[name])
+
+    plumage = _pattern(look, bird.box, 4.2 * stroke)
+    for name in _ON_BODY:
+        plumage.polygon(shapes[name], hues[name])
+    body = Layer(bird.box, hues["mantle"])
+    # Where an upright bird bends its neck the outline crosses itself and leaves a hole.
+    for name in ("skull", "neck", "body"):
+        body.polygon(shapes[name], hues["mantle"])
+        layer.polygon(shapes[name], hues["mantle"])
+    layer.color.paste(plumage.color, mask=body.mask)
+
+    if look.face == "stripe":
+        layer.line(shapes["stripe"], hues["face"], 2.6 * stroke)
+    elif look.face == "ring":
+        layer.polygon(shapes["ring"], hues["face"])
+    layer.polygon(shapes["wing"] + (0, 2 * stroke), blend(hues["belly"], hues["mark"], 0.5))
+    layer.polygon(shapes["wing"], hues["wing"])
+    layer.polygon(shapes["tip"], hues["tip"])
+    for bar in range(look.bars):
+        layer.line(shapes[f"bar {bar}"], hues["bar"], 2.2 * stroke)
+    layer.line(shapes["fold"], hues["tip"], 1.2 * stroke)
+    layer.line(shapes["gape"], _INK, 0.5)
+    layer.polygon(shapes["eye"], _INK)
+    layer.polygon(shapes["glint"], _PAPER)
+    return layer
 
 
-def _pose(
-    anatomy: Anatomy, degrees: float, nod: float = 0.0, tail_lift: float = 0.0
-) -> dict[str, Points]:
-    """All outlines of a bird whose body is tilted; the head stays nearly level."""
-    tilt = math.radians(degrees)
-    trunk = anatomy.trunk.turned(tilt)
-    at = trunk.pop("head")
-    face = {name: row + at for name, row in anatomy.face.turned(0.25 * tilt + nod).items()}
-    root_x, root_y = trunk.pop("tail_root")[0].tolist()
-    tail = trunk["tail"] = _turn(trunk["tail"], -tail_lift, root_x, root_y)
-    # The outline runs over the head, along the back, around the tail's root and up the breast.
-    body = np.concatenate([face.pop("outline"), trunk.pop("outline"), face.pop("chin")])
-    parts = [
-        (face["bill"][2:3] + face["bill"][:1]) / 2,
-        face.pop("parts"),
-        trunk.pop("parts"),
-        (tail[2:3] + tail[4:5]) * 0.4 + tail[:1] * 0.2,
-        trunk.pop("on_wing"),
-    ]
-    hips = trunk.pop("hips")
-    trunk["neck"] = _NECK * anatomy.shape["head"] + (at + trunk["neck"]) / 2
-    outlines = trunk | face | {"body": body}
-    smooth = ("body", "under", "wing", "hood", "throat")
-    outlines.update(zip(smooth, _curves([outlines[name] for name in smooth]), strict=True))
-
-    ground = float(outlines["body"][:, 1].max()) + anatomy.shape["leg"] * 0.75
-    for name, (x, y), step in zip(("near", "far"), hips.tolist(), (0.10, 0.16), strict=True):
-        foot = x + step
-        knee = ((x + foot) / 2 - 0.10, (y + ground) / 2 + 0.05)
-        outlines[f"leg_{name}"] = np.array([(x, y), knee, (foot, ground)])
-        outlines[f"toes_{name}"] = np.array([(foot - 0.16, ground), (foot + 0.24, ground)])
-    outlines["parts"] = np.concatenate(parts)
-    return outlines
-
-
-# What the bird's extent is made of; all else lies on the body.
-_EXTREMES = ("body", "tail", "bill", "crest", "wing", "wing_tip", "toes_near", "toes_far")
-
-
-def _bounds(outlines: dict[str, Points]) -> tuple[Points, Points]:
-    edges = [outlines[name] for name in _EXTREMES if name in outlines]
-    every = np.concatenate(edges)
-    return every.min(axis=0), every.max(axis=0)
+def _pattern(look: Look, box: Box, step: float) -> Layer:
+    """The belly's colour with the marks of its pattern, all over the box."""
+    x, y, width, height = box
+    layer = Layer(box, look.colors["belly"])
+    if look.pattern == "plain":
+        return layer
+    mark = look.colors["mark"]
+    for row, down in enumerate(np.arange(y, y + height, step)):
+        if look.pattern == "bars":
+            layer.line([(x, down), (x + width, down + step)], mark, step / 3)
+            continue
+        high = 0.16 if look.pattern == "spots" else 0.4
+        for across in np.arange(x + row % 2 * step / 2, x + width, step):
+            layer.polygon(step * CIRCLE[::4] * (0.16, high) + (across, down), mark)
+    return layer
