@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy.typing as npt
 from nvidia.dali import Pipeline, fn
 
-from gpufeed.plan.stages import Path, map_arrays
+from gpufeed.plan.stages import map_arrays
 
 __all__ = ["declare", "feeds", "images_name"]
 
 
 def declare(part: Any) -> Any:
     """Return stages with an input of the current graph, a CPU `DataNode`, for each array."""
-    return map_arrays(lambda path, _: _input(_name(path)), part)
+    numbers = itertools.count()
+    return map_arrays(lambda _: _input(_name(next(numbers))), part)
 
 
 def _input(name: str) -> Any:
@@ -26,9 +28,9 @@ def _input(name: str) -> Any:
 
 def feeds(part: Any) -> dict[str, npt.NDArray[Any]]:
     """Return a batch's arrays by the names of the inputs that `declare` makes for them."""
-    arrays: dict[str, npt.NDArray[Any]] = {}
-    map_arrays(lambda path, values: arrays.setdefault(_name(path), values), part)
-    return arrays
+    arrays: list[npt.NDArray[Any]] = []
+    map_arrays(arrays.append, part)
+    return {_name(number): values for number, values in enumerate(arrays)}
 
 
 def images_name(number: int) -> str:
@@ -39,5 +41,5 @@ def images_name(number: int) -> str:
     return f"images {number}"
 
 
-def _name(path: Path) -> str:
-    return ".".join(str(step) for step in path)
+def _name(number: int) -> str:
+    return f"array {number}"

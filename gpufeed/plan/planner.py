@@ -136,10 +136,10 @@ class Planner:
                     "take one that is"
                 )
         self._soft = _soft_labels(self.views, self._labels)
-        self.stages = self._probe()
-        self._structure = self.stages.structure
+        probe = self._probe()
+        self.stages, self._structure = probe.stages, probe.structure
 
-    def _probe(self) -> Stages:
+    def _probe(self) -> Composed:
         """Compose the extremes of the manifest, so that what can not work says so at once."""
         height, width = self._sizes[:, 0], self._sizes[:, 1]
         area, aspect = height * width, width / height
@@ -151,7 +151,7 @@ class Planner:
         none_blank = np.zeros(len(keys), dtype=np.bool_)
         boxes, objects = self._boxes_of(keys, self._sizes[keys], none_blank)
         alone: Partners = lambda _: np.arange(len(keys))  # noqa: E731 - a name for a short thing
-        return self._compose(keys, self._sizes[keys], boxes, objects, rng, alone).stages
+        return self._compose(keys, self._sizes[keys], boxes, objects, rng, alone)
 
     def _compose(
         self,
@@ -219,9 +219,8 @@ class Planner:
         except TransformError as error:
             error.step = step
             raise
-        structure = composed.stages.structure
-        if structure != self._structure:
-            for view, usual in zip(structure.views, self._structure.views, strict=True):
+        if composed.structure != self._structure:
+            for view, usual in zip(composed.structure, self._structure, strict=True):
                 if view != usual:
                     break
             raise ConfigError(
@@ -258,10 +257,7 @@ class Planner:
         points = None if self._points is None else self._points[keys]
         if boxes is None and points is None:
             return ()
-        return tuple(
-            follow(frame, boxes, kept, points, blank)
-            for frame, kept in zip(composed.frames, composed.kept, strict=True)
-        )
+        return tuple(follow(view.frame, boxes, view.kept, points, blank) for view in composed.views)
 
 
 def _partners(
