@@ -25,10 +25,12 @@ class Composed:
     Attributes:
         stages: what is done to its images.
         views: what came of each view's transforms.
+        objects: all boxes of the encoded images, which it was composed for.
     """
 
     stages: Stages
     views: tuple[ComposedView, ...]
+    objects: Objects | None
 
     @property
     def structure(self) -> tuple[View, ...]:
@@ -105,7 +107,7 @@ def compose(
     for places, composition in composed:
         found |= zip(places, composition.views(len(places)), strict=True)
     made = tuple(found[place] for place in range(len(views)))
-    return Composed(Stages(window, tuple(each.view for each in made)), made)
+    return Composed(Stages(window, tuple(each.view for each in made)), made, objects)
 
 
 def _around(windows: Sequence[Window], count: int) -> Window:
