@@ -348,7 +348,7 @@ def other_rows(birds: Manifest, plain: dict[int, Levels]) -> Iterator[Row]:
     p = drawn_square(each.made, count)
     theirs = np.stack(
         [
-            colour_cases.blurred(stack[i], {"across": p["0.across"][i]}, (5, 5))
+            colour_cases.blurred(stack[i], {"across": p["parts"]["0"]["across"][i]}, (5, 5))
             if p["mask"][i]
             else stack[i]
             for i in range(count)
@@ -362,7 +362,9 @@ def other_rows(birds: Manifest, plain: dict[int, Levels]) -> Iterator[Row]:
         [
             on_levels.grayscale(stack[i])
             if p["index"][i]
-            else colour_cases.blurred(stack[i], {"across": p["0.0.across"][i]}, (5, 5))
+            else colour_cases.blurred(
+                stack[i], {"across": p["choices"]["0"]["0"]["across"][i]}, (5, 5)
+            )
             for i in range(count)
         ]
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gpufeed.engine.inputs import feeds
 
 import colour_reference as wanted
 from colour_cases import (
@@ -387,10 +388,10 @@ def test_a_window_of_a_pixel_changes_nothing(pictures: Manifest, plain: dict[int
 @pytest.mark.parametrize("transform", EVERYTHING, ids=lambda one: type(one).__name__)
 def test_a_records_numbers_are_its_own(transform: tf.PixelTransform) -> None:
     """Whoever is beside it."""
-    whole = drawn(transform, 12)
+    whole = feeds(drawn(transform, 12))
     keys = np.array([7, 2])
     rng = BatchRng(SEED, np.zeros(2, np.int64), keys, len(SQUARE))
-    some = transform.draw(rng, tf.Records(keys, keys + 96, keys + 96, None))
+    some = feeds(transform.draw(rng, tf.Records(keys, keys + 96, keys + 96, None)))
     assert some.keys() == whole.keys()
     for name, values in some.items():
         np.testing.assert_array_equal(values, whole[name][keys])

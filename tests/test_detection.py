@@ -92,7 +92,7 @@ def test_boxes_whose_centre_is_cut_off_are_dropped() -> None:
         & (centre[:, 1] < (window["top"] + window["height"])[:, None])
     )
     assert 0.3 < inside.mean() < 0.9
-    np.testing.assert_array_equal(composed.kept[0].reshape(200, 3), inside)
+    np.testing.assert_array_equal(composed.views[0].kept.reshape(200, 3), inside)
 
 
 def test_windows_need_boxes() -> None:

@@ -50,7 +50,7 @@ def build_pipeline(
     )
     with pipeline:
         opened = opener.build(stages)
-        rest = declare(_rest(stages))["rest"]
+        rest = declare(stages.rest, "rest")
         outputs = [_view(view, image) for view, image in zip(rest, opened, strict=True)]
         # What comes in as it goes out must not be the memory that it came in.
         outputs = [
@@ -67,11 +67,7 @@ def build_pipeline(
 
 def rest_feeds(stages: Stages) -> dict[str, Any]:
     """Return what the graph is fed beside opened images, by the names of its inputs."""
-    return feeds(_rest(stages))
-
-
-def _rest(stages: Stages) -> dict[str, Any]:
-    return {"rest": stages.rest}
+    return feeds(stages.rest, "rest")
 
 
 def _view(view: View, image: Any) -> Any:

@@ -39,7 +39,7 @@ class GraphOpener:
 
     def build(self, stages: Stages) -> list[Any]:
         """Decode, and carry out each view's opening: see `Opener`."""
-        own = declare(_parts(stages))
+        own = declare(_parts(stages), "opening")
         window = fn.decoders.image_slice(
             declare_images(_ENCODED),
             own["window"].start,
@@ -77,7 +77,7 @@ class GraphOpener:
                 errors[place] = bare(error)
         if errors:
             return finished(Opened(plan, encoded, errors=errors))
-        fed = {_ENCODED: share(encoded), **feeds(_parts(plan.stages))}
+        fed = {_ENCODED: share(encoded), **feeds(_parts(plan.stages), "opening")}
         return finished(Opened(plan, encoded, fed))
 
     def blame(self, opened: Opened) -> dict[int, DecodeError]:

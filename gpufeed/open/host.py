@@ -282,7 +282,7 @@ class _Resampling:
     """
 
     def __init__(self, stage: Resample, shapes: Shapes) -> None:
-        listed: Any = map_arrays(lambda _, values: values.tolist(), stage)
+        listed: Any = map_arrays(np.ndarray.tolist, stage)
         self._stage = listed
         if listed.cut is not None:
             shapes = listed.cut.shape

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy.typing as npt
 from nvidia.dali import Pipeline, fn, tensors
 
-from gpufeed.plan.stages import Path, map_arrays
+from gpufeed.plan.stages import map_arrays
 
 __all__ = ["declare", "declare_images", "feeds", "share"]
 
 
-def declare(part: Any) -> Any:
-    """Return stages with an input of the current graph, a CPU `DataNode`, for each array."""
-    return map_arrays(lambda path, _: _input(_name(path)), part)
+def declare(part: Any, prefix: str = "array") -> Any:
+    """Return stages with an input of the current graph, a CPU `DataNode`, for each array.
+
+    Args:
+        part: stages, or what is in them.
+        prefix: what the inputs' names begin with: one for each caller.
+    """
+    numbers = itertools.count()
+    return map_arrays(lambda _: _input(f"{prefix} {next(numbers)}"), part)
 
 
 def _input(name: str) -> Any:
@@ -30,11 +37,11 @@ def declare_images(name: str, layout: str = "") -> Any:
     return fn.external_source(name=name, no_copy=True, layout=layout)
 
 
-def feeds(part: Any) -> dict[str, npt.NDArray[Any]]:
+def feeds(part: Any, prefix: str = "array") -> dict[str, npt.NDArray[Any]]:
     """Return a batch's arrays by the names of the inputs that `declare` makes for them."""
-    arrays: dict[str, npt.NDArray[Any]] = {}
-    map_arrays(lambda path, values: arrays.setdefault(_name(path), values), part)
-    return arrays
+    arrays: list[npt.NDArray[Any]] = []
+    map_arrays(arrays.append, part)
+    return {f"{prefix} {number}": values for number, values in enumerate(arrays)}
 
 
 def share(buffers: Sequence[Any], layout: str = "") -> Any:
@@ -43,7 +50,3 @@ def share(buffers: Sequence[Any], layout: str = "") -> Any:
     return tensors.TensorListCPU(
         [tensors.TensorCPU(buffer, layout) for buffer in buffers], layout, contiguous=False
     )
-
-
-def _name(path: Path) -> str:
-    return ".".join(str(step) for step in path)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from gpufeed.errors import ConfigError
-from gpufeed.plan.stages import Resample, Stages, View, Window
+from gpufeed.plan.stages import Stages, View, Window
 from gpufeed.plan.view import ComposedView, Composition, Mix, Partners
 from gpufeed.rng import BatchRng
 from gpufeed.transforms.base import MixTransform, Transform
-from gpufeed.transforms.frame import Frame
 from gpufeed.transforms.objects import Objects
 
 __all__ = ["Composed", "compose"]
@@ -21,19 +20,27 @@ __all__ = ["Composed", "compose"]
 
 @dataclass(frozen=True)
 class Composed:
-    """A batch's stages, and what moves its targets and labels.
+    """A batch's stages, and what they came from.
 
     Attributes:
         stages: what is done to its images.
-        frames: each view's last.
-        kept: for each view a bool (m,), False for boxes that a transform dropped.
-        mix: who was mixed with whom; None where no transform does.
+        views: what came of each view's transforms.
+        objects: all boxes of the encoded images, which it was composed for.
     """
 
     stages: Stages
-    frames: tuple[Frame, ...]
-    kept: tuple[npt.NDArray[np.bool_], ...]
-    mix: Mix | None
+    views: tuple[ComposedView, ...]
+    objects: Objects | None
+
+    @property
+    def structure(self) -> tuple[View, ...]:
+        """Everything but the numbers: equal for batches that one graph can carry out."""
+        return tuple(each.structure for each in self.views)
+
+    @property
+    def mix(self) -> Mix | None:
+        """Who was mixed with whom; None where no transform does."""
+        return self.views[0].mix
 
 
 def compose(
@@ -76,7 +83,7 @@ def compose(
     alike: dict[tuple[int, ...], list[int]] = {}
     for place, transforms in enumerate(views):
         alike.setdefault(tuple(id(each) for each in transforms), []).append(place)
-    found: dict[int, ComposedView] = {}
+    composed: list[tuple[list[int], Composition]] = []
     for places in alike.values():
         copies = len(places)
         own = np.repeat(np.transpose([numbers[place] for place in places]), len(sizes), axis=1)
@@ -90,28 +97,21 @@ def compose(
             partners,
             None if objects is None else objects.tiled(copies),
         )
-        found |= zip(places, composition.views(copies), strict=True)
-    made = [found[place] for place in range(len(views))]
-    return Composed(
-        _share_decode(made) if several else Stages(made[0].window, (made[0].view,)),
-        tuple(each.frame for each in made),
-        tuple(each.kept for each in made),
-        made[0].mix,
-    )
+        composed.append((places, composition))
+    window = composed[0][1].window
+    if several:
+        window = _around([each.window for _, each in composed], len(sizes))
+        for _, composition in composed:
+            composition.cut(window)
+    found: dict[int, ComposedView] = {}
+    for places, composition in composed:
+        found |= zip(places, composition.views(len(places)), strict=True)
+    made = tuple(found[place] for place in range(len(views)))
+    return Composed(Stages(window, tuple(each.view for each in made)), made, objects)
 
 
-def _share_decode(made: Sequence[ComposedView]) -> Stages:
-    """Decode the least window that holds all views' windows, and cut these out of it."""
-    start = np.min([each.window.start for each in made], axis=0)
-    end = np.max([each.window.start + each.window.shape for each in made], axis=0)
-    return Stages(
-        Window(start, end - start),
-        tuple(_cut(each.view, each.window.start - start, each.window.shape) for each in made),
-    )
-
-
-def _cut(view: View, start: npt.NDArray[np.int32], shape: npt.NDArray[np.int32]) -> View:
-    first, *others = view.stages
-    if not isinstance(first, Resample):
-        raise AssertionError("a view begins with what it reads")
-    return replace(view, stages=(replace(first, cut=Window(start, shape)), *others))
+def _around(windows: Sequence[Window], count: int) -> Window:
+    """Return the least window around others, of `count` images or a multiple of it each."""
+    start = np.concatenate([each.start.reshape(-1, count, 2) for each in windows]).min(axis=0)
+    ends = [(each.start + each.shape).reshape(-1, count, 2) for each in windows]
+    return Window(start, np.concatenate(ends).max(axis=0) - start)

@@ -136,10 +136,10 @@ class Planner:
                     "take one that is"
                 )
         self._soft = _soft_labels(self.views, self._labels)
-        self.stages = self._probe()
-        self._structure = self.stages.structure
+        probe = self._probe()
+        self.stages, self._structure = probe.stages, probe.structure
 
-    def _probe(self) -> Stages:
+    def _probe(self) -> Composed:
         """Compose the extremes of the manifest, so that what can not work says so at once."""
         height, width = self._sizes[:, 0], self._sizes[:, 1]
         area, aspect = height * width, width / height
@@ -149,28 +149,17 @@ class Planner:
         epochs = np.zeros_like(keys)
         rng = BatchRng(self._sampler.seed, epochs, keys, 0)
         none_blank = np.zeros(len(keys), dtype=np.bool_)
-        boxes, objects = self._boxes_of(keys, self._sizes[keys], none_blank)
         alone: Partners = lambda _: np.arange(len(keys))  # noqa: E731 - a name for a short thing
-        return self._compose(keys, self._sizes[keys], boxes, objects, rng, alone).stages
+        return self._compose(keys, self._sizes[keys], none_blank, rng, alone)
 
     def _compose(
         self,
         keys: npt.NDArray[np.int64],
         sizes: npt.NDArray[np.int64],
-        boxes: npt.NDArray[np.float64] | None,
-        objects: Objects | None,
+        blank: npt.NDArray[np.bool_],
         rng: BatchRng,
         partners: Partners,
     ) -> Composed:
-        return compose(self.views, keys, sizes, boxes, rng, partners, objects, self._shared)
-
-    def _boxes_of(
-        self,
-        keys: npt.NDArray[np.int64],
-        sizes: npt.NDArray[np.int64],
-        blank: npt.NDArray[np.bool_],
-    ) -> tuple[npt.NDArray[np.float64] | None, Objects | None]:
-        """Return the one box of each record, and all boxes of all; None where there are none."""
         boxes = None if self._boxes is None else self._boxes[keys]
         objects = None if self._objects is None else self._objects.take(keys)
         if blank.any():
@@ -179,7 +168,7 @@ class Planner:
                 boxes[blank] = np.pad(sizes[blank, ::-1], ((0, 0), (2, 0)))
             if objects is not None:
                 objects = objects.chosen(~blank[objects.rows])
-        return boxes, objects
+        return compose(self.views, keys, sizes, boxes, rng, partners, objects, self._shared)
 
     def upcoming(self, step: int) -> npt.NDArray[np.int64]:
         """Record keys that the order has at the batch after `step`; none at an epoch's end."""
@@ -220,15 +209,13 @@ class Planner:
         def partners(group: int) -> npt.NDArray[np.int64]:
             return _partners(places, delivered, blank, group)
 
-        boxes, objects = self._boxes_of(keys, sizes, blank)
         try:
-            composed = self._compose(keys, sizes, boxes, objects, rng, partners)
+            composed = self._compose(keys, sizes, blank, rng, partners)
         except TransformError as error:
             error.step = step
             raise
-        structure = composed.stages.structure
-        if structure != self._structure:
-            for view, usual in zip(structure.views, self._structure.views, strict=True):
+        if composed.structure != self._structure:
+            for view, usual in zip(composed.structure, self._structure, strict=True):
                 if view != usual:
                     break
             raise ConfigError(
@@ -251,24 +238,20 @@ class Planner:
             stages=composed.stages,
             mix=mix,
             soft_labels=None if self._soft is None else self._soft.of(labels, other, share),
-            targets=self._follow(composed, keys, objects, blank),
+            targets=self._follow(composed, keys, blank),
         )
 
     def _follow(
         self,
         composed: Composed,
         keys: npt.NDArray[np.int64],
-        objects: Objects | None,
         blank: npt.NDArray[np.bool_],
     ) -> tuple[ViewTargets, ...]:
-        boxes = objects if self._boxes_follow else None
+        boxes = composed.objects if self._boxes_follow else None
         points = None if self._points is None else self._points[keys]
         if boxes is None and points is None:
             return ()
-        return tuple(
-            follow(frame, boxes, kept, points, blank)
-            for frame, kept in zip(composed.frames, composed.kept, strict=True)
-        )
+        return tuple(follow(view.frame, boxes, view.kept, points, blank) for view in composed.views)
 
 
 def _partners(

@@ -24,7 +24,6 @@ __all__ = [
     "Late",
     "Mixing",
     "Part",
-    "Path",
     "Pixel",
     "Resample",
     "Resize",
@@ -172,6 +171,12 @@ class View(Part):
     size: tuple[int, int]
 
     @property
+    def structure(self) -> View:
+        """Everything but the numbers: equal for batches that one graph can carry out."""
+        structure: View = map_arrays(lambda _: ..., self)
+        return structure
+
+    @property
     def opening(self) -> tuple[Resample | Pixel, ...]:
         """The first stages, at least one, which an opener carries out; the graph does `rest`.
 
@@ -216,32 +221,20 @@ class Stages(Part):
         """What is left to do to opened images, view by view."""
         return tuple(view.rest for view in self.views)
 
-    @property
-    def structure(self) -> Stages:
-        """Everything but the numbers: equal for batches that one graph can carry out."""
-        structure: Stages = map_arrays(lambda *_: ..., self)
-        return structure
 
+def map_arrays(function: Callable[[npt.NDArray[Any]], Any], tree: Any) -> Any:
+    """Return a part, or what is in one, with `function(array)` in place of each array.
 
-Path = tuple[str | int, ...]
-"""Where an array is: names of attributes and keys, and places in tuples."""
-
-
-def map_arrays(
-    function: Callable[[Path, npt.NDArray[Any]], Any], tree: Any, path: Path = ()
-) -> Any:
-    """Return a part, or what is in one, with `function(path, array)` in place of each array."""
+    Arrays of equal structures come in one order.
+    """
     if isinstance(tree, np.ndarray):
-        return function(path, tree)
-    if isinstance(tree, Part):
-        values = vars(tree).items()
-        return type(tree)(*(map_arrays(function, value, (*path, name)) for name, value in values))
+        return function(tree)
     if isinstance(tree, dict):
-        return {key: map_arrays(function, value, (*path, key)) for key, value in tree.items()}
+        return {name: map_arrays(function, value) for name, value in tree.items()}
+    if isinstance(tree, Part):
+        return type(tree)(*[map_arrays(function, value) for value in vars(tree).values()])
     if isinstance(tree, tuple):
-        return tuple(
-            map_arrays(function, value, (*path, place)) for place, value in enumerate(tree)
-        )
+        return tuple([map_arrays(function, value) for value in tree])
     return tree
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import dataclass, replace
+from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy.typing as npt
 
 from gpufeed.errors import ConfigError
 from gpufeed.plan.resample import resample
-from gpufeed.plan.stages import Late, Mixing, Path, Pixel, Stage, View, Warp, Window, map_arrays
+from gpufeed.plan.stages import Late, Mixing, Pixel, Resample, Stage, View, Warp, Window, map_arrays
 from gpufeed.rng import BatchRng
 from gpufeed.transforms.base import (
     GeometricTransform,
@@ -54,25 +55,40 @@ class ComposedView:
 
     Attributes:
         view: its stages.
-        window: what they read of each encoded image.
-        frame: the last, for boxes and points.
+        structure: theirs, which all views of one list have.
+        frames: the last frame, of several such views one after the other.
+        rows: this view's rows of it.
         kept: bool (m,), False for boxes that a transform dropped.
         mix: None where no transform mixes.
     """
 
     view: View
-    window: Window
-    frame: Frame
+    structure: View
+    frames: Frame
+    rows: slice
     kept: npt.NDArray[np.bool_]
     mix: Mix | None
+
+    @property
+    def frame(self) -> Frame:
+        """The view's last frame, through which boxes and points follow."""
+        return self.frames.take(self.rows)
 
 
 class Composition:
     """A list of transforms while it is gone through, for one view or for several of the same list.
 
+    Several have their rows one after the other.
+
     Args:
         sizes: int64 (n, 2), height and width of the encoded images.
+
+    Attributes:
+        window: what is read of each encoded image.
     """
+
+    window: Window
+    _first: Resample
 
     def __init__(self, sizes: npt.NDArray[np.int64]) -> None:
         self._frame = Frame.whole(sizes)
@@ -137,37 +153,36 @@ class Composition:
                 self._mix = Mix(partner, share)
                 self._late.append(Mixing(transform, params, partner.astype(np.int32)))
 
+    def cut(self, decoded: Window) -> None:
+        """Cut what is read out of a larger window, of which there is one for several views."""
+        start = np.tile(decoded.start, (len(self.window.start) // len(decoded.start), 1))
+        within = Window(self.window.start - start, self.window.shape)
+        self._first = replace(self._first, cut=within)
+
     def views(self, count: int) -> Iterator[ComposedView]:
-        """Return what came of each of `count` views, which have their rows one after the other."""
+        """Return what came of each of `count` views."""
         size = _one_size(self._frame, self._record_key)
-        view = View(tuple(self._stages), self._output, tuple(self._late), size)
-        if count == 1:
-            yield ComposedView(view, self._window, self._frame, self._kept, self._mix)
-            return
+        whole = View((self._first, *self._stages), self._output, tuple(self._late), size)
+        structure = whole.structure
         height, boxes = len(self._frame) // count, len(self._kept) // count
         for number in range(count):
             rows = slice(number * height, (number + 1) * height)
-            own, window = map_arrays(partial(_take, rows), (view, self._window))
+            view = whole if count == 1 else map_arrays(itemgetter(rows), whole)
             kept = self._kept[number * boxes : (number + 1) * boxes]
-            yield ComposedView(own, window, self._frame.take(rows), kept, self._mix)
+            yield ComposedView(view, structure, self._frame, rows, kept, self._mix)
 
     def _carry_out(self) -> None:
         """Add the stages of the frames that came since the last pixel transform."""
         for frame in self._frame.chain(since=self._emitted):
-            first = not self._stages
-            if first or frame.resamples:
-                window, stage = resample(frame, cut=frame.cuts and not first)
-                if first:
-                    self._window = window
-                self._stages.append(stage)
+            if frame.previous is None:
+                self.window, self._first = resample(frame, cut=False)
+            elif frame.resamples:
+                self._stages.append(resample(frame, cut=frame.cuts)[1])
             warp = frame.warped
             if warp is not None:
                 matrix = np.ascontiguousarray(warp.matrix, np.float32)
-                self._stages.append(Warp(matrix, warp.mask, warp.sampling, warp.fill))
-
-
-def _take(rows: slice, path: Path, values: npt.NDArray[Any]) -> npt.NDArray[Any]:  # noqa: ARG001
-    return values[rows]
+                mask = np.ascontiguousarray(warp.mask)
+                self._stages.append(Warp(matrix, mask, warp.sampling, warp.fill))
 
 
 class _Seen(Records):
@@ -202,9 +217,13 @@ _NARROWER: dict[Any, type] = {np.dtype(np.float64): np.float32, np.dtype(np.int6
 
 
 def narrowed(drawn: Tree) -> Tree:
-    """Copy what a transform drew to arrays as DALI takes them: it refuses 64-bit numbers."""
+    """Copy what a transform drew to arrays as DALI takes them: it refuses 64-bit numbers.
+
+    They are in the order of their names, whatever order the transform has them in.
+    """
     arrays: dict[str, Any] = {}
-    for name, values in drawn.items():
+    for name in sorted(drawn):
+        values = drawn[name]
         if isinstance(values, Mapping):
             arrays[name] = narrowed(values)
             continue
