@@ -115,15 +115,15 @@ LAYERS = [
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 MAY_IMPORT = {
     "cykooz_resizer": {"open"},
-    # Transforms only where their operators are written down, which is when a graph is built.
+    # Where a graph is run, and where its operators are written down.
     "nvidia": {
+        "_util/dali_private.py",
         "engine",
         "open",
         "tools",
         "transforms/operations.py",
         "transforms/ops.py",
         "transforms/patch.py",
-        "transforms/select.py",
         "transforms/warp.py",
     },
     "torch": {"adapters/torch.py"},

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 from nvidia.dali import Pipeline, fn, types
 
+from gpufeed._util.dali_private import skip_api_check
 from gpufeed.engine.device import Device
 from gpufeed.transforms.base import Made, MixTransform, OutputFormat
 from gpufeed.transforms.blame import Blaming
@@ -19,7 +19,6 @@ __all__ = ["build_pipeline", "input_name"]
 _FILTERS = {"bilinear": types.INTERP_LINEAR, "bicubic": types.INTERP_CUBIC}
 _DTYPES = {"float32": types.FLOAT, "float16": types.FLOAT16, "uint8": types.UINT8}
 _ONE_DECODER: dict[str, Any] = {"jpeg_fancy_upsampling": True, "hw_decoder_load": 0.0}
-_UNCHECKED = contextlib.nullcontext()
 _PLACES: dict[str, Any] = {"axes": (0, 1), "normalized_anchor": False, "normalized_shape": False}
 
 
@@ -54,9 +53,7 @@ def build_pipeline(
         outputs = graph.views_opened(program) if opened else graph.views(program)
         pipeline.set_outputs(*outputs)
     pipeline.build()
-    # DALI's own, which tells who mixes ways to run a pipeline, makes a class at each call (as of
-    # 2.4.0, and with enable_api_check(False) too): three a batch, each in a cycle of references.
-    pipeline._check_api_type_scope = lambda _: _UNCHECKED
+    skip_api_check(pipeline)
     return pipeline, graph.inputs
 
 
