@@ -6,7 +6,6 @@ import contextlib
 import gc
 import hashlib
 import json
-import os
 import re
 import subprocess
 import sys
@@ -783,9 +782,3 @@ def test_defaults_are_those_of_the_readme(pictures: Manifest) -> None:
     )
     assert repr(loader).startswith("Loader(50 records, IndexSampler(")
     loader.close()
-
-
-def test_threads_follow_the_cores_this_process_may_use() -> None:
-    from gpufeed.engine.device import available_threads
-
-    assert available_threads() == len(os.sched_getaffinity(0))

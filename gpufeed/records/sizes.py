@@ -14,6 +14,7 @@ import polars as pl
 
 from gpufeed._util.atomic_write import atomic_write
 from gpufeed._util.cache_folder import cache_folder
+from gpufeed._util.limits import local_world_size
 from gpufeed._util.progress import progress
 from gpufeed._util.thread_map import thread_map
 from gpufeed.errors import ConfigError, ManifestError
@@ -24,7 +25,7 @@ __all__ = ["OnUnreadable", "check_on_error", "read_sizes", "with_sizes"]
 
 _KEY = {"path": pl.String, "bytes": pl.Int64, "mtime_ns": pl.Int64}
 _CACHE = {**_KEY, "width": pl.Int32, "height": pl.Int32}
-_THREADS = 32  # more than cores: on network storage the time goes in waiting
+_THREADS = 32  # of a machine: more than cores, since on network storage most of them wait
 _NAMED = 3
 
 OnUnreadable = Literal["raise", "drop"]
@@ -86,7 +87,8 @@ def read_sizes(
     def of_all(
         work: Callable[[_T], _R | None], items: Sequence[_T], done: Callable[[int], None]
     ) -> list[_R]:
-        found = thread_map(work, items, threads=_THREADS, done=done, name="gpufeed-sizes", chunk=64)
+        threads = max(1, _THREADS // local_world_size())
+        found = thread_map(work, items, threads=threads, done=done, name="gpufeed-sizes", chunk=64)
         return [each for each in found if each is not None]
 
     keys = pl.DataFrame(of_all(key_of, names, lambda _: None), schema=_KEY, orient="row")

@@ -9,8 +9,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
+from gpufeed._util.limits import available_threads
 from gpufeed._util.open_regular import read_file
-from gpufeed.engine.device import Device, available_threads
+from gpufeed.engine.device import Device
 
 __all__ = ["PlainDecode"]
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import PIL
 
 import gpufeed
+from gpufeed._util.limits import available_threads
 from gpufeed._util.progress import progress as progress_bar
 from gpufeed.errors import ConfigError
 from gpufeed.tools.synth.bird import PART_NAMES
@@ -68,7 +69,7 @@ def write_nabirds(
     """
     plan, record = _planned(images, classes, seed, max_side)
     if workers is None:
-        workers = len(os.sched_getaffinity(0))
+        workers = available_threads()
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
         raise ConfigError(f"workers = {workers!r} is out of range: it must be at least 1")
     target = Path(folder).expanduser().resolve()
