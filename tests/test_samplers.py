@@ -373,19 +373,9 @@ def test_weights_may_be_as_small_as_numbers_get() -> None:
         assert set(sampler.keys(0, len(sampler)).tolist()) == {1}
 
 
-def test_logarithms_are_right_to_the_last_bits() -> None:
-    from gpufeed.rng import minus_log
-
-    values = np.concatenate([np.random.default_rng(0).random(10_000), [1.0, 2.0**-53, 0.5]])
-    found = minus_log(values)
-    np.testing.assert_allclose(found, -np.log(values), rtol=1e-15, atol=0)
-    # Bits that any machine gives, since IEEE rounds +, -, * and / everywhere alike.
-    assert minus_log(np.array([0.3, 1e-9])).tolist() == [1.203972804325936, 20.72326583694641]
-
-
 def test_balanced_weights() -> None:
     labels = [0, 0, 0, 0, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1]
-    for power in (0, 0.5, 1):
+    for power in (0, 0.5, 0.7, 1, 3):
         weights = balanced_weights(labels, power)
         shares = np.bincount(labels, weights=weights)
         counts = np.bincount(labels)
