@@ -8,7 +8,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpufeed.engine.device import available_threads, gpu_count
+from gpufeed._util.limits import available_threads
+from gpufeed.engine.device import gpu_count
 
 PACKAGES = ("gpufeed", "nvidia-dali-cuda120", "numpy", "polars", "torch", "jax")
 

@@ -8,15 +8,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from PIL import Image
 
 from gpufeed import Manifest
+from gpufeed._util import open_regular
 from gpufeed.tools.synth import write_nabirds
 from media import make_manifest
 
-# Deadlines are timings, and this suite times nothing.
-settings.register_profile("gpufeed", deadline=None, print_blob=True)
+# Deadlines and slow generation are timings, and this suite times nothing.
+settings.register_profile(
+    "gpufeed",
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("gpufeed")
 
 
@@ -71,6 +77,20 @@ def birds(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def own_pictures(tmp_path: Path) -> Manifest:
     """Twenty-four small pictures of one size, in three classes, which a test may change."""
     return make_manifest(tmp_path / "own-pictures", [(40, 50)] * 24)
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths of images that are opened, in order, as they are."""
+    paths: list[str] = []
+    plain = open_regular._opened
+
+    def recorded(path: str | os.PathLike[str]) -> tuple[int, int]:
+        paths.append(os.fspath(path))
+        return plain(path)
+
+    monkeypatch.setattr(open_regular, "_opened", recorded)
+    return paths
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -300,9 +300,9 @@ def photos(data: Path) -> list[Path]:
 
 
 def large(
-    photos: Sequence[Path], scratch: Path, size: tuple[int, int], most: int
+    photos: Sequence[Path], scratch: Path, size: tuple[int, int], most: int, *, eight: bool = True
 ) -> dict[str, Any]:
-    """Feed 64 small pictures alone, with a large one among them that is refused, and with it fed.
+    """Feed 64 small images alone, with a large one among them that is refused, and with it fed.
 
     And with eight large ones fed, and eight files that are bad, so that batches are mended beside.
 
@@ -311,6 +311,7 @@ def large(
         scratch: an empty folder.
         size: (width, height) of the large ones.
         most: `max_pixels` by which it is refused.
+        eight: whether eight large ones are fed too.
 
     Returns:
         Of each what the child said, by "alone", "refused", "fed" and "eight fed".
@@ -334,13 +335,14 @@ def large(
     (scratch / "files" / "bad.jpg").write_bytes(b"")
     mixed = [part for at in range(0, 64, 8) for part in (table[at : at + 8], table[64:], bad)]
     said = {}
-    for case, frame, pixels in (
+    cases = (
         ("alone", table[:64], most),
         # In the middle, so that others are under way beside it.
         ("refused", pl.concat([table[:32], table[64:], table[32:64]]), most),
         ("fed", pl.concat([table[:32], table[64:], table[32:64]]), size[0] * size[1]),
         ("eight fed", pl.concat(mixed), size[0] * size[1]),
-    ):
+    )
+    for case, frame, pixels in cases if eight else cases[:-1]:
         frame.write_parquet(scratch / f"{case}.parquet")
         settings = {
             "table": str(scratch / f"{case}.parquet"),

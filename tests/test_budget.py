@@ -1,9 +1,8 @@
-"""Large pictures wait for each other, and small ones for nobody."""
+"""Large images wait for each other, and small ones for nobody."""
 
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpufeed.open import budget as budgets
-from gpufeed.open import host
 from gpufeed.open.budget import Budget
 from loaders import make
 from media import make_manifest
@@ -20,63 +18,74 @@ from media import make_manifest
 FREE = budgets._FREE
 
 
-class Meter:
-    """How many pixels are worked on at a time."""
-
-    def __init__(self) -> None:
-        self.now = self.most = self.times = 0
-        self.alone = True
-        self._lock = threading.Lock()
-        self._count = 0
-
-    def work(self, pixels: int) -> None:
-        with self._lock:
-            self._count += 1
-            self.now += pixels
-            if self._count > 1:
-                self.most = max(self.most, self.now)
-        time.sleep(0.001)
-        with self._lock:
-            self._count -= 1
-            self.now -= pixels
-            self.times += 1
+class WaitsError(Exception):
+    """Something would have waited."""
 
 
-@given(
-    st.lists(st.integers(FREE + 1, 8 * FREE), min_size=1, max_size=24),
-    st.integers(1, 12 * FREE),
-    st.integers(1, 6),
-)
-def test_there_are_never_more_at_a_time(sizes: list[int], most: int, threads: int) -> None:
-    """But for one that is larger than that alone; and each has its turn."""
-    budget, meter = Budget(most, threads), Meter()
+class Impatient(threading.Condition):
+    def wait(self, timeout: float | None = None) -> bool:  # noqa: ARG002
+        raise WaitsError
+
+
+def impatient(most: int, threads: int = 1) -> Budget:
+    """A budget at which a test fails where it would wait."""
+    budget = Budget(most, threads)
+    budget._given_back = Impatient()
+    return budget
+
+
+@given(st.integers(1, 12 * FREE), st.integers(1, 6), st.data())
+def test_large_images_wait_for_room(most: int, threads: int, data: st.DataObject) -> None:
+    """And one that is larger than all the room for nobody else to be there."""
+    budget = impatient(most, threads)
     assert budget.pixels >= max(most, threads * 2 * FREE)
+    under_way: list[tuple[int, Any]] = []
+    for _ in range(data.draw(st.integers(1, 12))):
+        taken = sum(other for other, _ in under_way if other > FREE)
+        room = max(budget.pixels - taken, FREE)
+        pixels = data.draw(
+            st.integers(1, 3 * FREE) | st.sampled_from([FREE + 1, room, room + 1, 99 * FREE])
+        )
+        turn = budget.take(pixels)
+        if pixels > FREE and taken and taken + pixels > budget.pixels:
+            with pytest.raises(WaitsError):
+                turn.__enter__()
+            _, ended = under_way.pop(data.draw(st.integers(0, len(under_way) - 1)))
+            ended.__exit__(None, None, None)
+        else:
+            turn.__enter__()
+            under_way.append((pixels, turn))
 
-    def work(pixels: int) -> None:
-        with budget.take(pixels):
-            meter.work(pixels)
 
-    workers = [threading.Thread(target=work, args=(pixels,)) for pixels in sizes]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(60)
-    assert meter.times == len(sizes)
-    assert meter.now == 0
-    assert meter.most <= budget.pixels
+def test_who_waits_goes_on_when_there_is_room() -> None:
+    waits = threading.Event()
+
+    class Told(threading.Condition):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.set()
+            return super().wait(timeout)
+
+    def work() -> None:
+        with budget.take(budget.pixels):
+            pass
+
+    budget = Budget(1, 1)
+    budget._given_back = Told()
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(3)]
+    with budget.take(budget.pixels):
+        for thread in threads:
+            thread.start()
+        assert waits.wait(60)
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
 
 
 def test_what_fails_gives_back_what_it_took() -> None:
-    budget = Budget(1, 1)
+    budget = impatient(1)
     for _ in range(3):
         with pytest.raises(ZeroDivisionError), budget.take(budget.pixels):
             raise ZeroDivisionError
-
-
-def test_small_ones_wait_for_nobody() -> None:
-    budget = Budget(1, 1)
-    with budget.take(budget.pixels), budget.take(FREE), budget.take(FREE):
-        pass
 
 
 @pytest.mark.parametrize("policy", ["raise", "substitute"])
@@ -88,18 +97,13 @@ def test_all_threads_of_a_loader_have_one_budget(
     if policy == "substitute":
         for key in range(0, 50, 5):
             (tmp_path / f"{key:05}.jpg").write_bytes(b"")
-    monkeypatch.setattr(budgets, "_FREE", 100)
-    monkeypatch.setattr(budgets, "_EACH", 1)
-    meter = Meter()
-    work = host._Batch._open
-
-    def measured(batch: Any, place: int) -> None:
-        meter.work(1200)
-        work(batch, place)
-
-    monkeypatch.setattr(host._Batch, "_open", measured)
-    options = {"on_error": policy, "max_failures": 1.0, "num_threads": 4, "max_pixels": 3000}
-    with make(manifest, batch_size=10, **options) as loader:
-        for _ in range(3):
-            assert sum(len(batch["label"]) for batch in loader) == 50
-    assert meter.most == 2400
+    asked: list[tuple[Budget, int]] = []
+    take = Budget.take
+    monkeypatch.setattr(
+        Budget, "take", lambda self, pixels: asked.append((self, pixels)) or take(self, pixels)
+    )
+    with make(manifest, batch_size=10, on_error=policy, max_failures=1.0) as loader:
+        assert sum(len(batch["label"]) for batch in loader) == 50
+    assert len(asked) >= 50
+    assert len(set(asked)) == 1
+    assert asked[0][1] == 30 * 40

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpufeed.engine.inputs import feeds
+from gpufeed.open.inputs import feeds
 
 import colour_reference as wanted
 from colour_cases import (

@@ -15,7 +15,7 @@ from media import make_manifest, write_table
 
 RECORDS = 50
 STEPS = killable.EPOCHS * RECORDS // killable.BATCH_SIZE
-KILLS = 8
+KILLS = 5
 
 
 def start(table: Path, folder: Path, *settings: int) -> subprocess.Popen[bytes]:

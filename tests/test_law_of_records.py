@@ -72,7 +72,7 @@ def by_record(manifest: Manifest, transforms: Any, **options: Any) -> dict[int, 
     return found
 
 
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps, late, st.booleans(), st.integers(0, 2**32))
 @example([tf.ColorJitter(0.4, 0.4, 0.4, 0.1), tf.RandAugment()], [tf.MixUp()], False, 0)
 @example([tf.AugMix(), tf.RandomPerspective()], [tf.RandomErasing(value="random")], True, 1)

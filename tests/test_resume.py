@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import subprocess
 import sys
@@ -47,26 +46,24 @@ def test_a_new_loader_goes_on_with_the_rest(pictures: Manifest, case: Case) -> N
 
 
 def test_a_new_process_goes_on_with_the_rest(pictures: Manifest, tmp_path: Path) -> None:
-    """Every sampler with every ending and every framework, the presets and the worlds in turn."""
+    """Every sampler, with the endings, frameworks, presets and worlds in turn."""
     usual, dear = ("train", "evaluate"), ("course_train", "course_evaluate")
-    cases = []
-    for number, (sampler, (place, last_batch)) in enumerate(
-        itertools.product(sorted(SAMPLERS), enumerate(("drop", "pad", "partial")))
-    ):
-        cases.append(
-            Case(
-                sampler=sampler,
-                preset=(usual if number % 9 else dear)[number % 2],
-                framework=("numpy", "torch", "jax")[(number // 3 + place) % 3],
-                last_batch=last_batch,
-                seed=number * 2**58 + 7,
-                stop=1 + number % 7,
-                threads=1 + number % 3,
-                prefetch=1 + number % 4,
-                world=(1, 2, 3, 4)[(number + 1) % 4],
-            )
+    cases = [
+        Case(
+            sampler=sampler,
+            preset=(usual if number % 5 else dear)[number % 2],
+            framework=("numpy", "torch", "jax")[(number // 3 + number) % 3],
+            last_batch=("drop", "pad", "partial")[number % 3],
+            seed=number * 2**58 + 7,
+            stop=1 + number % 7,
+            threads=1 + number % 3,
+            prefetch=1 + number % 4,
+            world=1 + (number + 1) % 4,
         )
+        for number, sampler in enumerate(sorted(SAMPLERS))
+    ]
     assert {case.preset for case in cases} == PRESETS.keys()
+    assert len({(case.framework, case.last_batch) for case in cases}) > 6
     save_set(pictures, tmp_path)
     cases = [stopped(pictures, case) for case in cases]
     save_cases(cases, tmp_path / "cases.json")

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import ast
+import decimal
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpufeed import ConfigError
+from gpufeed import ConfigError, rng
 from gpufeed.rng import (
     CHOICE_STREAM,
     MAX_TRANSFORMS,
     ORDER_STREAM,
     BatchRng,
+    exp,
+    minus_log,
     philox4x32,
     record_generator,
     words,
@@ -156,6 +163,43 @@ def test_record_generators_are_the_records_own() -> None:
     again = [record_generator(3, 1, key).standard_normal(4).tolist() for key in (5, 5, 6)]
     assert again[0] == again[1] != again[2]
     assert record_generator(3, 2, 5).random() != record_generator(3, 1, 5).random()
+
+
+def test_logarithms_are_right_to_the_last_bits() -> None:
+    values = np.concatenate([np.random.default_rng(0).random(10_000), [1.0, 2.0**-53, 0.5]])
+    np.testing.assert_allclose(minus_log(values), -np.log(values), rtol=1e-15, atol=0)
+    # Bits that any machine gives, since IEEE rounds +, -, * and / everywhere alike.
+    assert minus_log(np.array([0.3, 1e-9])).tolist() == [1.203972804325936, 20.72326583694641]
+
+
+def test_exponentials_are_right_to_the_last_bits() -> None:
+    drawn = np.random.default_rng(0)
+    values = np.concatenate([drawn.uniform(-1, 1, 5_000), drawn.uniform(-700, 700, 5_000)])
+    with decimal.localcontext(prec=40):
+        wanted = [decimal.Decimal(value).exp() for value in values.tolist()]
+        found = exp(values).tolist()
+        apart = (decimal.Decimal(a) / b - 1 for a, b in zip(found, wanted, strict=True))
+        assert max(map(abs, apart)) < 3e-16
+    assert exp(np.array([0.0, -1e300, -np.inf])).tolist() == [1.0, 0.0, 0.0]
+    assert exp(np.array([0.3, -20.0])).tolist() == [1.3498588075760032, 2.061153622438558e-09]
+
+
+# Of the matrices of warps, the last bit may differ between machines.
+MATRICES = {f"transforms/{name}.py" for name in ("frame", "operations", "turned", "warp")}
+INEXACT = re.compile(r"(np|math)\.(a?(sin|cos|tan)h?|arc\w+|exp|log|power|pow|hypot|cbrt|linalg)")
+
+
+def test_what_decides_a_batch_is_exactly_rounded() -> None:
+    package = Path(rng.__file__).parent
+    found = set()
+    for part in ("rng.py", "order", "transforms", "plan", "faults"):
+        for path in [package / part] if part.endswith(".py") else (package / part).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                called = isinstance(node, ast.Attribute) and INEXACT.match(ast.unparse(node))
+                raised = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow)
+                if called or (raised and not isinstance(node.left, ast.Constant)):
+                    found.add(str(path.relative_to(package)))
+    assert found == MATRICES | {"transforms/ops.py"}  # whose power is DALI's
 
 
 def test_no_transform_has_a_samplers_numbers() -> None:

@@ -402,11 +402,11 @@ def test_without_replacement_is_drawing_one_after_the_other() -> None:
     weights = np.array([1.0, 2.0, 5.0])
     sampler = WeightedSampler(weights, replacement=False)
     assert sampler.epoch_size == 3
-    drawn = sampler.keys(0, 3 * 20_000).reshape(-1, 3)
+    drawn = sampler.keys(0, 3 * 5_000).reshape(-1, 3)
     total = 0.0
     for order in itertools.permutations(range(3)):
         first, second = weights[order[0]], weights[order[1]]
-        expected = 20_000 * first / 8 * second / (8 - first)
+        expected = 5_000 * first / 8 * second / (8 - first)
         total += ((drawn == order).all(axis=1).sum() - expected) ** 2 / expected
     assert total < 20.5  # 99.9 % at 5
 
@@ -443,19 +443,9 @@ def test_weights_may_be_as_small_as_numbers_get() -> None:
         assert set(sampler.keys(0, len(sampler)).tolist()) == {1}
 
 
-def test_logarithms_are_right_to_the_last_bits() -> None:
-    from gpufeed.rng import minus_log
-
-    values = np.concatenate([np.random.default_rng(0).random(10_000), [1.0, 2.0**-53, 0.5]])
-    found = minus_log(values)
-    np.testing.assert_allclose(found, -np.log(values), rtol=1e-15, atol=0)
-    # Bits that any machine gives, since IEEE rounds +, -, * and / everywhere alike.
-    assert minus_log(np.array([0.3, 1e-9])).tolist() == [1.203972804325936, 20.72326583694641]
-
-
 def test_balanced_weights() -> None:
     labels = [0, 0, 0, 0, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1]
-    for power in (0, 0.5, 1):
+    for power in (0, 0.5, 0.7, 1, 3):
         weights = balanced_weights(labels, power)
         shares = np.bincount(labels, weights=weights)
         counts = np.bincount(labels)

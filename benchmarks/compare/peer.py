@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.compare.work import PRESETS, Work
-from gpufeed.engine.device import available_threads
+from gpufeed._util.limits import available_threads
 
 __all__ = ["Peer", "with_workers"]
 

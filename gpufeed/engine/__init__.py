@@ -1,1 +1,1 @@
-"""DALI runs it: the only package, beside pixel transforms' `build`, that imports `nvidia.dali`."""
+"""DALI runs it."""

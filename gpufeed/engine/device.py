@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gpufeed.errors import ConfigError, DeviceError
 
-__all__ = ["Device", "available_threads", "resolve_device"]
+__all__ = ["Device", "resolve_device"]
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,3 @@ def resolve_device(name: str) -> Device:
 def _local_rank() -> int:
     numbers = (os.environ.get(variable, "") for variable in _LOCAL_RANKS)
     return next((int(number) for number in numbers if number.isdecimal()), 0)
-
-
-def available_threads() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from gpufeed._util.dali_private import abandon
 from gpufeed.engine.graph import build_pipeline, rest_feeds
 from gpufeed.errors import DecodeError, GpufeedError, PipelineError
 from gpufeed.open.base import Opened, out_of_memory
@@ -154,14 +154,9 @@ class Engine:
 
 
 def _disown() -> None:
-    """In a forked process, leave alone what belongs to threads that did not come along.
-
-    DALI would wait for them for ever, or crash, wherever it ends a pipeline: at the interpreter's
-    end too. So nobody may end these; their memory goes with the process.
-    """
+    """In a forked process, leave alone what belongs to threads that did not come along."""
     for engine in list(_all):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(getattr(engine._pipeline, "_pipe", None)))
-        engine._pipeline._pipe = None
+        abandon(engine._pipeline)
         engine._runs.clear()
 
 

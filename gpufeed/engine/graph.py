@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nvidia.dali import Pipeline, fn, types
 
+from gpufeed._util.dali_private import skip_api_check
 from gpufeed.open.geometry import flips_in_resize, resample
 from gpufeed.open.inputs import declare, feeds
 from gpufeed.plan.stages import Mixing, Pixel, Resample, Stages, View, Warp
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["build_pipeline", "rest_feeds"]
 
 _DTYPES = {"float32": types.FLOAT, "float16": types.FLOAT16, "uint8": types.UINT8}
-_UNCHECKED = contextlib.nullcontext()
 
 
 def build_pipeline(
@@ -59,9 +58,7 @@ def build_pipeline(
         ]
         pipeline.set_outputs(*outputs)
     pipeline.build()
-    # DALI's own, which tells who mixes ways to run a pipeline, makes a class at each call (as of
-    # 2.4.0, and with enable_api_check(False) too): three a batch, each in a cycle of references.
-    pipeline._check_api_type_scope = lambda _: _UNCHECKED
+    skip_api_check(pipeline)
     return pipeline
 
 

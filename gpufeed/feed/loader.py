@@ -8,9 +8,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from gpufeed._util.identity import brief, encode
+from gpufeed._util.limits import available_threads
 from gpufeed._util.numbers import is_integer
 from gpufeed.adapters import Framework, make_adapter
-from gpufeed.engine.device import Device, available_threads, resolve_device
+from gpufeed.engine.device import Device, resolve_device
 from gpufeed.errors import ConfigError, EpochsExhausted, StateError
 from gpufeed.faults.failures import Failures
 from gpufeed.faults.policy import OnError, Policy
@@ -100,8 +101,9 @@ class Loader:
             of n dicts, each what a batch has of one record, and returns what is handed out.
         max_boxes: with "pad", how many boxes a record has room for; of more, the first are kept.
             As many as the record with the most has, where none is given.
-        num_threads: CPU threads for decoding and transforms; where none is given, one more than the
-            cores this process may use, so that none is idle while a batch's last picture is made.
+        num_threads: CPU threads for decoding and transforms. The default is one more than the cores
+            this process may use, so that no core is idle while a batch's last image is made:
+            cgroups, bindings and the other processes of its machine are taken into account.
         prefetch: batches worked on ahead of the one handed out, at least 1.
         on_error: what becomes of a record whose picture can not be read or decoded. "raise" raises
             `DecodeError`. "substitute" puts another record of its class in its place, drawn from

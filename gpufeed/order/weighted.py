@@ -37,9 +37,11 @@ def balanced_weights(labels: npt.ArrayLike, power: float = 1.0) -> Float64:
     if not 0 <= power < math.inf:
         raise ConfigError(f"power is {power}; it must be a number of 0 or more")
     _, place, counts = np.unique(classes, return_inverse=True, return_counts=True)
-    # A square root is the same on every machine; other powers need not be, to the last bit.
-    shares = np.sqrt(counts) if power == 0.5 else counts.astype(np.float64) ** power
-    return np.asarray((1.0 / shares)[place])
+    if power in (0.5, 1.0):
+        weights = 1.0 / (counts if power == 1.0 else np.sqrt(counts))
+    else:
+        weights = rng.exp(power * rng.minus_log(counts.astype(np.float64)))
+    return np.asarray(weights[place])
 
 
 class WeightedSampler(Sampler):

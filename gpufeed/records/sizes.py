@@ -13,6 +13,7 @@ import polars as pl
 
 from gpufeed._util.atomic_write import atomic_write
 from gpufeed._util.cache_folder import cache_folder
+from gpufeed._util.limits import local_world_size
 from gpufeed._util.progress import progress
 from gpufeed._util.rows import Where
 from gpufeed._util.thread_map import thread_map
@@ -37,7 +38,7 @@ _CACHE = {
     "width": pl.Int32,
     "height": pl.Int32,
 }
-_THREADS = 32  # more than cores: on network storage the time goes in waiting
+_THREADS = 32  # of a machine: more than cores, since on network storage most of them wait
 _NAMED = 3
 
 OnBadImage = Literal["raise", "drop"]
@@ -140,8 +141,9 @@ def read_sizes(
             failures[key] = (error.strerror if isinstance(error, OSError) else "") or str(error)
 
     with progress("Reading image sizes", count, show=show, unit="images") as done:
+        threads = max(1, _THREADS // local_world_size())
         thread_map(
-            read_size, range(count), threads=_THREADS, done=done, name="gpufeed-sizes", chunk=64
+            read_size, range(count), threads=threads, done=done, name="gpufeed-sizes", chunk=64
         )
     if read and isinstance(source, FileSource):
         _store(source.root, kept | read)

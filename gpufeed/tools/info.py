@@ -11,7 +11,8 @@ from importlib import metadata
 from typing import Any
 
 import gpufeed
-from gpufeed.engine.device import available_threads, gpu_count
+from gpufeed._util.limits import available_threads
+from gpufeed.engine.device import gpu_count
 
 __all__ = ["Fact", "list_devices", "list_versions"]
 

@@ -11,7 +11,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from gpufeed.engine.device import Device, available_threads
+from gpufeed._util.limits import available_threads
+from gpufeed.engine.device import Device
 from gpufeed.source.base import Encoded, Source, read_images
 
 __all__ = ["PlainDecode"]

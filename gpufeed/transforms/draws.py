@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import numpy.typing as npt
 
-from gpufeed.rng import BatchRng, minus_log
+from gpufeed.rng import BatchRng, exp, minus_log
 
-__all__ = ["dirichlet", "normal"]
+__all__ = ["dirichlet", "log_uniform", "normal"]
 
 Float64 = npt.NDArray[np.float64]
 
@@ -24,6 +26,21 @@ _FAR_TAIL = (
     (0.017337203997, 0.42868294337, 3.0812263860, 6.6579051150),
     (0.012258202635, 0.24197894225, 1.0),
 )
+
+
+def log_uniform(unit: Float64, bounds: tuple[float, float]) -> Float64:
+    """Return numbers between two bounds above 0, their logarithms uniform if `unit` is in [0, 1).
+
+    The same bits on every machine.
+    """
+    low, high = _logs(bounds)
+    return exp(low + unit * (high - low))
+
+
+@functools.cache
+def _logs(bounds: tuple[float, float]) -> list[float]:
+    logs: list[float] = (-minus_log(np.array(bounds))).tolist()
+    return logs
 
 
 def normal(rng: BatchRng, size: int) -> Float64:
@@ -78,7 +95,7 @@ def dirichlet(rng: BatchRng, alpha: float, *sizes: int) -> list[Float64]:
         weights = drawn[:, part]
         if alpha < 1.0:
             largest = exponents[:, part].max(axis=1, keepdims=True)
-            weights = weights * np.exp(exponents[:, part] - largest)
+            weights = weights * exp(exponents[:, part] - largest)
         shares.append(weights / weights.sum(axis=1, keepdims=True))
         start += size
     return shares
@@ -96,7 +113,8 @@ def _gamma(rng: BatchRng, shape: float, size: int) -> Float64:
     pending, left = np.arange(len(rng)), rng
     while len(pending):
         drawn = normal(left, size)
-        cube = (1.0 + c * drawn) ** 3
+        root = 1.0 + c * drawn
+        cube = root * root * root
         bound = minus_log(1.0 - left.uniform(size=size))
         log = -minus_log(np.where(cube > 0.0, cube, 1.0))
         accepted = (cube > 0.0) & (-bound < 0.5 * drawn * drawn + d * (1.0 - cube + log))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -13,6 +12,7 @@ from gpufeed.errors import ConfigError
 from gpufeed.rng import BatchRng
 from gpufeed.transforms import checks
 from gpufeed.transforms.base import LateTransform, Made, Params, Records
+from gpufeed.transforms.draws import log_uniform
 
 __all__ = ["RandomErasing"]
 
@@ -97,8 +97,7 @@ class RandomErasing(LateTransform):
         """Return heights, widths and whether they fit, from uniform numbers (..., 2)."""
         share = self.scale[0] + unit[..., 0] * (self.scale[1] - self.scale[0])
         area = share * full_height * full_width
-        low, high = math.log(self.ratio[0]), math.log(self.ratio[1])
-        ratio = np.exp(low + unit[..., 1] * (high - low))
+        ratio = log_uniform(unit[..., 1], self.ratio)
         height = np.rint(np.sqrt(area * ratio)).astype(np.int64)
         width = np.rint(np.sqrt(area / ratio)).astype(np.int64)
         return height, width, (height < full_height) & (width < full_width)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,6 +11,7 @@ from gpufeed.errors import ConfigError
 from gpufeed.rng import BatchRng
 from gpufeed.transforms import checks
 from gpufeed.transforms.base import GeometricTransform, Params, Records
+from gpufeed.transforms.draws import log_uniform
 from gpufeed.transforms.frame import Frame, Interpolation
 
 __all__ = [
@@ -88,8 +88,7 @@ class RandomResizedCrop(GeometricTransform):
     ) -> tuple[Int64, Int64, npt.NDArray[np.bool_]]:
         """Return heights, widths and whether they fit, from uniform numbers (..., 2)."""
         share = self.scale[0] + unit[..., 0] * (self.scale[1] - self.scale[0])
-        low, high = math.log(self.ratio[0]), math.log(self.ratio[1])
-        root = np.exp(0.5 * (low + unit[..., 1] * (high - low)))
+        root = np.sqrt(log_uniform(unit[..., 1], self.ratio))
         side = np.sqrt(full_height * full_width * share)
         width = np.rint(side * root).astype(np.int64)
         height = np.rint(side / root).astype(np.int64)

@@ -1,9 +1,11 @@
-"""Does something to some records of a batch in the graph, and costs nothing for the others."""
+"""Operators of the graph for some records of a batch, at no cost for the others."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
+from gpufeed._util.dali_private import merge_batch, split_batch
 
 __all__ = ["Nodes", "where"]
 
@@ -11,24 +13,17 @@ Nodes = dict[str, Any]
 
 
 def where(mask: Any, image: Any, branch: Callable[[Any, Nodes], Any], params: Nodes) -> Any:
-    """Apply operators to the pictures that `mask` chooses.
+    """Apply operators to the images that `mask` chooses.
 
     Args:
         mask: CPU `DataNode`, a bool for each record.
-        image: `DataNode` of pictures.
-        branch: called once, with the chosen pictures and their parameters; returns as many.
+        image: `DataNode` of images.
+        branch: called once, with the chosen images and their parameters; returns as many.
         params: CPU `DataNode`s, a value for each record.
 
     Returns:
-        `DataNode` of all pictures, in their order.
+        `DataNode` of all images, in their order.
     """
-    from nvidia.dali import fn
-
-    # What DALI turns an `if` of a pipeline definition into.
-    def chosen(node: Any) -> tuple[Any, Any]:
-        taken, left = fn._conditional.split(node, predicate=mask, _if_stmt=True)
-        return taken, left
-
-    taken, left = chosen(image)
-    own = {name: chosen(node)[0] for name, node in params.items()}
-    return fn._conditional.merge(branch(taken, own), left, predicate=mask)
+    chosen, others = split_batch(image, mask)
+    own = {name: split_batch(node, mask)[0] for name, node in params.items()}
+    return merge_batch(branch(chosen, own), others, mask)

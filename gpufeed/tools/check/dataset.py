@@ -15,10 +15,10 @@ import numpy as np
 import polars as pl
 
 from gpufeed._util.atomic_write import atomic_write
+from gpufeed._util.limits import available_threads
 from gpufeed._util.progress import progress as progress_bar
 from gpufeed._util.sanitize import sanitize
 from gpufeed._util.thread_map import thread_map
-from gpufeed.engine.device import available_threads
 from gpufeed.records.boxes import BOX
 from gpufeed.source.base import Source, check_source
 from gpufeed.source.files import FileSource

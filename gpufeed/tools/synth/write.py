@@ -13,6 +13,7 @@ import numpy as np
 import PIL
 
 from gpufeed._util.atomic_write import atomic_write
+from gpufeed._util.limits import available_threads
 from gpufeed._util.progress import progress as progress_bar
 from gpufeed._util.thread_map import thread_map
 from gpufeed.errors import ConfigError
@@ -98,9 +99,13 @@ def write_nabirds(
     versions = {"numpy": np.__version__, "pillow": PIL.__version__}
     atomic_write(target / _RECORD, json.dumps(record | versions).encode())
     with progress_bar("drawing", images, show=progress, unit="images") as advance:
-        threads = len(os.sched_getaffinity(0))
         parts = thread_map(
-            draw, range(images), threads=threads, done=advance, name="gpufeed-synth", chunk=4
+            draw,
+            range(images),
+            threads=available_threads(),
+            done=advance,
+            name="gpufeed-synth",
+            chunk=4,
         )
     lists["parts/part_locs.txt"] = itertools.chain.from_iterable(parts)
     for name, rows in lists.items():

@@ -1,0 +1,93 @@
+"""How many cores and how much memory this process may take.
+
+Containers and job schedulers limit both by cgroups. Launchers start several processes on a machine,
+which share what there is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["available_threads", "local_world_size", "quarter_of_memory"]
+
+_ROOT = Path("/")
+# What launchers call the number of processes on a machine: torchrun, Open MPI, MPICH and Intel MPI.
+_LOCAL_SIZES = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
+
+
+def available_threads() -> int:
+    """Return how many cores this process may use, at least 1.
+
+    It is this process's share of the cores of its cgroups, or the number of cores that it is bound
+    to, where that is less.
+    """
+    shared = min([os.cpu_count() or 1, *_cpusets(), *_quotas()])
+    return max(1, min(len(os.sched_getaffinity(0)), shared // local_world_size()))
+
+
+def quarter_of_memory() -> int:
+    """Return a quarter of this process's share of memory, in bytes: what one file may take."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limits = [*_read_cgroups("memory.max"), *_read_cgroups("memory.limit_in_bytes")]
+    known = [int(limit) for (limit,) in limits if limit.strip().isdecimal()]
+    return min([physical, *known]) // local_world_size() // 4
+
+
+def local_world_size() -> int:
+    """Return how many processes the innermost launcher started on this machine, at least 1."""
+    sizes = [os.environ.get(variable, "") for variable in _LOCAL_SIZES]
+    return max(1, next((int(size) for size in sizes if size.isdecimal()), _slurm_tasks()))
+
+
+def _slurm_tasks() -> int:
+    """Return the tasks of this step on this node; "4(x2),3" is 4 on two nodes and 3 on the next.
+
+    The job's own variables do not count: a batch script, which is one process, has them too.
+    """
+    number = os.environ.get("SLURM_NODEID", "")
+    node = int(number) if number.isdecimal() else 0
+    listed = os.environ.get("SLURM_STEP_TASKS_PER_NODE", "")
+    for tasks, nodes in re.findall(r"(\d+)(?:\(x(\d+)\))?", listed):
+        node -= int(nodes or 1)
+        if node < 0:
+            return int(tasks)
+    return 1
+
+
+def _cpusets() -> Iterator[int]:
+    for name in ("cpuset.cpus.effective", "cpuset.effective_cpus"):
+        for (listed,) in _read_cgroups(name):  # such as "0-3,8"
+            ranges = re.findall(r"(\d+)(?:-(\d+))?", listed)
+            if ranges:
+                yield sum(int(last or first) - int(first) + 1 for first, last in ranges)
+
+
+def _quotas() -> Iterator[int]:
+    quotas = [limit.split() for (limit,) in _read_cgroups("cpu.max")]
+    for quota, period in [*quotas, *_read_cgroups("cpu.cfs_quota_us", "cpu.cfs_period_us")]:
+        if quota.strip().isdecimal():  # neither "max" nor "-1"
+            yield math.ceil(int(quota) / int(period))
+
+
+def _read_cgroups(*names: str) -> Iterator[list[str]]:
+    """Read these files of each cgroup of this process and of those around it, where it has them."""
+    try:
+        cgroups = (_ROOT / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for cgroup in cgroups:
+        _, controllers, path = cgroup.split(":", 2)
+        for mount in controllers.split(",") if controllers else ("", "unified"):
+            top = _ROOT / "sys/fs/cgroup" / mount
+            inner = top / path.lstrip("/")
+            # In a container that does not see its own path, its limits are those at the top.
+            for folder in (inner, *inner.parents):
+                with contextlib.suppress(OSError):
+                    yield [(folder / name).read_text() for name in names]
+                if folder == top:
+                    break
