@@ -55,9 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.consumer is not None and not 0 < options.consumer < math.inf:
         parser.error(f"--consumer is {options.consumer}; it must be a number above 0")
     if (most := max(options.batch_sizes)) > options.pictures:
-        parser.error(
-            f"{options.pictures} pictures fill no batch of {most}; make more, or less of it"
-        )
+        parser.error(f"{options.pictures} images fill no batch of {most}; make more, or less of it")
 
     machine = Machine.here()
     device = options.device
@@ -109,7 +107,7 @@ _count.__name__ = "integer"  # as argparse's errors call it
 
 
 def _sources(options: argparse.Namespace, scratch: Path) -> Iterator[tuple[str, Path, str]]:
-    """Yield each set of pictures: its name, the folder it is made of, and its variant."""
+    """Yield each set of images: its name, the folder it is made of, and its variant."""
     if options.photos is not None:
         for variant in options.variants:
             yield variant, options.photos, variant

@@ -54,7 +54,7 @@ def epoch_of(manifest: gpufeed.Manifest, on_error: str) -> Turn:
 
 
 def measure(photos: Path, variant: str, pictures: int, rounds: int) -> dict[str, dict[str, Median]]:
-    """Measure all contenders on one kind of pictures."""
+    """Measure all contenders on one kind of images."""
     with tempfile.TemporaryDirectory() as name:
         whole, damaged = Path(name, "whole"), Path(name, "damaged")
         names = prepare(photos, whole, variant, pictures)

@@ -16,7 +16,7 @@ __all__ = ["decoded", "documented", "normalised", "random_window", "read", "tune
 
 
 def read(files: Sequence[str], mapped: bool = True, **options: Any) -> tuple[Any, Any]:
-    """Return encoded pictures in a shuffled order, and their places in `files`.
+    """Return encoded images in a shuffled order, and their places in `files`.
 
     Files are `mapped` into memory, as DALI has it by default, or read. Those in its shuffle buffer
     stay mapped, and so in the page cache.
@@ -45,7 +45,7 @@ def random_window(encoded: Any, on_gpu: bool, **options: Any) -> Any:
 
 
 def decoded(encoded: Any, on_gpu: bool, **options: Any) -> Any:
-    """Decode whole pictures."""
+    """Decode whole images."""
     device = "mixed" if on_gpu else "cpu"
     return fn.decoders.image(encoded, device=device, output_type=types.RGB, **options)
 
@@ -69,7 +69,7 @@ def documented(
     """The pipeline that DALI's documentation gives, to train or to evaluate.
 
     Args:
-        files: the pictures.
+        files: the images.
         size: side of the output, pixels.
         on_gpu: whether pixels are made there.
         preset: "train" or "evaluate".

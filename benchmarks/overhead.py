@@ -1,6 +1,6 @@
 """What gpufeed costs over DALI: the same work by gpufeed and by a pipeline written by hand.
 
-Two cases. "photos" decodes, crops at random, resizes, flips and normalises the pictures of a
+Two cases. "photos" decodes, crops at random, resizes, flips and normalises the images of a
 folder, in batches of 64. "machinery" does the same to 16 x 16 JPEGs in batches of 256, where next
 to nothing is left but the handing about. The pipeline by hand is the one that DALI's documentation
 gives, with its own file reader, a window decode and the same filter.
@@ -153,7 +153,7 @@ def measure(
 
 
 def photos(folder: Path, repeat: int) -> gpufeed.Manifest:
-    """All pictures below a folder, `repeat` times."""
+    """All images below a folder, `repeat` times."""
     names = sorted(
         str(path.relative_to(folder))
         for path in folder.rglob("*")

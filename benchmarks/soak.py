@@ -3,7 +3,7 @@
     python -m benchmarks.soak --batches 20000
     python -m benchmarks.soak --epochs 200
 
-The first feeds one loader, batch after batch, of small pictures. The second feeds epochs of a
+The first feeds one loader, batch after batch, of small images. The second feeds epochs of a
 small set, with the loader, its iterator and its state made anew for each. `--bad SHARE` cuts that
 share of the files off, which others stand in for. Looked at, some 400 times on the way (`--looks`),
 or after each epoch where there are fewer: resident memory, threads, file descriptors, bytes in
@@ -72,7 +72,7 @@ class Look:
         batches: fed so far.
         seconds: spent on them, the looks not counted.
         cpu_seconds: likewise, of all threads.
-        plain_seconds: plain decode of some pictures took now.
+        plain_seconds: plain decode of some images took now.
         plain_cpu_seconds: likewise, of all threads.
         rss_mib: resident memory, MiB.
         threads: of the process, Python's or not.
@@ -158,7 +158,7 @@ def write_pictures(folder: Path, count: int, bad: float) -> gpufeed.Manifest:
 
 
 def make_loader(manifest: gpufeed.Manifest) -> gpufeed.Loader:
-    """A training feed of small pictures."""
+    """A training feed of small images."""
     return gpufeed.Loader(
         manifest,
         sampler=gpufeed.IndexSampler(len(manifest), shuffle=True, seed=0),
@@ -328,7 +328,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--looks", type=int, default=_LOOKS, help="how often to look, about")
     parser.add_argument("--as-it-is", action="store_true", help="leave malloc as it is")
-    parser.add_argument("--out", type=Path, help="folder for a JSON and a picture")
+    parser.add_argument("--out", type=Path, help="folder for a JSON and an image")
     given = parser.parse_args(arguments)
     every = _every(parser, given.batches, given.epochs, given.looks)
     wanted = {} if given.as_it_is else _MALLOC

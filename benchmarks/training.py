@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--model", choices=list(MODELS))
     parser.add_argument("--batch-size", type=int)
-    parser.add_argument("--size", type=int, help="side of the pictures as they are fed, pixels")
+    parser.add_argument("--size", type=int, help="side of the images as they are fed, pixels")
     parser.add_argument("--steps", type=int, help="timed in each round")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="+", default=[], help="parts of the feeds' names")
@@ -64,14 +64,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name, usual in _USUAL[device].items():
         if getattr(options, name) is None:
             setattr(options, name, usual)
-    # The model normalises over a batch, and halves its pictures five times.
+    # The model normalises over a batch, and halves its images five times.
     for name, least in (("batch_size", 2), ("size", 32), ("steps", 1), ("rounds", 1)):
         if (given := getattr(options, name)) < least:
             parser.error(f"--{name.replace('_', '-')} is {given}; give {least} or more")
     if options.pictures < options.batch_size:
-        parser.error(
-            f"--pictures is {options.pictures}, less than one batch of {options.batch_size}"
-        )
+        parser.error(f"--pictures is {options.pictures}, less than one batch of {options.batch_size}")
     try:
         feeds = choose(options.only, machine.cores)
     except ValueError as error:

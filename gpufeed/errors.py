@@ -3,16 +3,16 @@
 GpufeedError
 |- ManifestError       the list of images, or a file it came from, is not what it should be
 |- ConfigError         an argument is out of range, or two of them contradict each other
-|- StateError          a saved state can not be loaded
+|- StateError          a saved state cannot be loaded
 |  `- StateMismatchError   it was saved with another manifest, sampler or transforms
-|- LedgerError         a ledger can not be read, or ledgers are not of one run
+|- LedgerError         a ledger cannot be read, or ledgers are not of one run
 |- EpochsExhausted     the sampler has no epoch left
-|- DecodeError         one picture could not be read or decoded; names the record and its file
+|- DecodeError         one image could not be read or decoded; names the record and its file
 |  `- SizeMismatchError    it decodes, but is not of the size the manifest gives
-|- TooManyFailuresError  more pictures are bad than the loader was told to put up with
+|- TooManyFailuresError  more images are bad than the loader was told to put up with
 |- SourceError         a source raised an error, or returned what is no image
 |- TransformError      a transform raised an error; names it
-|- PipelineError       DALI failed in a way that is no single picture's fault
+|- PipelineError       DALI failed in a way that is no single image's fault
 |- DeviceError         the device asked for is not there
 `- MissingExtraError   an optional package is not installed
 """
@@ -46,7 +46,7 @@ GO_ON = (
     'to go on, take on_error="substitute" or skip() the batch; `gpufeed check DATA --parquet FILE` '
     "lists all that are bad, for Manifest.without"
 )
-"""What to do where a picture is bad: a note of `DecodeError`, for those who have a loader."""
+"""What to do where an image is bad: a note of `DecodeError`, for those who have a loader."""
 
 
 class GpufeedError(Exception):
@@ -68,7 +68,7 @@ class ConfigError(GpufeedError, ValueError):
 
 
 class StateError(GpufeedError, ValueError):
-    """A saved state can not be loaded here; the message names what differs."""
+    """A saved state cannot be loaded here; the message names what differs."""
 
 
 class StateMismatchError(StateError):
@@ -85,7 +85,7 @@ class StateMismatchError(StateError):
 
 
 class LedgerError(GpufeedError, ValueError):
-    """A ledger can not be read, or does not belong to the others."""
+    """A ledger cannot be read, or does not belong to the others."""
 
 
 class EpochsExhausted(GpufeedError):  # noqa: N818 - reads as the condition it names
@@ -93,7 +93,7 @@ class EpochsExhausted(GpufeedError):  # noqa: N818 - reads as the condition it n
 
 
 class DecodeError(GpufeedError):
-    """One record's picture could not be read or decoded.
+    """One record's image could not be read or decoded.
 
     Attributes:
         record_key: the record's number in its manifest.
@@ -112,11 +112,11 @@ class DecodeError(GpufeedError):
 
 
 class SizeMismatchError(DecodeError):
-    """A picture's own size is not the one its manifest gives."""
+    """An image's own size is not the one its manifest gives."""
 
 
 class TooManyFailuresError(GpufeedError):
-    """More pictures could not be read or decoded than `max_failures` allows.
+    """More images could not be read or decoded than `max_failures` allows.
 
     Attributes:
         failures: the error of each, in the order in which they were found.
@@ -158,7 +158,7 @@ class TransformError(GpufeedError):
 
 
 class PipelineError(GpufeedError, RuntimeError):
-    """DALI failed, and no single picture was found to be the cause."""
+    """DALI failed, and no single image was found to be the cause."""
 
 
 class DeviceError(GpufeedError, RuntimeError):

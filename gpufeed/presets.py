@@ -119,13 +119,13 @@ def torchvision_train(
 
     Random resized crop and flip, TrivialAugment, erasing of a tenth; with `num_classes` also mixup
     or CutMix (alpha 0.2 and 1), one or the other, and labels smoothed by 0.1. What it does beside
-    pictures (EMA, 600 epochs, repeated augmentation: `RepeatedAugmentationSampler(repeats=4)`) is
+    images (EMA, 600 epochs, repeated augmentation: `RepeatedAugmentationSampler(repeats=4)`) is
     not here. torchvision, "How to train state-of-the-art models using TorchVision's latest
     primitives" (2021).
 
     Args:
         size: side of the output, pixels; 176, which it trains with for evaluation at 224.
-        num_classes: how many classes there are; None leaves pictures and labels unmixed.
+        num_classes: how many classes there are; None leaves images and labels unmixed.
         interpolation: "bilinear" or "bicubic".
         dtype: "float32", "float16", or "uint8" for levels that are not normalised.
         layout: "NCHW" or "NHWC".
@@ -150,14 +150,14 @@ def timm_train(
 ) -> list[Transform]:
     """Timm's recipe for ResNets and vision transformers, `rand-m9-mstd0.5-inc1`.
 
-    Random resized crop and flip, timm's RandAugment, a quarter of the pictures erased with normal
+    Random resized crop and flip, timm's RandAugment, a quarter of the images erased with normal
     noise; with `num_classes` also mixup or CutMix (alpha 0.8 and 1), one or the other, and labels
     smoothed by 0.1. Touvron et al., "Training data-efficient image transformers" (2021).
     timm draws the crop's filter from two, and one mix for a batch.
 
     Args:
         size: side of the output, pixels.
-        num_classes: how many classes there are; None leaves pictures and labels unmixed.
+        num_classes: how many classes there are; None leaves images and labels unmixed.
         interpolation: "bilinear" or "bicubic".
         dtype: "float32", "float16", or "uint8" for levels that are not normalised.
         layout: "NCHW" or "NHWC".
@@ -184,7 +184,7 @@ def simclr(
     dtype: DType = "float32",
     layout: Layout = "NCHW",
 ) -> Views:
-    """Two views of each picture as SimCLR makes them, levels scaled to 0..1.
+    """Two views of each image as SimCLR makes them, levels scaled to 0..1.
 
     Chen et al., "A simple framework for contrastive learning of visual representations" (2020),
     appendix A: random resized crop and flip, colour distortion, blur.
@@ -215,10 +215,10 @@ def dino(
     dtype: DType = "float32",
     layout: Layout = "NCHW",
 ) -> Views:
-    """Two global views of each picture and several local ones, as DINO makes them.
+    """Two global views of each image and several local ones, as DINO makes them.
 
     Caron et al., "Emerging properties in self-supervised vision transformers" (2021), and its code:
-    crops of 0.4 to 1 and of 0.05 to 0.4 of the picture, colour jitter, blur of all of the first
+    crops of 0.4 to 1 and of 0.05 to 0.4 of the image, colour jitter, blur of all of the first
     view, a tenth of the second and half of the local ones, solarisation of a fifth of the second.
 
     Args:

@@ -1,7 +1,7 @@
 """The data part of the WestDRI course "AI with JAX" on NABirds, straight from the original photos.
 
 One training epoch in shuffled batches of 32, of which the last is left out when not full; then the
-validation pictures in their order, in batches of 64. Batches have the course's names and types.
+validation images in their order, in batches of 64. Batches have the course's names and types.
 
     python -m pipelines.course --data nabirds/
 
@@ -26,7 +26,7 @@ class Config:
     data: Annotated[str, "the folder of NABirds, or the course's metadata.parquet"] = "nabirds"
     framework: Annotated[Literal["jax", "torch", "numpy"], "whose arrays to make"] = "jax"
     device: Annotated[str, "auto, cpu, cuda or cuda:1"] = "auto"
-    batch_size: Annotated[int, "pictures in a batch; 0: 32 for train, 64 for test"] = 0
+    batch_size: Annotated[int, "images in a batch; 0: 32 for train, 64 for test"] = 0
     steps: Annotated[int, "the most batches of each split; 0: all"] = 0
     seed: Annotated[int, "of everything random"] = 0
 
@@ -64,7 +64,7 @@ def course_batches(loader: gpufeed.Loader) -> Iterator[dict[str, Any]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, int]:
-    """Run the command line; returns how many pictures each split gave."""
+    """Run the command line; returns how many images each split gave."""
     config = options(Config, __doc__, arguments)
     fed: dict[str, int] = {}
     splits: tuple[Literal["train", "test"], ...] = ("train", "test")
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, int]:
                     for species, photographer in itertools.islice(names, 3):
                         print(f"  {species}, by {photographer}")
                 fed[split] += len(batch["species_name"])
-            print(f"  {fed[split]:,} pictures, {loader.stats.images_per_second:,.0f} a second")
+            print(f"  {fed[split]:,} images, {loader.stats.images_per_second:,.0f} a second")
     return fed
 
 

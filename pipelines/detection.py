@@ -1,9 +1,9 @@
-"""Feed a detector with NABirds: each picture with its bird's box, resized and padded to one size.
+"""Feed a detector with NABirds: each image with its bird's box, resized and padded to one size.
 
-For torch, batches are what torchvision's detectors take: a list of pictures, and of dicts of
+For torch, batches are what torchvision's detectors take: a list of images, and of dicts of
 `boxes` and `labels`, where 0 is the background. For JAX and NumPy they are arrays of one shape,
-with room for `max_boxes` in each picture and a mask of those that there are. What is learnt from
-them stands in for your network: the mean box, as a share of the picture.
+with room for `max_boxes` in each image and a mask of those that there are. What is learnt from
+them stands in for your network: the mean box, as a share of the image.
 
     python -m pipelines.detection --data nabirds/ --framework torch
 """
@@ -28,15 +28,15 @@ class Config:
     data: Annotated[str, "the folder of NABirds, or a metadata.parquet"] = "nabirds"
     framework: Annotated[Literal["torch", "jax", "numpy"], "whose arrays to make"] = "torch"
     device: Annotated[str, "auto, cpu, cuda or cuda:1"] = "auto"
-    batch_size: Annotated[int, "pictures in a batch"] = 16
-    size: Annotated[int, "side of the pictures, pixels"] = 320
-    max_boxes: Annotated[int, "room for boxes in a picture, for jax and numpy"] = 4
+    batch_size: Annotated[int, "images in a batch"] = 16
+    size: Annotated[int, "side of the images, pixels"] = 320
+    max_boxes: Annotated[int, "room for boxes in an image, for jax and numpy"] = 4
     steps: Annotated[int, "the most batches; 0: an epoch"] = 0
     seed: Annotated[int, "of everything random"] = 0
 
 
 def for_torchvision(samples: list[dict[str, Any]]) -> tuple[list[Any], list[dict[str, Any]]]:
-    """Return the pictures, views of the batch's memory, and the targets of each."""
+    """Return the images, views of the batch's memory, and the targets of each."""
     targets = [{"boxes": each["boxes"], "labels": each["box_labels"] + 1} for each in samples]
     return [each["image"] for each in samples], targets
 
@@ -74,7 +74,7 @@ def boxes_of(batch: Any) -> np.ndarray[Any, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> tuple[int, int]:
-    """Run the command line; returns how many pictures and how many boxes there were."""
+    """Run the command line; returns how many images and how many boxes there were."""
     config = options(Config, __doc__, arguments)
     pictures = 0
     boxes = [np.zeros((0, 4), np.float32)]
@@ -85,8 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> tuple[int, int]:
         rate = loader.stats.images_per_second
     found = np.concatenate(boxes)
     mean = ", ".join(f"{share:.2f}" for share in found.mean(axis=0) / config.size)
-    print(f"{pictures:,} pictures, {len(found):,} boxes, {rate:,.0f} pictures a second")
-    print(f"the mean box goes from and to (x0, y0, x1, y1) {mean} of the picture")
+    print(f"{pictures:,} images, {len(found):,} boxes, {rate:,.0f} images a second")
+    print(f"the mean box goes from and to (x0, y0, x1, y1) {mean} of the image")
     return pictures, len(found)
 
 

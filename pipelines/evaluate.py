@@ -1,6 +1,6 @@
-"""Evaluate on NABirds' test split: every picture exactly once, in batches of one shape.
+"""Evaluate on NABirds' test split: every image exactly once, in batches of one shape.
 
-The last batch is filled up, and its `valid` tells which pictures count. What is evaluated stands in
+The last batch is filled up, and its `valid` tells which images count. What is evaluated stands in
 for your network: each bird gets the species of the bird in the train split that looks most alike,
 when both are seen as a mosaic of 7 x 7 mean colours.
 
@@ -27,7 +27,7 @@ class Config:
     data: Annotated[str, "the folder of NABirds, or a metadata.parquet"] = "nabirds"
     framework: Annotated[Literal["torch", "jax", "numpy"], "whose arrays to make"] = "torch"
     device: Annotated[str, "auto, cpu, cuda or cuda:1"] = "auto"
-    batch_size: Annotated[int, "pictures in a batch"] = 64
+    batch_size: Annotated[int, "images in a batch"] = 64
 
 
 def build(config: Config, split: Literal["train", "test"] = "test") -> gpufeed.Loader:
@@ -45,9 +45,9 @@ def build(config: Config, split: Literal["train", "test"] = "test") -> gpufeed.L
 
 
 def mosaics(loader: gpufeed.Loader) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
-    """Yield the mosaics, float32 (n, 147), and labels, (n,), of each batch's valid pictures."""
+    """Yield the mosaics, float32 (n, 147), and labels, (n,), of each batch's valid images."""
     for batch in loader:
-        # Worked out by the framework on its device, so that no picture has to leave it.
+        # Worked out by the framework on its device, so that no image has to leave it.
         means = batch["image"].reshape(-1, 3, 7, 32, 7, 32).mean((3, 5))
         arrays = [means.reshape(-1, 147), batch["label"], batch["valid"]]
         mosaic, label, valid = (np.asarray(a.cpu() if hasattr(a, "cpu") else a) for a in arrays)
@@ -55,7 +55,7 @@ def mosaics(loader: gpufeed.Loader) -> Iterator[tuple[npt.NDArray[Any], npt.NDAr
 
 
 def main(arguments: Sequence[str] | None = None) -> tuple[int, int]:
-    """Run the command line; returns how many pictures were evaluated, and how many were right."""
+    """Run the command line; returns how many images were evaluated, and how many were right."""
     config = options(Config, __doc__, arguments)
     with build(config, "train") as loader:
         known, species = (np.concatenate(arrays) for arrays in zip(*mosaics(loader), strict=True))
@@ -67,9 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> tuple[int, int]:
             right += int((species[distance.argmin(1)] == label).sum())
             total += len(label)
         rate, classes = loader.stats.images_per_second, len(loader.manifest.classes)
-    print(
-        f"{total:,} pictures, {right / total:.1%} right of {classes} species, {rate:,.0f} a second"
-    )
+    print(f"{total:,} images, {right / total:.1%} right of {classes} species, {rate:,.0f} a second")
     return total, right
 
 

@@ -28,11 +28,11 @@ class Config:
     data: Annotated[str, "the folder of NABirds, or a metadata.parquet"] = "nabirds"
     framework: Annotated[Literal["torch", "jax", "numpy"], "whose arrays to make"] = "torch"
     device: Annotated[str, "auto, cpu, cuda or cuda:1"] = "auto"
-    batch_size: Annotated[int, "pictures in a batch"] = 64
+    batch_size: Annotated[int, "images in a batch"] = 64
     steps: Annotated[int, "the most batches; 0: one epoch"] = 0
     size: Annotated[int, "side of the large views, a multiple of 8"] = 224
     local_size: Annotated[int, "side of the small views, a multiple of 8"] = 96
-    local_crops: Annotated[int, "small views of a picture"] = 8
+    local_crops: Annotated[int, "small views of an image"] = 8
     seed: Annotated[int, "of everything random"] = 0
 
 
@@ -54,7 +54,7 @@ def build(config: Config) -> gpufeed.Loader:
 def embed(view: Any) -> Embedding:
     """Return what stands for your encoder: a mosaic of 8 x 8 mean colours, (n, 192)."""
     tile = view.shape[-1] // 8
-    # Worked out by the framework on its device, so that no picture has to leave it.
+    # Worked out by the framework on its device, so that no image has to leave it.
     means = view.reshape(-1, 3, 8, tile, 8, tile).mean((3, 5)).reshape(-1, 192)
     return np.asarray(means.cpu() if hasattr(means, "cpu") else means, dtype=np.float64)
 
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> list[float]:
         rate = loader.stats.images_per_second
     views = 2 + config.local_crops
     mean = np.mean(losses)
-    print(f"{len(losses)} batches of {views} views, loss {mean:.3f}, {rate:,.0f} pictures a second")
+    print(f"{len(losses)} batches of {views} views, loss {mean:.3f}, {rate:,.0f} images a second")
     return losses
 
 

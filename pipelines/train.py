@@ -22,7 +22,7 @@ class Config:
     data: Annotated[str, "the folder of NABirds, or a metadata.parquet"] = "nabirds"
     framework: Annotated[Literal["torch", "jax", "numpy"], "whose arrays to make"] = "torch"
     device: Annotated[str, "auto, cpu, cuda or cuda:1"] = "auto"
-    batch_size: Annotated[int, "pictures in a batch"] = 64
+    batch_size: Annotated[int, "images in a batch"] = 64
     epochs: Annotated[int, "times through the train split"] = 1
     steps: Annotated[int, "the most batches of this run; 0: to the last epoch's end"] = 0
     seed: Annotated[int, "of everything random"] = 0

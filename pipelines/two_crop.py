@@ -1,7 +1,7 @@
 """Two views of each bird for self-supervised training, as SimCLR and BYOL take them.
 
 A mosaic of 8 x 8 mean colours stands in for your encoder; the loss is SimCLR's (NT-Xent): each view
-is to be nearer to the other one of its picture than to those of all other pictures.
+is to be nearer to the other one of its image than to those of all other images.
 
     python -m pipelines.two_crop --data nabirds/
 """
@@ -28,7 +28,7 @@ class Config:
     data: Annotated[str, "the folder of NABirds, or a metadata.parquet"] = "nabirds"
     framework: Annotated[Literal["torch", "jax", "numpy"], "whose arrays to make"] = "torch"
     device: Annotated[str, "auto, cpu, cuda or cuda:1"] = "auto"
-    batch_size: Annotated[int, "pictures in a batch"] = 64
+    batch_size: Annotated[int, "images in a batch"] = 64
     steps: Annotated[int, "the most batches; 0: one epoch"] = 0
     size: Annotated[int, "side of the views, a multiple of 8"] = 224
     seed: Annotated[int, "of everything random"] = 0
@@ -50,7 +50,7 @@ def build(config: Config) -> gpufeed.Loader:
 def embed(view: Any) -> Embedding:
     """Return what stands for your encoder: a mosaic of 8 x 8 mean colours, (n, 192)."""
     tile = view.shape[-1] // 8
-    # Worked out by the framework on its device, so that no picture has to leave it.
+    # Worked out by the framework on its device, so that no image has to leave it.
     means = view.reshape(-1, 3, 8, tile, 8, tile).mean((3, 5)).reshape(-1, 192)
     return np.asarray(means.cpu() if hasattr(means, "cpu") else means, dtype=np.float64)
 
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> list[float]:
                 break
         rate = loader.stats.images_per_second
     mean = np.mean(losses)
-    print(f"{len(losses)} batches of two views, loss {mean:.3f}, {rate:,.0f} pictures a second")
+    print(f"{len(losses)} batches of two views, loss {mean:.3f}, {rate:,.0f} images a second")
     return losses
 
 

@@ -198,7 +198,7 @@ SLOW = {"RandomIoUCrop", "RandomPerspective", "RandomAffine"}
 
 
 def operations(policy: Any, count: int) -> Iterator[tuple[tuple[str, float], ...]]:
-    """What a policy does to each of some pictures, without doing it."""
+    """What a policy does to each of some images, without doing it."""
     done: list[tuple[str, float]] = []
 
     def noted(image: Any, name: str, magnitude: float, **_: Any) -> Any:

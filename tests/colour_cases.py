@@ -105,7 +105,7 @@ CASES = {
 
 
 def feed(manifest: Manifest, chain: list[tf.Transform], **options: Any) -> dict[int, Levels]:
-    """The pictures of an epoch by their record keys."""
+    """The images of an epoch by their record keys."""
     options = {"batch_size": 8, "last_batch": "partial", "device": "cpu", **options}
     sampler = options.pop("sampler", SequentialSampler(len(manifest), seed=SEED, num_epochs=1))
     with Loader(manifest, sampler=sampler, transforms=[*chain, LEVELS], **options) as loader:
@@ -131,7 +131,7 @@ def photos(folder: Path, count: int = 12) -> Manifest:
 
 
 def difference(manifest: Manifest, case: Case, plain: dict[int, Levels]) -> tuple[float, int]:
-    """Mean and largest difference in grey levels, `plain` being the pictures to change."""
+    """Mean and largest difference in grey levels, `plain` being the images to change."""
     changed = feed(manifest, [*SQUARE, case.transform])
     numbers = drawn(case.transform, len(manifest))
     apart = []
@@ -142,6 +142,6 @@ def difference(manifest: Manifest, case: Case, plain: dict[int, Levels]) -> tupl
 
 
 def differences(manifest: Manifest) -> dict[str, tuple[float, int]]:
-    """Mean and largest difference of every case in grey levels, on these pictures at 96 pixels."""
+    """Mean and largest difference of every case in grey levels, on these images at 96 pixels."""
     plain = feed(manifest, SQUARE)
     return {name: difference(manifest, case, plain) for name, case in CASES.items()}

@@ -60,7 +60,7 @@ def small_photos(testdata: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 @pytest.fixture(scope="session")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
-    """Fifty small pictures of many sizes, with boxes, in three classes."""
+    """Fifty small images of many sizes, with boxes, in three classes."""
     drawn = np.random.default_rng(5)
     sizes = [(int(h), int(w)) for h, w in drawn.integers(40, 160, size=(50, 2))]
     return make_manifest(tmp_path_factory.mktemp("pictures"), sizes, boxes=True)
@@ -75,7 +75,7 @@ def birds(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def own_pictures(tmp_path: Path) -> Manifest:
-    """Twenty-four small pictures of one size, in three classes, which a test may change."""
+    """Twenty-four small images of one size, in three classes, which a test may change."""
     return make_manifest(tmp_path / "own-pictures", [(40, 50)] * 24)
 
 

@@ -1,4 +1,4 @@
-"""Pictures made harmful, in every way that bytes can be wrong.
+"""Images made harmful, in every way that bytes can be wrong.
 
 File `number` of a seed is a function of the two, so that one that did harm can be made again.
 """
@@ -18,13 +18,13 @@ import numpy as np
 from PIL import Image
 
 SIDES = (64, 400)
-"""Of the longer side of a picture that is damaged, in pixels."""
+"""Of the longer side of an image that is damaged, in pixels."""
 
 Draw = np.random.Generator
 Other = Callable[[], bytes]
 
 
-# ------------------------------------------------------------------------------ whole pictures
+# ------------------------------------------------------------------------------ whole images
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ _WITH_EXIF = tuple(name for name, form in FORMS.items() if form.kind not in ("BM
 
 
 def encode(image: Image.Image, form: Form, draw: Draw) -> bytes:
-    """Encode a picture; what else there is to choose is drawn."""
+    """Encode an image; what else there is to choose is drawn."""
     options = dict(form.options)
     if form.kind == "JPEG":
         options["quality"] = int(draw.integers(40, 96))
@@ -244,7 +244,7 @@ def with_checksums(content: bytes) -> bytes:
 
 
 def lie_about_size(content: bytes, width: int, height: int) -> bytes:
-    """Write another size into a whole picture's header, and nothing else."""
+    """Write another size into a whole image's header, and nothing else."""
     if content.startswith(b"\x89PNG"):
         return with_checksums(_put(content, 16, struct.pack(">II", width, height)))
     if content.startswith(b"BM"):
@@ -343,7 +343,7 @@ def noise(content: bytes, draw: Draw, other: Other) -> bytes:
 
 
 def many_scans(content: bytes, draw: Draw, other: Other) -> bytes:
-    """The last scan again and again: each is as much work as the picture is large."""
+    """The last scan again and again: each is as much work as the image is large."""
     start, end = [piece for piece in pieces(content) if content[piece[0] + 1] == 0xDA][-1]
     times = min(int(draw.integers(100, 3000)), (2 << 20) // (end - start) + 1)
     return content[:end] + content[start:end] * times + content[end:]

@@ -1,4 +1,4 @@
-"""How far each transform's pictures are from Pillow's, or torchvision's formula, in grey levels.
+"""How far each transform's images are from Pillow's, or torchvision's formula, in grey levels.
 
 All is measured on the CPU and on synthetic birds, which anyone can draw, given the same drawn
 numbers; the references are those of the tests. It writes both tables of docs/transforms.md:
@@ -54,7 +54,7 @@ class Row:
     Attributes:
         call: the transform, as Python has it, or an operation of policies and its values.
         what: what was done by the reference.
-        mean: difference, over all levels of all pictures.
+        mean: difference, over all levels of all images.
         largest: difference of any.
         share: how many levels differ at all, 0 to 1.
         remark: why it differs where it does.
@@ -69,7 +69,7 @@ class Row:
 
     @staticmethod
     def of(call: str, what: str, pairs: Pairs, remark: str = "") -> Row:
-        """Compare pictures, ours and theirs."""
+        """Compare images, ours and theirs."""
         apart = np.concatenate(
             [np.abs(ours.astype(np.float64) - theirs).ravel() for ours, theirs in pairs]
         )
@@ -78,7 +78,7 @@ class Row:
 
 
 def synthetic(folder: Path) -> Manifest:
-    """The pictures."""
+    """The images."""
     written = write_nabirds(folder / "birds", images=BIRDS, max_side=320, progress=False)
     return gpufeed.read_nabirds(written)
 
@@ -169,7 +169,7 @@ REMARKS = {
     "ColorJitter": FLOAT,
     "RandomGrayscale": "Pillow's weights have 16 bits",
     "RandomAutocontrast": "Pillow works in float64",
-    "RandomEqualize": "Pillow divides by whole pixels a level, which makes small pictures brighter",
+    "RandomEqualize": "Pillow divides by whole pixels a level, which makes small images brighter",
     "RandomAdjustSharpness(2": "rounds where Pillow cuts fractions off",
     "GaussianBlur": "rounds after the rows, and again after the columns",
     "JPEG": "another version of the same encoder",
@@ -286,7 +286,7 @@ def policy_rows(plain: dict[int, Levels]) -> Iterator[Row]:
 
 
 def policy_picture(policy: Any, image: Levels, p: Any, row: int) -> Levels:
-    """A policy's picture by Pillow's operations, from the numbers of its layers."""
+    """A policy's image by Pillow's operations, from the numbers of its layers."""
     fill = tuple(int(level) for level in policy.fill)
     layers = p.get("layers", p)
 
@@ -482,7 +482,7 @@ def _listed(kinds: Sequence[type]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Writes the tables of docs/transforms.md.")
-    parser.add_argument("--data", type=Path, help="print the differences on these pictures instead")
+    parser.add_argument("--data", type=Path, help="print the differences on these images instead")
     options = parser.parse_args()
     if options.data is not None:
         from gpufeed.tools.named import open_manifest

@@ -34,7 +34,7 @@ PATIENCE = 90
 """Seconds after which a process that hangs ends itself, and shows where it hung."""
 
 Row = tuple[int, int, int, str, bool]
-"""Of one record handed out: epoch, record_key, label, digest of the picture, valid."""
+"""Of one record handed out: epoch, record_key, label, digest of the image, valid."""
 
 
 def save_set(manifest: Manifest, folder: Path) -> None:

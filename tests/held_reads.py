@@ -44,11 +44,11 @@ class HeldReads:
     """Holds the reads of one file: each read() of as many bytes as it has.
 
     Args:
-        path: the file, which is lengthened first to a length that hardly any other has. Pictures do
+        path: the file, which is lengthened first to a length that hardly any other has. Images do
             not mind what comes after them.
 
     Raises:
-        UnsupportedError: that can not be had here.
+        UnsupportedError: that cannot be had here.
     """
 
     def __init__(self, path: Path) -> None:

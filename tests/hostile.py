@@ -1,8 +1,8 @@
-"""Feeds thousands of damaged pictures, and says what became of them.
+"""Feeds thousands of damaged images, and says what became of them.
 
     python tests/hostile.py --files 20000          writes the tables of docs/hostile.md
     python tests/hostile.py --file 1234            writes damaged file 1234 here, to be looked at
-    python tests/hostile.py --large                writes what memory large pictures take
+    python tests/hostile.py --large                writes what memory large images take
 
 The damaged files are made of the photos of the folder that GPUFEED_TESTDATA names, shrunk; the odd
 files of that folder are fed with them. All that might crash or hang is done in child processes.
@@ -103,7 +103,7 @@ class Outcome:
             made = {digest for each in exact.values() for digest in each.came.get(key, ())}
             refused = {key in each.refused for each in exact.values()}
             if len(made) > 1 or len(refused) > 1 or bool(made) == (key in first.refused):
-                found.append(f"file {key}: refused {refused}, {len(made)} different pictures")
+                found.append(f"file {key}: refused {refused}, {len(made)} different images")
         return found
 
 
@@ -362,7 +362,7 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=20_000, help="how many damaged files")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--file", type=int, help="write this damaged file here, and nothing else")
-    parser.add_argument("--large", action="store_true", help="what memory a large picture takes")
+    parser.add_argument("--large", action="store_true", help="what memory a large image takes")
     options = parser.parse_args()
     named = os.environ.get("GPUFEED_TESTDATA")
     if not named or not (Path(named) / "photos").is_dir():

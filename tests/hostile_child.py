@@ -112,7 +112,7 @@ def by_gpufeed(content: bytes, size: tuple[int, int], decoder: Any) -> np.ndarra
 
 
 def apart(one: np.ndarray, other: np.ndarray) -> tuple[float, int]:
-    """How far two pictures are apart, in grey levels: on average, and at most."""
+    """How far two images are apart, in grey levels: on average, and at most."""
     total, largest, rows = 0.0, 0, max((1 << 22) // max(one.shape[1] * 3, 1), 1)
     for at in range(0, len(one), rows):
         found = np.abs(one[at : at + rows].astype(np.int16) - other[at : at + rows])
@@ -158,7 +158,7 @@ def measured() -> dict[str, int]:
 
 
 def _chosen(error: DecodeError) -> int | None:
-    """A function for `on_error`: the record after one of an even number, else a blank picture."""
+    """A function for `on_error`: the record after one of an even number, else a blank image."""
     return error.record_key + 1 if error.record_key % 2 == 0 else None
 
 
@@ -170,7 +170,7 @@ def make_loader(manifest: Manifest, policy: str, **options: Any) -> Loader:
             tf.RandomResizedCrop(SIDE) if cropped else tf.Resize((SIDE, SIDE)),
             tf.ToDtype("uint8", layout="NHWC"),
         ],
-        # With "raise" a batch is lost with its bad picture, so it is one record.
+        # With "raise" a batch is lost with its bad image, so it is one record.
         "batch_size": 1 if policy == "raise" else 8,
         "last_batch": "partial",
         "device": "cpu",

@@ -79,7 +79,7 @@ def alike(reason: str) -> str:
 
 
 LARGE = {
-    "alone": "64 small pictures",
+    "alone": "64 small images",
     "refused": "and a large one, refused by `max_pixels`",
     "fed": "and a large one, fed",
     "eight fed": "and eight large ones, fed, and eight bad files",
@@ -87,8 +87,8 @@ LARGE = {
 
 
 def peaks(said: Mapping[str, Mapping[str, Any]]) -> str:
-    """What memory lists with large pictures took; see `hostile.large`."""
-    lines = ["| pictures | peak memory |", "|---|--:|"]
+    """What memory lists with large images took; see `hostile.large`."""
+    lines = ["| images | peak memory |", "|---|--:|"]
     for case, title in LARGE.items():
         lines.append(f"| {title} | {said[case]['measured']['peak'] / 1024:,.0f} MB |")
     return "\n".join(lines)

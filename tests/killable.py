@@ -1,7 +1,7 @@
 """A stand-in for a training run that may be killed at any time, and then goes on where it was.
 
 It "trains" by writing down what it was handed: a line for each batch, with its step, records and
-pictures, in `ledger.txt`. Every few steps it saves a checkpoint, which holds the loader's state and
+images, in `ledger.txt`. Every few steps it saves a checkpoint, which holds the loader's state and
 how long the ledger was. It imports little, so that it is cheap to start.
 """
 

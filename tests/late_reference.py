@@ -1,4 +1,4 @@
-"""What is done to finished pictures once more, in NumPy: rectangles, noise left out, and mixtures.
+"""What is done to finished images once more, in NumPy: rectangles, noise left out, and mixtures.
 
 Of gpufeed only the drawn numbers are used, and how a choice of mixes is told apart.
 """
@@ -20,7 +20,7 @@ def rows(output: tf.OutputFormat, image: np.ndarray) -> np.ndarray:
 def erased(
     image: np.ndarray, place: int, drawn: tf.Params, value: Any, output: tf.OutputFormat
 ) -> np.ndarray:
-    """One picture with its rectangle in it, (height, width, 3)."""
+    """One image with its rectangle in it, (height, width, 3)."""
     wanted = rows(output, image).copy()
     (top, left), (height, width) = (drawn[part][place].astype(int) for part in ("anchor", "shape"))
     assert bool(height * width) == drawn["mask"][place]
@@ -31,7 +31,7 @@ def erased(
 def mixed(
     mix: Any, images: np.ndarray, partner: np.ndarray, params: Any, output: tf.OutputFormat
 ) -> np.ndarray:
-    """Pictures with their partners', as they are laid out."""
+    """Images with their partners', as they are laid out."""
     made = images.copy()
     for i in range(len(images)):
         own, chosen = params, mix

@@ -1,4 +1,4 @@
-"""Pictures and manifests that tests make for themselves."""
+"""Images and manifests that tests make for themselves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpufeed import Manifest
 
 
 def picture(height: int, width: int, seed: int) -> Image.Image:
-    """A smooth picture with edges, so that both blurring and shifting it shows."""
+    """A smooth image with edges, so that both blurring and shifting it shows."""
     drawn = np.random.default_rng(seed)
     y, x = np.mgrid[0:height, 0:width]
     waves = [
@@ -27,7 +27,7 @@ def picture(height: int, width: int, seed: int) -> Image.Image:
 
 
 def jpeg(image: Image.Image, **options: object) -> bytes:
-    """Encode a picture."""
+    """Encode an image."""
     buffer = io.BytesIO()
     image.save(buffer, "JPEG", **{"quality": 90, **options})
     return buffer.getvalue()

@@ -1,7 +1,7 @@
-"""The transforms once more, one picture at a time, in Pillow: what the graph must come to.
+"""The transforms once more, one image at a time, in Pillow: what the graph must come to.
 
 Written from torchvision's documentation and nothing of gpufeed's geometry: each step makes a
-picture, whose own size the next one goes by.
+image, whose own size the next one goes by.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def drawn(
     key: int,
     box: tuple[int, int, int, int] | None,
 ) -> dict[str, int]:
-    """What a transform draws for this one picture, x0 y0 x1 y1 being its box."""
+    """What a transform draws for this one image, x0 y0 x1 y1 being its box."""
     records = tf.Records(
         record_key=np.array([key]),
         height=np.array([image.height]),
@@ -46,8 +46,8 @@ def resample(
 ) -> Image.Image:
     """Resize to (width, height).
 
-    Where the filter reaches out of the picture, Pillow leaves the missing pixels out. With edges
-    "repeated" it is shown a picture that goes on with its outermost pixels.
+    Where the filter reaches out of the image, Pillow leaves the missing pixels out. With edges
+    "repeated" it is shown an image that goes on with its outermost pixels.
     """
     if edges == "left out":
         return image.resize(size, FILTERS[interpolation])

@@ -66,7 +66,7 @@ def operated(levels: Levels, name: str, value: float, fill: Colour, how: str) ->
 
 
 def from_inside(shape: tuple[int, ...], name: str, value: float) -> npt.NDArray[np.bool_]:
-    """Which pixels come from more than a pixel inside of the picture."""
+    """Which pixels come from more than a pixel inside of the image."""
     height, width = shape[:2]
     inner = np.zeros((height, width, 3), np.uint8)
     inner[2:-2, 2:-2] = 255

@@ -97,7 +97,7 @@ def by_nabirds(root: Path, harm: Harm) -> None:
 
 
 def by_loader(root: Path, harm: Harm) -> None:
-    """The list was made when the file was a picture yet."""
+    """The list was made when the file was an image yet."""
     manifest = make_manifest(root, [(30, 40)] * 12)
     (root / "00005.jpg").unlink()
     harm(root / "00005.jpg")

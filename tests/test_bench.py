@@ -28,7 +28,7 @@ QUICK = ["--seconds", "0.02", "--rounds", "2", "--device", "cpu"]
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Eleven pictures in two class folders."""
+    """Eleven images in two class folders."""
     root = tmp_path_factory.mktemp("kinds")
     for number in range(11):
         folder = root / ("owl", "wren")[number % 2]
@@ -47,7 +47,7 @@ def test_figures_in_print_and_in_a_file(
     assert printed.err == ""
     for pattern in (
         r"device\s+cpu",
-        r"data\s+11 pictures \(split: all\)",
+        r"data\s+11 images \(split: all\)",
         r"fed\s+train, 32 x 32, 4 a batch, as numpy arrays",
         r"first batch\s+after [\d.]+ s",
         r"then\s+[\d,]+ images/s \([\d,]+ to [\d,]+\)",
@@ -70,7 +70,7 @@ def test_figures_in_print_and_in_a_file(
     assert found["fed"]["images_per_second"]["low"] > 0
     assert found["peak_mib"] > 10
     assert 0 <= found["waiting"]["share"]["median"] <= 1
-    # A consumer of 4 pictures each 5 ms never gets more than these.
+    # A consumer of 4 images each 5 ms never gets more than these.
     assert found["waiting"]["images_per_second"]["high"] <= 4 / 0.005
 
 
@@ -80,7 +80,7 @@ def test_it_is_said_how_it_can_be_faster_than_plain_decode(
 ) -> None:
     found = bench(read_folder(folders), size=32, batch_size=4, rounds=1, seconds=0.01)
     told = replace(found, over_decoded=replace(found.over_decoded, median=times))
-    _print_bench(told, "some pictures", "anyhow")
+    _print_bench(told, "some images", "anyhow")
     assert ("Faster than plain decode, which makes all" in capsys.readouterr().out) == (times > 1)
 
 

@@ -16,7 +16,7 @@ from PIL import Image
 
 from benchmarks import __main__ as comparison
 from benchmarks.compare import cache, encoded, field, host, readme, report, run
-from benchmarks.compare.data import list_pictures, prepare
+from benchmarks.compare.data import list_images, prepare
 from benchmarks.compare.gpu import GpuWatch
 from benchmarks.compare.peer import Peer, with_workers
 from benchmarks.compare.plot import plot
@@ -38,7 +38,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_pictures_are_brought_to_nabirds_form(photos: Path, tmp_path: Path) -> None:
     names = prepare(photos, tmp_path / "originals", "originals", 7)
-    assert list_pictures(tmp_path / "originals") == names
+    assert list_images(tmp_path / "originals") == names
     with Image.open(tmp_path / "originals" / names[0]) as image:
         assert 0.6e6 < image.width * image.height < 0.7e6
     prepare(photos, tmp_path / "cleaned", "cleaned", 2)
@@ -163,7 +163,7 @@ def test_every_kind_of_work_is_reached_by_options(
     ("options", "message"),
     [
         ([], "give --photos DIR, --synthetic BIRDS, or both"),
-        (["--photos", ".", "--pictures", "9"], "9 pictures fill no batch of 256; make more"),
+        (["--photos", ".", "--pictures", "9"], "9 images fill no batch of 256; make more"),
         (["--photos", ".", "--consumer", "nan"], "--consumer is nan; it must be a number above 0"),
         (["--synthetic", "0"], "argument --synthetic: 0 is less than 1"),
         (["--photos", ".", "--rounds", "x"], "argument --rounds: invalid integer value: 'x'"),
@@ -184,15 +184,15 @@ def test_who_does_something_else_is_remarked_on() -> None:
     work = Work("x", "/", tuple(map(str, range(20))), 4, 8, "cpu", 2)
     sound = {"labels": labels, "means": means}
     assert run._oddities(sound, work) == []
-    assert run._oddities({**sound, "labels": [99] * 40}, work)[0] == "labels that no picture has"
+    assert run._oddities({**sound, "labels": [99] * 40}, work)[0] == "labels that no image has"
     few = run._oddities({**sound, "labels": [0, 1] * 20}, work)
-    assert few[0] == "in two epochs 2 of 20 pictures came, one of them 20 times"
+    assert few[0] == "in two epochs 2 of 20 images came, one of them 20 times"
     many = Work("x", "/", tuple(map(str, range(150))), 4, 8, "cpu", 2)
     twice = [*range(150), *range(150)]
     scenes = drawn.normal(size=150)
     assert run._oddities({"labels": twice, "means": [*scenes, *scenes]}, many) == []
     apart = run._oddities({"labels": twice, "means": [*scenes, *drawn.normal(size=150)]}, many)
-    assert apart[0].startswith("two views of a picture are hardly related")
+    assert apart[0].startswith("two views of an image are hardly related")
     entries = [Entry(str(i), True, "", mean=0.1, std=1.0) for i in range(3)]
     entries.append(Entry("odd", True, "", mean=0.4, std=1.0))
     run._compare_pixels(entries)
@@ -206,14 +206,14 @@ def test_evaluating_makes_the_same_of_a_picture_whoever_does_it() -> None:
     sound = {"labels": [*range(20), *range(20)], "means": [*means, *means]}
     assert run._oddities(sound, work) == []
     apart = run._oddities({**sound, "means": [*means, *(means + 0.1)]}, work)
-    assert apart == ["means of two views of a picture are 0.100 apart"]
+    assert apart == ["means of two views of an image are 0.100 apart"]
     entries = [Entry(name, True, "") for name in "abc"]
     views = {name: dict(enumerate(means)) for name in "abc"}
     run._compare_pictures(entries, views)
     views["b"] = {label: mean + 0.05 for label, mean in views["b"].items()}
     run._compare_pictures(entries, views)
     remarks = [entry.remarks for entry in entries]
-    assert remarks == [[], ["means of its pictures 0.050 from those of the others"], []]
+    assert remarks == [[], ["means of its images 0.050 from those of the others"], []]
 
 
 def test_the_centre_is_torchvisions() -> None:
@@ -278,7 +278,7 @@ def test_loaders_with_workers_run_with_one_a_core_too(monkeypatch: pytest.Monkey
 
 
 def test_encoded_batches_are_read_in_order(photos: Path) -> None:
-    files = tuple(list_pictures(photos))
+    files = tuple(list_images(photos))
     work = Work("x", str(photos), files, 2, 8, "cpu", 2)
     batches = encoded.read_batches(work)
     orders = encoded.places(work)

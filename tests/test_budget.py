@@ -107,3 +107,9 @@ def test_all_threads_of_a_loader_have_one_budget(
     assert len(asked) >= 50
     assert len(set(asked)) == 1
     assert asked[0][1] == 30 * 40
+
+
+def test_a_budget_keeps_to_memory_but_takes_any_image() -> None:
+    assert Budget(1, 8).pixels == 8 << 25
+    assert Budget(1, 8, memory=9 << 26).pixels == 1 << 26
+    assert Budget(1 << 27, 8, memory=9 << 20).pixels == 1 << 27

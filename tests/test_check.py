@@ -22,7 +22,7 @@ from gpufeed.source import FileSource
 from gpufeed.tools.check.dataset import Report, check
 from gpufeed.tools.check.kinds import KINDS, Kind
 from gpufeed.tools.check.page import _thumbnail
-from gpufeed.tools.named import list_pictures, open_manifest
+from gpufeed.tools.named import list_images, open_manifest
 from media import jpeg, make_manifest, picture
 from nabirds_data import IMAGES, course_frame, write_nabirds, write_picture
 
@@ -100,13 +100,13 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], list[Kind]]] = {
     "missing": (Path.unlink, [Kind.missing]),
     "empty": (lambda path: path.write_bytes(b""), [Kind.empty]),
     "pipe": (pipe, [Kind.unreadable]),
-    "html": (lambda path: path.write_text("<html>"), [Kind.not_a_picture]),
+    "html": (lambda path: path.write_text("<html>"), [Kind.not_an_image]),
     "cut": (cut, [Kind.damaged]),
     "bits flipped": (flip_bits, [Kind.corrupt]),
-    "gif": (save("GIF"), [Kind.not_a_picture]),
+    "gif": (save("GIF"), [Kind.not_an_image]),
     "other size": (save("JPEG", size=(40, 60)), [Kind.other_size, Kind.box_outside]),
     "lying": (lying, [Kind.too_large]),
-    "scans": (scans, [Kind.not_a_picture]),
+    "scans": (scans, [Kind.not_an_image]),
     "sparse": (lambda path: os.truncate(path, 4 << 30), [Kind.too_large]),
     "far too long": (lambda path: os.truncate(path, 20 << 20), [Kind.too_large]),
     "png": (save("PNG"), [Kind.disguised]),
@@ -270,14 +270,14 @@ def test_the_command_prints_writes_and_exits(
     command = ["check", str(tmp_path / "data"), "--parquet", str(findings), "--html", str(page)]
     assert main(command) == 0
     said = capfd.readouterr().out
-    assert "6 pictures" in said
+    assert "6 images" in said
     cut(tmp_path / "data" / "a" / "00001.jpg")
     flip_bits(tmp_path / "data" / "b" / "00001.jpg")
     (tmp_path / "data" / "b" / "00002.jpg").write_text("<script>")
     assert main(command) == 1
     said, noise = capfd.readouterr()
     assert "nvimgcodec" not in noise  # whose lines name no file
-    for words in ("damaged", "corrupt data", "not a picture", "would fail over 2 pictures"):
+    for words in ("damaged", "corrupt data", "not an image", "would fail over 2 images"):
         assert words in said
     assert 'To list the data at all takes read_folder(..., on_bad_image="drop").\n' in said
     written = page.read_text()
@@ -307,7 +307,7 @@ def test_links_out_are_found_and_not_followed(
     (data / "b").symlink_to(tmp_path / "outside")
     assert main(["check", str(data), "--parquet", str(findings), "--html", str(page)]) == 1
     said = capfd.readouterr().out
-    assert "4 pictures" in said
+    assert "4 images" in said
     assert "a symbolic link leads out of the data's folder" in said
     assert f"a/out.jpg: to {tmp_path}/outside/00000.jpg" in said
     assert "A run would" not in said
@@ -341,7 +341,7 @@ def test_what_a_link_leads_to_is_told_printable_and_short(
 def test_nabirds_is_listed_whatever_its_pictures_are(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], cleaned: bool
 ) -> None:
-    """The course's cleaned pictures too, whose sizes stand in no list."""
+    """The course's cleaned images too, whose sizes stand in no list."""
     course = tmp_path / "course"
     course.mkdir()
     frame = course_frame(write_nabirds(tmp_path / "birds"))
@@ -362,7 +362,7 @@ def test_nabirds_is_listed_whatever_its_pictures_are(
     ) == cleaned
     found = pl.read_parquet(findings).filter("fails")
     assert sorted(found.select("record_key", "kind").rows()) == [(1, "empty"), (2, "missing")]
-    assert "A run would fail over 2 pictures" in said
+    assert "A run would fail over 2 images" in said
     left = open_manifest(course, without=findings)
     assert left.frame["path"].to_list() == [paths[0], paths[3]]
     assert fails_of(left) == set()
@@ -371,13 +371,13 @@ def test_nabirds_is_listed_whatever_its_pictures_are(
         open_manifest(course)
     assert main(["check", str(course), "--parquet", str(findings)]) == 1
     said = capfd.readouterr().out
-    assert "A run would fail over 1 picture," in said
+    assert "A run would fail over 1 image," in said
     assert 'To list the data at all takes read_nabirds(..., on_bad_image="drop").' in said
     found = pl.read_parquet(findings).filter("fails")
     assert sorted(found.select("record_key", "kind").rows()) == [(1, "empty"), (2, "leads out")]
     left = open_manifest(course, without=findings)
     assert left.frame["path"].to_list() == [paths[0], paths[3]]
-    # A list that can not be right is not gone through.
+    # A list that cannot be right is not gone through.
     box = pl.when(pl.col("path") == paths[3]).then(0).otherwise("bb_width").alias("bb_width")
     frame.with_columns(box).write_parquet(course / "metadata.parquet")
     assert main(["check", str(course)]) == 2
@@ -385,7 +385,7 @@ def test_nabirds_is_listed_whatever_its_pictures_are(
 
 
 def test_boxes_are_looked_at_as_a_run_has_them(tmp_path: Path) -> None:
-    """Cut to the picture; one of them is listed as reaching out."""
+    """Cut to the image; one of them is listed as reaching out."""
     course = tmp_path / "course"
     course.mkdir()
     course_frame(write_nabirds(tmp_path / "birds")).write_parquet(course / "metadata.parquet")
@@ -393,7 +393,7 @@ def test_boxes_are_looked_at_as_a_run_has_them(tmp_path: Path) -> None:
         pl.read_parquet(course / "metadata.parquet")["path"], IMAGES, strict=True
     ):
         write_picture(course / "images" / path, size)
-    pictures = list_pictures(course)
+    pictures = list_images(course)
     found = look(pictures.frame, pictures.files).findings
     assert set(found["kind"]) <= {"duplicate", "two labels", "in train and test"}
 

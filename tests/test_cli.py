@@ -76,7 +76,7 @@ def test_show(birds: Path, here: Path) -> None:
     done = run("show", "--data", birds, "--step", "3", "--batch-size", "5", "--device", "cpu")
     assert done.returncode == 0, done.stderr
     assert re.search(
-        r"Step 3, batch 4 of \d+ in epoch 0: 5 of \d+ pictures \(split: train\)", done.stdout
+        r"Step 3, batch 4 of \d+ in epoch 0: 5 of \d+ images \(split: train\)", done.stdout
     )
     assert str(here / "gpufeed-show.png") in done.stdout
     with Image.open("gpufeed-show.png") as sheet:
@@ -128,7 +128,7 @@ def test_synth(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     whole = gpufeed.read_nabirds("set")
     train = len(whole.split("train"))
-    assert f"32 pictures ({train} train, {32 - train} test)" in printed
+    assert f"32 images ({train} train, {32 - train} test)" in printed
     assert str(here / "set") in printed
 
 
@@ -202,7 +202,7 @@ def test_errors_have_no_traceback_unless_asked_for(
         (["synth", "{birds}", "--images", "9"], "is not a synthetic set of these arguments"),
         (["synth", "/proc/set"], "/proc/set: No such file or directory"),
         (["demo", "--out", "/proc/x.png"], "cannot write /proc/x.png: No such file"),
-        (["show", "--data", "{birds}/parts"], "pictures belong in a folder for each class"),
+        (["show", "--data", "{birds}/parts"], "images belong in a folder for each class"),
         (["bench"], "Missing argument 'DATA'; see `gpufeed bench --help`"),
         (["bench", "{birds}/none"], "there is no file or folder"),
         (["bench", "{birds}", "--batch-size", "999"], "has no whole batch of 999 x 1 shard(s)"),
@@ -244,7 +244,7 @@ def test_a_bad_picture_is_named(
     assert cli.main([*command, str(broken), "--batch-size", "3"]) == 2
     printed = capsys.readouterr().err
     assert re.fullmatch(
-        r"gpufeed: error: record \d+ \(\S+/images/\d{4}/\w+\.jpg\): .*; 3 pictures of this batch "
+        r"gpufeed: error: record \d+ \(\S+/images/\d{4}/\w+\.jpg\): .*; 3 images of this batch "
         r"are bad, or more; `gpufeed check DATA --parquet FILE` lists all that are bad, and "
         r"`--without FILE` leaves them out\n",
         printed,
@@ -270,10 +270,10 @@ def test_bad_pictures_are_left_out(
     capsys.readouterr()
     assert cli.main([*feed, "--preset", "evaluate", "--without", "bad.parquet"]) == 0
     left = len(gpufeed.read_nabirds(broken)) - len(bad)
-    assert f"{left} pictures" in capsys.readouterr().out
+    assert f"{left} images" in capsys.readouterr().out
     feed[len(command)] = str(broken / "images")
     assert cli.main([*feed, "--preset", "evaluate", "--without", "bad.parquet"]) == 0
-    assert f"{left} pictures" in capsys.readouterr().out
+    assert f"{left} images" in capsys.readouterr().out
 
 
 HARMFUL = "x\x1b]0;pwned\x07\x1b[31m\n.jpg"

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpufeed.open.inputs import feeds
 
 import colour_reference as wanted
 from colour_cases import (
@@ -28,6 +27,7 @@ from colour_cases import (
 from colour_reference import Levels
 from gpufeed import ConfigError, IndexSampler, Manifest
 from gpufeed import transforms as tf
+from gpufeed.open.inputs import feeds
 from gpufeed.rng import BatchRng
 from gpufeed.transforms import ops
 
@@ -36,7 +36,7 @@ from gpufeed.transforms import ops
 
 @pytest.fixture(scope="module")
 def plain(pictures: Manifest) -> dict[int, Levels]:
-    """The synthetic pictures before their levels are changed."""
+    """The synthetic images before their levels are changed."""
     return feed(pictures, SQUARE)
 
 
@@ -77,7 +77,7 @@ ODD = [FLAT, GREY, NOISE[0, :, :, ::-1].copy(), NOISE[1, :7, :5], np.zeros((9, 9
 def run(
     change: Callable[..., Any], images: list[Levels], *values: Any, device: str = "cpu"
 ) -> list[Levels]:
-    """Carry out an operation, a value of each kind for each picture."""
+    """Carry out an operation, a value of each kind for each image."""
     from nvidia.dali import Pipeline, fn
 
     on_gpu = device == "gpu"
@@ -239,7 +239,7 @@ EVERYTHING: list[tf.Transform] = [
 
 
 def test_a_record_looks_the_same_in_any_batch(pictures: Manifest) -> None:
-    """And among pictures of other sizes."""
+    """And among images of other sizes."""
     chain = [tf.Resize(24), *EVERYTHING, tf.CenterCrop(20)]
     some = Manifest(pictures.frame.head(20), pictures.root, pictures.classes)
     reference = feed(some, chain)
@@ -461,7 +461,7 @@ def test_wrong_arguments_are_named(make: Callable[[], tf.Transform], message: st
 
 
 def test_levels_stay_levels(pictures: Manifest) -> None:
-    """Whatever was asked for, uint8 pictures of the same size come out."""
+    """Whatever was asked for, uint8 images of the same size come out."""
     chain = [*SQUARE, *EVERYTHING, LEVELS]
     for image in feed(pictures, chain[:-1]).values():
         assert (image.dtype, image.shape) == (np.uint8, (96, 96, 3))

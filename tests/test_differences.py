@@ -67,7 +67,7 @@ def test_every_transform_is_compared() -> None:
 
 
 def test_what_is_compared_would_show() -> None:
-    """A row tells of one level in one picture."""
+    """A row tells of one level in one image."""
     plain = np.zeros((4, 4, 3), np.uint8)
     other = plain.copy()
     other[0, 0, 0] = 3

@@ -66,13 +66,13 @@ def folder(path: Path) -> None:
 
 
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
-    "missing": (Path.unlink, "can not be read: No such file or directory"),
-    "empty": (lambda path: path.write_bytes(b""), "can not be read: the file is empty"),
-    "a pipe": (pipe, "can not be read: not a regular file"),
-    "a folder": (folder, "can not be read: not a regular file"),
-    "cut": (cut, "the picture is damaged: .*truncated"),
-    "no picture": (lambda path: path.write_text("<html>"), "not a picture that can be read"),
-    "header only": (lambda path: path.write_bytes(b"\xff\xd8\xff\xe0\x00\x10JFIF"), "picture"),
+    "missing": (Path.unlink, "cannot be read: No such file or directory"),
+    "empty": (lambda path: path.write_bytes(b""), "cannot be read: the file is empty"),
+    "a pipe": (pipe, "cannot be read: not a regular file"),
+    "a folder": (folder, "cannot be read: not a regular file"),
+    "cut": (cut, "the image is damaged: .*truncated"),
+    "no image": (lambda path: path.write_text("<html>"), "not an image that can be read"),
+    "header only": (lambda path: path.write_bytes(b"\xff\xd8\xff\xe0\x00\x10JFIF"), "not an image"),
 }
 
 
@@ -119,7 +119,7 @@ def test_all_bad_batches_in_a_row_are_reported_each(twelve: Manifest) -> None:
         assert "BadPictures" not in "".join(traceback.format_exception(caught.value))
         met.append((caught.value.record_key, counted))
         loader.skip()
-    assert met == [(0, ["2 pictures of this batch are bad, or more"]), (5, []), (11, [])]
+    assert met == [(0, ["2 images of this batch are bad, or more"]), (5, []), (11, [])]
     loader.close()
 
 
@@ -127,7 +127,7 @@ def test_a_picture_of_another_size_is_named_with_both(twelve: Manifest) -> None:
     path = twelve.root / "00002.jpg"
     path.write_bytes(jpeg(picture(60, 50, seed=2)))
     loader = make(twelve)
-    message = r"the picture is 50 x 60 \(width x height\), the manifest says 60 x 50"
+    message = r"the image is 50 x 60 \(width x height\), the manifest says 60 x 50"
     with pytest.raises(SizeMismatchError, match=message) as caught:
         next(iter(loader))
     assert caught.value.record_key == 2
@@ -138,7 +138,7 @@ def test_a_smaller_picture_is_named_too(twelve: Manifest) -> None:
     """Then the window to decode may lie outside, and DALI fails before sizes are compared."""
     (twelve.root / "00003.jpg").write_bytes(jpeg(picture(8, 8, seed=2)))
     loader = make(twelve)
-    with pytest.raises(SizeMismatchError, match=r"the picture is 8 x 8 .* says 60 x 50"):
+    with pytest.raises(SizeMismatchError, match=r"the image is 8 x 8 .* says 60 x 50"):
         next(iter(loader))
     loader.close()
 
@@ -148,7 +148,7 @@ def test_an_orientation_that_was_added_is_another_size(twelve: Manifest) -> None
     exif[0x0112] = 6
     (twelve.root / "00001.jpg").write_bytes(jpeg(picture(50, 60, seed=1), exif=exif))
     loader = make(twelve)
-    with pytest.raises(SizeMismatchError, match=r"the picture is 50 x 60 .* says 60 x 50"):
+    with pytest.raises(SizeMismatchError, match=r"the image is 50 x 60 .* says 60 x 50"):
         next(iter(loader))
     loader.close()
 
@@ -167,7 +167,7 @@ def test_other_formats_named_jpg_are_fed(twelve: Manifest) -> None:
 def test_a_kind_that_is_not_supported_is_named(twelve: Manifest) -> None:
     picture(50, 60, seed=1).save(twelve.root / "00001.jpg", "GIF")
     loader = make(twelve)
-    with pytest.raises(DecodeError, match="not a JPEG, PNG, WebP, TIFF, BMP or PNM picture"):
+    with pytest.raises(DecodeError, match="not a JPEG, PNG, WebP, TIFF, BMP or PNM image"):
         next(iter(loader))
     loader.close()
 

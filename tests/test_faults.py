@@ -38,14 +38,14 @@ def swap(path: Path, content: bytes) -> None:
 
 
 FILES: dict[str, tuple[Callable[[Path], object], str | None]] = {
-    "deleted": (Path.unlink, "can not be read: No such file"),
-    "emptied": (lambda path: os.truncate(path, 0), "can not be read: the file is empty"),
-    "cut off": (lambda path: os.truncate(path, 900), "the picture is damaged: "),
+    "deleted": (Path.unlink, "cannot be read: No such file"),
+    "emptied": (lambda path: os.truncate(path, 0), "cannot be read: the file is empty"),
+    "cut off": (lambda path: os.truncate(path, 900), "the image is damaged: "),
     "overgrown": (lambda path: os.truncate(path, 1 << 40), "bytes, of which"),
-    "replaced by text": (lambda path: swap(path, b"<html>"), "not a picture that can be read"),
+    "replaced by text": (lambda path: swap(path, b"<html>"), "not an image that can be read"),
     "replaced by a larger one": (
         lambda path: swap(path, jpeg(picture(60, 70, seed=1))),
-        r"the picture is 70 x 60 \(width x height\), the manifest says 50 x 40",
+        r"the image is 70 x 60 \(width x height\), the manifest says 50 x 40",
     ),
     "replaced by one of its size": (lambda path: swap(path, jpeg(picture(40, 50, seed=99))), None),
 }
@@ -119,7 +119,7 @@ with make(manifest, **options) as loader:
 """,
     )
     assert found[0] == healthy
-    assert found[1].startswith("6 the picture is damaged: ")
+    assert found[1].startswith("6 the image is damaged: ")
 
 
 # --------------------------------------------------------------------------------- rights
@@ -165,8 +165,8 @@ print(sorted(os.listdir(folder)))
     (ran,) = run_scripts(manifest, [NO_RIGHTS + body])
     assert ran.stdout.splitlines() == [
         "24",
-        "3 can not be read: Permission denied",
-        "5 can not be read: Permission denied",
+        "3 cannot be read: Permission denied",
+        "5 cannot be read: Permission denied",
         "True b'old'",
         "True b'old'",
         "['bad', 'ledger']",

@@ -72,7 +72,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fullness]:
 
 
 def quarantine_of(manifest: Manifest) -> Quarantine:
-    failure = Failure(3, manifest.frame["path"][3], "the picture is damaged", 7)
+    failure = Failure(3, manifest.frame["path"][3], "the image is damaged", 7)
     return Quarantine({3: failure})
 
 
@@ -131,8 +131,8 @@ def test_on_a_full_disk_sizes_are_just_not_kept(
     read: list[object] = []
     from gpufeed.records import sizes
 
-    look = sizes.picture_size
-    monkeypatch.setattr(sizes, "picture_size", lambda path: read.append(path) or look(path))
+    look = sizes.image_size
+    monkeypatch.setattr(sizes, "image_size", lambda path: read.append(path) or look(path))
     table = own_pictures.frame.select("path", "label")
 
     def sizes_of() -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""The sheet of all transforms: all are on it, and each picture is what its transform makes."""
+"""The sheet of all transforms: all are on it, and each image is what its transform makes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def place(sheet: Image.Image, row: int, column: int, size: int) -> np.ndarray:
 
 def test_every_transform_is_on_it() -> None:
     shown = {example.kind for example in examples(64)}
-    # Lists and views of others, and what changes no picture.
+    # Lists and views of others, and what changes no image.
     assert set(kinds()) - shown == {tf.Compose, tf.Views, tf.Normalize, tf.ToDtype, tf.SoftLabels}
 
 

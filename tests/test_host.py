@@ -1,4 +1,4 @@
-"""Opening pictures on the host's threads: order, letting go, and what goes wrong there."""
+"""Opening images on the host's threads: order, letting go, and what goes wrong there."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_of_many_bad_pictures_the_first_is_named(twelve: Manifest) -> None:
             with pytest.raises(DecodeError) as caught:
                 loader.batch(0)
             assert caught.value.record_key == 1
-            assert caught.value.__notes__[0] == "3 pictures of this batch are bad, or more"
+            assert caught.value.__notes__[0] == "3 images of this batch are bad, or more"
 
 
 def test_nothing_is_decoded_twice_where_an_epoch_ends(
@@ -163,7 +163,7 @@ def test_nothing_is_decoded_twice_where_an_epoch_ends(
 
 
 def test_decoding_keeps_nothing() -> None:
-    """A few bytes a picture would be gigabytes in a long run."""
+    """A few bytes an image would be gigabytes in a long run."""
     content, decoder = jpeg(picture(8, 8, seed=1)), NvImageCodec()
 
     def decode(times: int) -> int:

@@ -13,7 +13,7 @@ import pytest
 import hostile
 import hostile_table
 from damage import FORMS, Damager, lie_about_size, pieces
-from gpufeed.records.headers import picture_size
+from gpufeed.records.headers import image_size
 from heap import used_bytes
 from hostile import Outcome, Run
 from hostile_child import EXACT, POLICIES
@@ -49,7 +49,7 @@ def test_a_file_is_the_same_under_every_policy(outcome: Outcome) -> None:
 
 
 def test_threads_and_files_are_given_back(outcome: Outcome) -> None:
-    """Of what is opened for each bad picture there would be hundreds."""
+    """Of what is opened for each bad image there would be hundreds."""
     for fed in outcome.policies.values():
         assert fed.growth("files") <= 2
         assert fed.growth("threads") <= 16
@@ -66,7 +66,7 @@ def test_what_is_not_damaged_is_fed_as_pillow_decodes_it(outcome: Outcome) -> No
 def test_damage_does_harm_of_every_kind(outcome: Outcome) -> None:
     """Else the laws above would be held by files that nothing is wrong with."""
     refused = " ".join(outcome.policies["raise"].refused.values())
-    for reason in ("not a picture that can be read", "the picture is damaged", "manifest says"):
+    for reason in ("not an image that can be read", "the image is damaged", "manifest says"):
         assert reason in refused
     counts = outcome.files.group_by("pillow", "gpufeed").len()
     assert counts["len"].sum() == len(outcome.files)
@@ -87,8 +87,8 @@ def test_a_lie_about_the_size_is_all_that_is_changed(testdata: Path, form: str) 
     damager = Damager(hostile.photos(testdata)[:1], 0)
     content, size = damager._whole(form, np.random.default_rng(0))
     lying = lie_about_size(content, 65535, 7)
-    assert picture_size(content) == size
-    assert picture_size(lying) in ((65535, 7), (7, 65535))
+    assert image_size(content) == size
+    assert image_size(lying) in ((65535, 7), (7, 65535))
     changed = sum(one != other for one, other in zip(content, lying, strict=False))
     assert changed <= 20 or form == "PNM"
     assert pieces(content) == pieces(lying) or form == "PNM"
@@ -158,7 +158,7 @@ def test_a_picture_too_large_takes_no_memory(testdata: Path, tmp_path: Path) -> 
     """Neither the 18 MB of its pixels, nor a good part of them, where it is refused."""
     said = hostile.large(hostile.photos(testdata), tmp_path, (3000, 2000), 1_000_000, eight=False)
     assert said["refused"]["refused"] == [
-        "the picture has 3000 x 2000 = 6,000,000 pixels, max_pixels is 1,000,000; pass more where "
+        "the image has 3000 x 2000 = 6,000,000 pixels, max_pixels is 1,000,000; pass more where "
         "there is memory for it"
     ]
     assert 32 not in said["refused"]["fed"]

@@ -44,7 +44,7 @@ def test_each_is_refused_by_name(said: Said, reader: str, harm: str) -> None:
         ("by_table", "a PNG with a hole", "harm.jpg: a PNG of more than 65,536 chunks;"),
         ("by_table", "a JPEG filled up", "no scan after 65,536 segments or stray bytes;"),
         ("by_folder", "a device", "link leaves the folder ROOT: ROOT/auk/harm.jpg to /dev/zero"),
-        ("by_loader", "a device", "can not be read: not a regular file but a device"),
+        ("by_loader", "a device", "cannot be read: not a regular file but a device"),
         ("by_loader", "a link to itself", "Too many levels of symbolic links"),
         ("by_loader", "a PNG with a hole", "it has 4,294,967,296 bytes, of which"),
     ],

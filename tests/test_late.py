@@ -1,4 +1,4 @@
-"""What is done to finished pictures: erasing, mixing, soft labels; against NumPy, bit by bit."""
+"""What is done to finished images: erasing, mixing, soft labels; against NumPy, bit by bit."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_mixes_are_numpys(pictures: Manifest, kind: str, name: str) -> None:
 
 
 def test_who_meets_whom_is_the_orders_alone(pictures: Manifest) -> None:
-    """The same mixed pictures at any batch size and any number of shards."""
+    """The same mixed images at any batch size and any number of shards."""
     sampler = IndexSampler(len(pictures), shuffle=True, seed=9)
 
     def fed(**options: Any) -> dict[int, tuple[bytes, int, float]]:
@@ -156,7 +156,7 @@ def test_partners_are_a_round_of_each_group(n: int, group: int, padded: int, bat
         members = list(range(first, min(first + group, n)))
         assert partner[members].tolist() == members[1:] + members[:1]
     assert partner[n:].tolist() == list(range(n, n + padded))
-    # A blank picture is its own, and so is who would have been mixed with it; nobody else changes.
+    # A blank image is its own, and so is who would have been mixed with it; nobody else changes.
     blank = none.copy()
     blank[:: group + 1] = True
     rows = np.arange(n + padded)

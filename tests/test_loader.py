@@ -40,7 +40,7 @@ from media import write_table
 
 
 def by_record(batch: dict[str, Any]) -> dict[tuple[int, int], str]:
-    """A digest of each picture, by epoch and record."""
+    """A digest of each image, by epoch and record."""
     return {
         (int(epoch), int(key)): hashlib.sha256(np.ascontiguousarray(image).tobytes()).hexdigest()
         for epoch, key, image in zip(

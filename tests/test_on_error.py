@@ -1,4 +1,4 @@
-"""What comes in the place of bad pictures, and that nothing else is touched by it."""
+"""What comes in the place of bad images, and that nothing else is touched by it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from media import jpeg, make_manifest, picture
 COUNT, CLASSES = 24, 3
 GEOMETRY = [tf.RandomResizedCrop(16), tf.RandomHorizontalFlip()]
 SMALL = [tf.RandomCrop(10)]
-"""Windows that often lie where a cut picture is still whole."""
+"""Windows that often lie where a cut image is still whole."""
 
 
 OPENER: dict[str, Any] = {}
@@ -139,7 +139,7 @@ def test_only_the_place_of_a_bad_record_differs(birds: Manifest) -> None:
 
 @pytest.mark.usefixtures("way")
 def test_a_stand_in_looks_as_the_record_would_have(birds: Manifest) -> None:
-    """With all files alike, the picture that stands in is the one that was to come."""
+    """With all files alike, the image that stands in is the one that was to come."""
     first = path_of(birds, 0).read_bytes()
     for key in range(COUNT):
         path_of(birds, key).write_bytes(first)
@@ -173,7 +173,7 @@ def test_the_same_at_any_shards_and_after_any_resume(
 ) -> None:
     folder = tmp_path_factory.mktemp("birds")
     birds = make_manifest(folder, [(30, 40)] * COUNT, classes=CLASSES)
-    # Half a picture is decoded where its window lies in that half: bad in one epoch only.
+    # Half an image is decoded where its window lies in that half: bad in one epoch only.
     damage(birds, bad, left=0.5)
     chosen: dict[str, Any] = {
         "on_error": policy,
@@ -397,7 +397,7 @@ def test_a_blank_that_is_refused_is_an_error(
     birds: Manifest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     damage(birds, {1})
-    monkeypatch.setattr("gpufeed.feed.maker.blank_picture", lambda *_: b"no picture")
+    monkeypatch.setattr("gpufeed.feed.maker.blank_image", lambda *_: b"no picture")
     message = "the blank image in the place of record 1"
     with make(birds, on_error="blank") as loader, pytest.raises(PipelineError, match=message):
         epochs(loader)
@@ -415,7 +415,7 @@ def test_a_blank_that_is_refused_is_an_error(
 def test_a_blank_is_as_large_as_what_it_stands_for(
     tmp_path: Path, size: tuple[int, int], transform: tf.Transform
 ) -> None:
-    """Or as pictures may be, and photos are, and decoders take them."""
+    """Or as images may be, and photos are, and decoders take them."""
     sides = {"height": [size[0]], "width": [size[1]]}
     table = pl.DataFrame(
         {"path": ["none.jpg"], "label": [0], **sides},
@@ -630,7 +630,7 @@ def test_alike_failures_are_told_together(birds: Manifest) -> None:
         path_of(birds, key).unlink()
     with (
         make(birds, max_failures=4, sampler=SequentialSampler(COUNT)) as loader,
-        pytest.raises(TooManyFailuresError, match=r"5 x can not be read: No such file") as caught,
+        pytest.raises(TooManyFailuresError, match=r"5 x cannot be read: No such file") as caught,
     ):
         epochs(loader, 1)
     assert str(caught.value).count("No such file") == 1
@@ -645,7 +645,7 @@ def test_failures_that_differ_in_numbers_only_are_told_together(tmp_path: Path) 
         loader.batch(0)
     said = str(caught.value)
     assert (
-        ": 6 x the picture has 50 x 40 = 2,000 pixels, max_pixels is 1,000; pass more where there "
+        ": 6 x the image has 50 x 40 = 2,000 pixels, max_pixels is 1,000; pass more where there "
         "is memory for it, and the like (first record 0, 00000.jpg); allow" in said
     )
     assert "more reasons" not in said
@@ -680,7 +680,7 @@ def test_the_list_is_written_and_read_back(birds: Manifest, tmp_path: Path) -> N
         loader.quarantine.save(tmp_path / "bad.parquet")
     frame = pl.read_parquet(tmp_path / "bad.parquet")
     assert frame.drop("reason").rows() == [(2, "00002.jpg", 0), (9, "00009.jpg", 2)]
-    assert frame["reason"][0].startswith("the picture is damaged")
+    assert frame["reason"][0].startswith("the image is damaged")
     good = birds.without(tmp_path / "bad.parquet")
     assert birds.without(loader.quarantine).frame.equals(good.frame)
     assert (
@@ -754,10 +754,10 @@ def test_large_pictures_are_refused_before_they_are_opened(birds: Manifest) -> N
         assert [row[1] for row in epochs(loader, 1)] == birds.frame["label"].to_list()
         found = {failure.record_key: failure.reason for failure in loader.quarantine}
     assert found[1] == (
-        "the picture has 20000 x 14000 = 280,000,000 pixels, max_pixels is 134,217,728; pass more "
+        "the image has 20000 x 14000 = 280,000,000 pixels, max_pixels is 134,217,728; pass more "
         "where there is memory for it"
     )
-    assert found[2].startswith("the picture is 65535 x 65535 (width x height), the manifest says")
+    assert found[2].startswith("the image is 65535 x 65535 (width x height), the manifest says")
     with make(birds, sampler=SequentialSampler(COUNT), on_error="blank") as loader:
         assert loader.batch(0)["valid"].tolist() == [True, False, False, True]
 
@@ -769,7 +769,7 @@ def test_files_far_too_long_are_not_read(birds: Manifest) -> None:
         epochs(loader, 1)
         (failure,) = loader.quarantine
     assert re.fullmatch(
-        r"can not be read: it has 4,294,967,296 bytes, of which 16,[\d,]{7} may be", failure.reason
+        r"cannot be read: it has 4,294,967,296 bytes, of which 16,[\d,]{7} may be", failure.reason
     )
 
 
@@ -794,7 +794,7 @@ def test_unreadable_pictures_can_be_left_out_from_the_start(tmp_path: Path, read
     names = [f"{folder}/{number:05}.jpg" for folder in "ab" for number in range(4)]
     table = pl.DataFrame({"path": names, "label": [name[0] for name in names]})
     if reader == "folder":
-        # A folder is no picture to it, only what it holds.
+        # A folder is no image to it, only what it holds.
         (tmp_path / "b" / "00003.jpg").rmdir()
         (tmp_path / "b" / "00003.jpg").write_bytes(b"GIF89a")
         reading: Callable[..., Manifest] = partial(read_folder, tmp_path)

@@ -63,12 +63,12 @@ def check_course(fed: dict[str, int], birds: Path, framework: str) -> None:
 def check_detection(fed: tuple[int, int], birds: Path, framework: str) -> None:
     pictures, boxes = fed
     assert pictures == count(birds, "train") // BATCH * BATCH
-    assert 0.9 * pictures < boxes <= pictures  # jitter may push a bird out of the picture
+    assert 0.9 * pictures < boxes <= pictures  # jitter may push a bird out of the image
 
 
 def check_views(losses: list[float], birds: Path, framework: str) -> None:
     assert len(losses) == count(birds, "train") // BATCH
-    # Pictures of one bird are more alike than those of any two, which would give log(2 n - 1).
+    # Images of one bird are more alike than those of any two, which would give log(2 n - 1).
     assert all(0 < loss < 6 for loss in losses)
 
 

@@ -421,7 +421,7 @@ def timms(name: str, level: float, increasing: bool) -> list[Drawn]:
 def test_timm_draws_as_timm(config: str, level: float, chance: float, increasing: bool) -> None:
     wanted = spread((chance / 15, timms(name, level, increasing)) for name in TIMMS)
     wanted["Identity", 0.0] += 1 - chance
-    if level == 12.0:  # which timm can not do
+    if level == 12.0:  # which timm cannot do
         wanted["Posterize", 0.0] = wanted.pop(("Posterize", 0.0), 0.0)
     wanted = Counter({one: p for one, p in wanted.items() if p > 0})
     params = draw(tf.TimmRandAugment(config))

@@ -78,4 +78,4 @@ def test_ratios_are_taken_round_by_round(tmp_path: Path) -> None:
 def test_too_few_pictures(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         run.main(["--photos", str(photos), "--only", "train"])
-    assert "4 pictures fill no batch of 32" in capsys.readouterr().err
+    assert "4 images fill no batch of 32" in capsys.readouterr().err

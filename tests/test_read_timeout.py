@@ -281,7 +281,7 @@ with make(manifest, read_timeout=0.3) as other:
     (fifty.root / "00007.jpg").unlink()
     with make(fifty, on_error="substitute", max_failures=1) as loader:
         wanted = [digest(batch) for _ in range(2) for batch in loader]
-    assert found == [*wanted, "7 can not be read: no answer within 0.3 s", "1 7"]
+    assert found == [*wanted, "7 cannot be read: no answer within 0.3 s", "1 7"]
 
 
 def test_what_hangs_holds_nobody_up(fifty: Manifest) -> None:

@@ -1,4 +1,4 @@
-"""The course's metadata.parquet, with original and with cleaned pictures."""
+"""The course's metadata.parquet, with original and with cleaned images."""
 
 from __future__ import annotations
 
@@ -125,13 +125,13 @@ def test_cleaned_pictures(course: Path) -> None:
             (20, 20, 1, 2, 3, 4),
         ]
         assert dict(read.repairs) == {"names_mended": 1, "boxes_clamped": 2}
-    # The folder tells nothing, the pictures do.
+    # The folder tells nothing, the images do.
     assert "photo_width" not in read_nabirds(course, images=course / "images").frame.columns
 
 
 def test_a_cleaned_picture_that_is_missing_has_no_size(course: Path) -> None:
     with_pictures(course, "cleaned_images", SQUARES[:3])
-    with pytest.raises(ManifestError, match=r"1 of 4 pictures can not be read: .*No such file"):
+    with pytest.raises(ManifestError, match=r"1 of 4 images cannot be read: .*No such file"):
         read_nabirds(course)
     whole = paths(course)
     found = read_nabirds(course, on_bad_image="drop")
@@ -147,7 +147,7 @@ def test_a_cleaned_picture_that_is_missing_has_no_size(course: Path) -> None:
 
 
 def test_of_what_sort_pictures_are_is_not_seen_outside(course: Path, tmp_path: Path) -> None:
-    """Squares that links lead to are no cleaned pictures."""
+    """Squares that links lead to are no cleaned images."""
     for path, size in zip(paths(course), SQUARES, strict=True):
         write_picture(tmp_path / "outside" / path, size)
         (course / "images" / path).parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Orientations of odd Exif blocks: those that nvImageCodec turns pictures by."""
+"""Orientations of odd Exif blocks: those that nvImageCodec turns images by."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from PIL import Image
 
 from gpufeed.open.decoders import NvImageCodec
 from gpufeed.records.exif import orientation
-from gpufeed.records.headers import picture_header, picture_size
+from gpufeed.records.headers import image_header, image_size
 from media import picture
 
 TURNS = {
@@ -30,7 +30,7 @@ EMPTY = b"MM\0*\0\0\0\x08\0\0\0\0\0\0"
 
 
 def with_exif(kind: str, block: bytes) -> bytes:
-    """A picture with this block, without regard to what is in it."""
+    """An image with this block, without regard to what is in it."""
     buffer = io.BytesIO()
     if kind == "JPEG":
         IMAGE.save(buffer, "JPEG", quality=95, exif=b"Exif\0\0" + block)
@@ -48,7 +48,7 @@ def with_exif(kind: str, block: bytes) -> bytes:
 
 
 def as_turned(kind: str, content: bytes, decoder: NvImageCodec) -> int | None:
-    """The orientation by which nvImageCodec turns a picture; None where it refuses it."""
+    """The orientation by which nvImageCodec turns an image; None where it refuses it."""
     plain = decoder.decode(with_exif(kind, EMPTY), (0, 0), (HEIGHT, WIDTH))
     assert plain is not None
     upright = Image.fromarray(plain.copy())
@@ -109,7 +109,7 @@ def test_a_damaged_block_is_read_as_nvimagecodec_reads_it(kind: str) -> None:
             assert kind == "PNG", block  # which it refuses where its two readers disagree
             continue
         assert turned == read, block
-        assert picture_size(content) == ((HEIGHT, WIDTH) if read > 4 else (WIDTH, HEIGHT))
+        assert image_size(content) == ((HEIGHT, WIDTH) if read > 4 else (WIDTH, HEIGHT))
         seen.add(turned)
     assert seen == set(range(1, 9))
 
@@ -121,7 +121,7 @@ def test_a_webp_with_the_mark_of_jpegs_is_not_turned() -> None:
     for mark, value in ((b"", 6), (b"Exif\0\0", 1)):
         content = with_exif("WEBP", mark + block)
         assert as_turned("WEBP", content, decoder) == value
-        assert picture_size(content) == ((HEIGHT, WIDTH) if value == 6 else (WIDTH, HEIGHT))
+        assert image_size(content) == ((HEIGHT, WIDTH) if value == 6 else (WIDTH, HEIGHT))
 
 
 def block(value: int) -> bytes:
@@ -129,7 +129,7 @@ def block(value: int) -> bytes:
 
 
 def with_blocks(kind: str, *blocks: bytes) -> bytes:
-    """A picture with several Exif blocks."""
+    """An image with several Exif blocks."""
     data = with_exif(kind, EMPTY)
     if kind == "JPEG":
         start = data.index(b"\xff\xe1")
@@ -154,11 +154,11 @@ def test_blocks_that_agree_count_and_others_are_refused(kind: str) -> None:
     decoder = NvImageCodec()
     for first in range(1, 9):
         content = with_blocks(kind, block(first), block(first))
-        assert picture_header(content).orientation == first
+        assert image_header(content).orientation == first
         assert as_turned(kind, content, decoder) == first
         for last in {*range(1, 9)} - {first}:
             with pytest.raises(ValueError, match=f"give the orientations {first} and {last}$"):
-                picture_header(with_blocks(kind, block(first), block(last)))
+                image_header(with_blocks(kind, block(first), block(last)))
 
 
 def test_a_webp_must_announce_its_exif_block() -> None:
@@ -176,23 +176,23 @@ def test_a_webp_must_announce_its_exif_block() -> None:
         (rest[:exif] + canvas + rest[exif:], 1),
     ):
         changed = b"RIFF" + struct.pack("<I", 4 + len(chunks)) + b"WEBP" + chunks
-        assert picture_header(changed).orientation == value
+        assert image_header(changed).orientation == value
         assert as_turned("WEBP", changed, decoder) == value
     beyond = b"RIFF" + struct.pack("<I", 4 + 18 + exif) + b"WEBP" + canvas + rest
-    assert picture_header(beyond).orientation == 1
+    assert image_header(beyond).orientation == 1
     assert as_turned("WEBP", beyond, decoder) != 6
     twice = (
         b"RIFF" + struct.pack("<I", 4 + 18 + len(content) - 12) + b"WEBP" + silent + content[12:]
     )
     with pytest.raises(ValueError, match="a WebP of two chunks VP8X"):
-        picture_header(twice)
+        image_header(twice)
 
 
 def test_a_png_whose_exif_block_has_a_wrong_checksum_is_refused() -> None:
     content = bytearray(with_exif("PNG", block(6)))
     content[33 + 8 + len(block(6))] ^= 1
     with pytest.raises(ValueError, match="a PNG whose chunk eXIf has a wrong checksum"):
-        picture_header(content)
+        image_header(content)
 
 
 def tiff(*turns: tuple[int, int], big: bool = False) -> bytes:
@@ -220,7 +220,7 @@ def test_a_tiff_gives_its_orientation_in_any_of_its_integers(kind: int, big: boo
     upright = Image.fromarray(np.asarray(IMAGE))
     for value in (*range(10), 65535):
         content = tiff((kind, value), big=big)
-        width, height, turn = picture_header(content)
+        width, height, turn = image_header(content)
         assert turn == (value if 1 <= value <= 8 else 1)
         found = decoder.decode(content, (0, 0), (height, width))
         turned = upright.transpose(TURNS[turn]) if turn > 1 else upright
@@ -230,11 +230,11 @@ def test_a_tiff_gives_its_orientation_in_any_of_its_integers(kind: int, big: boo
 
 def test_a_tiff_of_several_orientations_is_refused_where_they_differ() -> None:
     content = tiff((3, 6), (4, 6))
-    assert picture_header(content) == (HEIGHT, WIDTH, 6)
+    assert image_header(content) == (HEIGHT, WIDTH, 6)
     found = NvImageCodec().decode(content, (3, 2), (20, 9))
     turned = np.asarray(IMAGE.transpose(TURNS[6]))[3:23, 2:11]
     assert found is not None
     assert np.array_equal(turned, found)
     for first, last in ((6, 1), (1, 6), (6, 8)):
         with pytest.raises(ValueError, match=f"whose orientation is both {first} and {last}"):
-            picture_header(tiff((3, first), (3, last)))
+            image_header(tiff((3, first), (3, last)))

@@ -94,7 +94,7 @@ def test_what_it_refuses(root: Path, tmp_path: Path) -> None:
         read_folder(tmp_path / "empty")
     (root / "bare").mkdir()
     with pytest.raises(
-        ManifestError, match=rf"the class folder {root}/bare holds no picture \(no file ends in .jp"
+        ManifestError, match=rf"the class folder {root}/bare holds no image \(no file ends in .jp"
     ):
         read_folder(root)
 
@@ -103,7 +103,7 @@ def test_a_picture_that_is_none_is_named(root: Path) -> None:
     (root / "auk" / "bad.jpg").write_bytes(b"<html>")
     with pytest.raises(ManifestError) as caught:
         read_folder(root)
-    assert f"1 of 7 pictures can not be read: {root}/auk/bad.jpg: not a JPEG" in str(caught.value)
+    assert f"1 of 7 images cannot be read: {root}/auk/bad.jpg: not a JPEG" in str(caught.value)
 
 
 def test_links(root: Path, tmp_path: Path) -> None:
@@ -157,11 +157,11 @@ def test_classes_stay_whatever_is_dropped(root: Path, tmp_path: Path) -> None:
     assert names == [wanted.classes[label] for label in wanted.frame["label"]]
     assert names == found.frame["class_name"].to_list()
     assert found.repairs == {"links_dropped": 2}
-    # Links are told of before a folder without pictures.
+    # Links are told of before a folder without images.
     (root / "empty").mkdir()
     with pytest.raises(ManifestError, match="2 symbolic links leave the folder"):
         read_folder(root)
-    with pytest.raises(ManifestError, match=r"class folder .*/empty holds no picture"):
+    with pytest.raises(ManifestError, match=r"class folder .*/empty holds no image"):
         read_folder(root, on_bad_image="drop")
 
 

@@ -117,17 +117,17 @@ def test_it_pickles() -> None:
         (
             boxes(box_width=[41, 1, 1]),
             "row 0 (a/1.jpg): the box 0 0 41 10 (x y width height) is empty or not inside the "
-            "picture of 40x10 pixels",
+            "image of 40x10 pixels",
         ),
         (
             boxes(box_height=[1, 1, 2**31 - 1]),
             "row 2 (a/3.jpg): the box 2 2 10 2147483647 (x y width height) is empty or not inside "
-            "the picture of 20x60 pixels",
+            "the image of 20x60 pixels",
         ),
         (
             boxes(box_width=[1, 0, 1]),
             "row 1 (b/2.jpg): the box 1 1 0 29 (x y width height) is empty or not inside the "
-            "picture of 30x30 pixels",
+            "image of 30x30 pixels",
         ),
         ({"path": ["a", "", "c"]}, "row 1: the path '' is empty"),
         (
@@ -180,7 +180,7 @@ def test_filter_by_expression_and_by_mask() -> None:
     [
         (pl.col("label") > 5, ManifestError, "the filter leaves no image of 3"),
         (pl.col("label") + 1, ConfigError, "the predicate must give booleans, not Int32"),
-        (pl.col("nope") == 1, ConfigError, "the predicate can not be evaluated: .*nope"),
+        (pl.col("nope") == 1, ConfigError, "the predicate cannot be evaluated: .*nope"),
         (np.array([True, False]), ConfigError, "the predicate gives 2 values for 3 images"),
         (np.ones((3, 1), bool), ConfigError, "a mask must have one dimension, not 2"),
         ("label > 5", ConfigError, "a predicate is a polars expression or a mask .*builtins.str"),

@@ -255,7 +255,7 @@ def test_sizes_from_headers(tmp_path: Path) -> None:
     assert read.boxes()[0].tolist() == [5, 5, 7, 10]
     assert dict(read.repairs) == {"names_mended": 1, "sizes_replaced": 1, "boxes_clamped": 3}
     (birds / "images" / picture_path(*IMAGES[1][:2])).unlink()
-    with pytest.raises(ManifestError, match=r"1 of 4 pictures can not be read: .*No such file"):
+    with pytest.raises(ManifestError, match=r"1 of 4 images cannot be read: .*No such file"):
         read_nabirds(birds, sizes="headers")
     assert len(read_nabirds(birds)) == 4
 
@@ -364,7 +364,7 @@ def line_becomes(birds: Path, name: str, number: int, text: str) -> None:
         (
             "bounding_boxes.txt",
             f"{SECOND} 30 2 9 4",
-            "the box 30 2 9 4 (x y width height) lies wholly outside the picture of 30x40 pixels",
+            "the box 30 2 9 4 (x y width height) lies wholly outside the image of 30x40 pixels",
         ),
         ("photographers.txt", SECOND, "expected 2 fields (uuid, photographer)"),
         ("train_test_split.txt", f"{SECOND} 2", "2 is neither 1 (train) nor 0 (test)"),
@@ -392,7 +392,7 @@ def test_a_box_is_named_by_its_own_line_in_a_file_of_another_order(birds: Path) 
 def test_a_pipe_is_named(birds: Path) -> None:
     (birds / "sizes.txt").unlink()
     os.mkfifo(birds / "sizes.txt")
-    message = f"can not read {birds}/sizes.txt: not a regular file but a pipe"
+    message = f"cannot read {birds}/sizes.txt: not a regular file but a pipe"
     assert refusal(birds) == message
 
 
@@ -444,7 +444,7 @@ def test_sizes_from_headers_that_can_not_be_read(tmp_path: Path) -> None:
     paths = [birds / "images" / picture_path(*row[:2]) for row in IMAGES]
     paths[0].write_bytes(b"<html>")
     write_picture(paths[1], (30, 41))  # listed as 30 x 40
-    assert refusal(birds, sizes="headers").startswith("1 of 4 pictures can not be read: ")
+    assert refusal(birds, sizes="headers").startswith("1 of 4 images cannot be read: ")
     rest = read_nabirds(birds, sizes="headers", on_bad_image="drop")
     assert rest.sizes().tolist() == [[41, 30], [20, 50], [20, 20]]
     assert dict(rest.repairs) == {

@@ -33,8 +33,8 @@ def headers_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         read.append(Path(f"/proc/self/fd/{file.fileno()}").readlink().name)
         return original(file)
 
-    original = sizes.picture_size
-    monkeypatch.setattr(sizes, "picture_size", reading)
+    original = sizes.image_size
+    monkeypatch.setattr(sizes, "image_size", reading)
     return read
 
 

@@ -117,7 +117,7 @@ def test_sizes_and_boxes_of_the_table_are_taken(tmp_path: Path) -> None:
     [
         ({}, {"path": "file"}, "there is no column 'file'; there are ['path', 'label']"),
         ({}, {"label": "kind"}, "there is no column 'kind'; there are ['path', 'label']"),
-        ({}, {"label": "path"}, "column 'path' can not be both the path and the label"),
+        ({}, {"label": "path"}, "column 'path' cannot be both the path and the label"),
         (
             {"file": ["x"] * 4},
             {"path": "file"},
@@ -151,7 +151,7 @@ def test_sizes_and_boxes_of_the_table_are_taken(tmp_path: Path) -> None:
             {},
             "row 1 (1.png): width is null",
         ),
-        ({"path": ["0.png", "x.png", "0.png", "0.png"]}, {}, "1 of 2 images cannot be read: "),
+        ({"path": ["0.png", "x.png", "0.png", "0.png"]}, {}, "1 of 4 images cannot be read: "),
     ],
 )
 def test_what_it_refuses(
@@ -193,7 +193,7 @@ def test_a_link_out_of_the_root(root: Path) -> None:
 
 @pytest.mark.parametrize("path", ["itself/1.png", "x" * 300 + "/1.png", "0.png/1.png"])
 def test_folders_that_can_not_be(root: Path, path: str) -> None:
-    """Only their own pictures can not be read."""
+    """Only their own images cannot be read."""
     (root / "itself").symlink_to("itself")
     found = read_table(
         table(path=["0.png", "1.png", path, "2.png"]), root=root, on_bad_image="drop"
@@ -207,7 +207,7 @@ def test_what_is_no_table(root: Path) -> None:
         ({"path": []}, "a table is a polars DataFrame or a file, not dict"),
         (table().lazy(), r"not LazyFrame; call its collect\(\)"),
         (root / "table.pkl", r"table.pkl ends in '.pkl'; a table ends in .csv, .parquet or .pq"),
-        (root / "none.csv", f"can not read {root}/none.csv: No such file or directory"),
+        (root / "none.csv", f"cannot read {root}/none.csv: No such file or directory"),
         (table().clear(), "the table has no row"),
     ):
         with pytest.raises(ManifestError, match=message):
@@ -229,9 +229,9 @@ def write_half(file: Path) -> None:
         ("a.parquet", write_half, r"FILE is no valid Parquet file: \w"),
         ("a.parquet", b"", r"FILE is no valid Parquet file: \w"),
         ("a.parquet", b"path,label\na,1\n", r"FILE is no valid Parquet file: \w"),
-        ("a.parquet", write_pipe, "can not read FILE: not a regular file but a pipe"),
-        ("a.parquet", Path.mkdir, "can not read FILE: not a regular file but a folder"),
-        ("a.csv", write_pipe, "can not read FILE: not a regular file but a pipe"),
+        ("a.parquet", write_pipe, "cannot read FILE: not a regular file but a pipe"),
+        ("a.parquet", Path.mkdir, "cannot read FILE: not a regular file but a folder"),
+        ("a.csv", write_pipe, "cannot read FILE: not a regular file but a pipe"),
         ("a.csv", b"", r"FILE is no valid CSV file: \w"),
         ("a.csv", b"path,label\n1,2,3\n", r"FILE is no valid CSV file: \w"),
         ("a.csv", b"path,label\n\xff,1\n", r"FILE is no valid CSV file: .*utf-8"),

@@ -169,16 +169,16 @@ def test_every_sampler_can_be_rebuilt() -> None:
         ({"kind": "mine.Own", "seed": 3}, "the sampler mine.Own is none of gpufeed's own; in the"),
         (GrainSampler(grain.SequentialSampler(20), 20).identity, "sampler GrainSampler is none of"),
         (RecordedSampler([3, 9], 20).identity, "the sampler RecordedSampler is none of gpufeed's"),
-        ({"kind": "IndexSampler", "size": 3}, "IndexSampler can not be made .*'size'"),
-        ({"kind": "IndexSampler", "num_records": 0}, "can not be made .*: num_records is 0; it"),
+        ({"kind": "IndexSampler", "size": 3}, "IndexSampler cannot be made .*'size'"),
+        ({"kind": "IndexSampler", "num_records": 0}, "cannot be made .*: num_records is 0; it"),
         (
             {"kind": "IndexSampler", "num_records": 3},
-            r'sampler IndexSampler can not be made from its fingerprint, \{"kind":"IndexSampler",'
+            r'sampler IndexSampler cannot be made from its fingerprint, \{"kind":"IndexSampler",'
             r'"num_records":3\}: what is made of it is \{"epoch_size":3',
         ),
         (
             {**WeightedSampler([1, 2]).identity, "weights": {**pack(np.ones(2)), "zlib": "eJw="}},
-            "WeightedSampler can not be made from its fingerprint: a packed array is damaged",
+            "WeightedSampler cannot be made from its fingerprint: a packed array is damaged",
         ),
         (
             {**WeightedSampler([1, 2]).identity, "weights": pack(np.ones(2)) | {"sha256": "0"}},
@@ -656,14 +656,14 @@ def test_what_a_recorded_order_can_not_promise_is_said(pictures: Manifest) -> No
         assert [int(k) for s in range(7) for k in loader.batch(s)["record_key"]] == first
         loader.seek(0)
         assert keys_of(loader) == first
-        message = "the order of epoch 5 can not be had from torch.utils.data.sampler.RandomSampler"
+        message = "the order of epoch 5 cannot be had from torch.utils.data.sampler.RandomSampler"
         with pytest.raises(ConfigError, match=message):
             loader.batch(5 * 7)
         with pytest.raises(ConfigError, match=message):
             loader.seek(5 * 7)
     with (
         fed_by(pictures, torch_samplers()[1]) as loader,
-        pytest.raises(StateError, match=r"'records' is 50: the order of epoch 1 can not be had"),
+        pytest.raises(StateError, match=r"'records' is 50: the order of epoch 1 cannot be had"),
     ):
         loader.load_state_dict(state)
 
@@ -713,7 +713,7 @@ def test_a_recorded_epoch_is_not_gone_on_with_elsewhere(pictures: Manifest) -> N
         state = loader.state_dict()
         loader.load_state_dict(state)  # here it is on record
     loader = fed_by(pictures, torch.utils.data.RandomSampler(range(50)))
-    with pytest.raises(StateError, match="the order of epoch 0 can not be had"):
+    with pytest.raises(StateError, match="the order of epoch 0 cannot be had"):
         loader.load_state_dict(state)
 
 

@@ -16,7 +16,7 @@ CHAIN = [tf.Resize((20, 24))]
 
 
 class Sometimes(tf.PixelTransform):
-    """Adds a drawn number to pictures that are drawn."""
+    """Adds a drawn number to images that are drawn."""
 
     def __init__(self, p: float) -> None:
         self.p = p

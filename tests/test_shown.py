@@ -55,11 +55,11 @@ def is_fit(error: pytest.ExceptionInfo[gpufeed.GpufeedError]) -> bool:
 
 @pytest.mark.parametrize("kind", ODD)
 def test_failures_of_odd_names_are_told_shortly(kind: str) -> None:
-    failures = Failures(lambda _: ODD[kind])
+    failures = Failures(lambda _: ODD[kind], lambda _: ODD[kind], 10, 0)
     error = DecodeError(1, ODD[kind], ODD[kind])
     failures.add(error, 0)
     with pytest.raises(gpufeed.TooManyFailuresError) as caught:
-        failures.check(0, 0, lambda _: error)
+        failures.check()
     assert is_fit(caught)
 
 
@@ -73,7 +73,7 @@ def by_link(text: str, folder: Path) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize("make", [by_path, by_link])
-@pytest.mark.parametrize("kind", sorted({*ODD} - {"half a letter"}))  # which polars can not hold
+@pytest.mark.parametrize("kind", sorted({*ODD} - {"half a letter"}))  # which polars cannot hold
 def test_paths_of_odd_texts_are_refused_shortly(
     kind: str, make: Callable[[str, Path], pl.DataFrame], tmp_path: Path
 ) -> None:

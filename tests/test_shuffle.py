@@ -211,7 +211,7 @@ def test_what_is_out_of_range_is_named(
 
 @pytest.fixture(scope="module")
 def birds(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A set without its pictures: only the list is looked at."""
+    """A set without its images: only the list is looked at."""
     folder = tmp_path_factory.mktemp("shuffle") / "birds"
     write_nabirds(folder, images=144, max_side=64, progress=False)
     shutil.rmtree(folder / "images")

@@ -1,4 +1,4 @@
-"""Boxes and points: how they are read, where they lie on the pictures, how they are handed out."""
+"""Boxes and points: how they are read, where they lie on the images, how they are handed out."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ POINT = 15
 
 @pytest.fixture(scope="module")
 def marked(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
-    """Black pictures with a box in red, one in green, and a point in blue."""
+    """Black images with a box in red, one in green, and a point in blue."""
     folder = tmp_path_factory.mktemp("marked")
     drawn = np.random.default_rng(3)
     rows = []
@@ -104,7 +104,7 @@ TURNS = (tf.RandomRotation, tf.RandomAffine, tf.RandomPerspective)
 def test_targets_follow_the_pictures(marked: Manifest, steps: list[Any], seed: int) -> None:
     """Boxes and points are found again as the marks that were drawn for them.
 
-    Where a picture is turned, a box is the upright one around what it was, and may be larger.
+    Where an image is turned, a box is the upright one around what it was, and may be larger.
     """
     chain = [*steps, tf.RandomCrop(70, pad_if_needed=True), UINT8]
     batch = feed(marked, chain, seed, targets=("boxes", "points"))
@@ -305,7 +305,7 @@ def test_views_have_their_own_targets(pets: Manifest) -> None:
 
 
 def test_a_single_box_is_a_list_of_one(pictures: Manifest) -> None:
-    """With the label of its picture."""
+    """With the label of its image."""
     batch = feed(pictures, [tf.Resize((50, 50)), UINT8])
     x, y, width, height = pictures.boxes().astype(float).T
     by_y, by_x = (50 / pictures.sizes()).T

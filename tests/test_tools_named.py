@@ -66,7 +66,7 @@ def test_split_is_the_presets_own_unless_named(folder: Path) -> None:
     assert take_split(birds, "all", "train") == (birds, "all")
     unsplit = open_manifest(folder / "images")
     assert take_split(unsplit, None, "train") == (unsplit, "all")
-    with pytest.raises(gpufeed.ConfigError, match="is not split in train and test"):
+    with pytest.raises(gpufeed.ConfigError, match="the data are not split in train and test"):
         take_split(unsplit, "test", "train")
 
 

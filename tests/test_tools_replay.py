@@ -34,7 +34,7 @@ def birds(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def sheet_pictures(sheet: Image.Image, batch: Any, manifest: Manifest) -> bool:
-    """Whether the pictures of a sheet are those of a batch, in order."""
+    """Whether the images of a sheet are those of a batch, in order."""
     images = np.asarray(batch["image"])
     rows = manifest.rows(batch["record_key"])
     expected = np.asarray(draw_sheet(images, captions_of(manifest, rows)))
@@ -175,11 +175,11 @@ def test_the_command(birds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
         ({"manifest": "0" * 64}, "is not what the state was saved with, whose manifest has the"),
         ({"sampler": '{"kind":"Own"}'}, "the sampler Own is none of gpufeed's own; in the program"),
         ({"transforms": '[{"kind":"Own"}]'}, "the transform Own is none of gpufeed's own; in the"),
-        ({"transforms": '[{"kind":"Resize","side":3}]'}, "Resize can not be made .*'side'"),
-        ({"transforms": '[{"kind":"Resize","size":0}]'}, "Resize can not be made .*: size is 0"),
+        ({"transforms": '[{"kind":"Resize","side":3}]'}, "Resize cannot be made .*'side'"),
+        ({"transforms": '[{"kind":"Resize","size":0}]'}, "Resize cannot be made .*: size is 0"),
         (
             {"transforms": '[{"kind":"Resize","size":3}]'},
-            r'transforms\[0\] \(Resize\) can not be made .*"size":3}: what is made of it is .*null',
+            r'transforms\[0\] \(Resize\) cannot be made .*"size":3}: what is made of it is .*null',
         ),
         ({"transforms": "[3]"}, r"the state's transforms\[0\] names no kind"),
         ({"transforms": "{}"}, "the state's transforms are '{}', which is no list"),

@@ -1,4 +1,4 @@
-"""Contact sheets: the pictures are those of the batch, and the captions fit."""
+"""Contact sheets: the images are those of the batch, and the captions fit."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_sheet_has_a_handy_shape(count: int, columns: int) -> None:
     [
         (np.zeros((2, 3, 8, 8), np.float32), 2, None, r"float32 \(2, 3, 8, 8\); a sheet takes"),
         (np.zeros((0, 8, 8, 3), np.uint8), 0, None, r"uint8 \(0, 8, 8, 3\)"),
-        (np.zeros((2, 8, 8, 3), np.uint8), 3, None, "3 captions for 2 pictures"),
+        (np.zeros((2, 8, 8, 3), np.uint8), 3, None, "3 captions for 2 images"),
         (np.zeros((2, 8, 8, 3), np.uint8), 2, 0, "columns is 0"),
     ],
 )

@@ -101,7 +101,7 @@ CHAINS = {
     ],
     "crop of a crop": [tf.Resize(80), tf.RandomCrop(70), tf.CenterCrop(50), tf.RandomCrop(31)],
     "crops before a resize": [tf.BoxCrop(), tf.Resize((20, 20))],
-    "a crop that misses the picture": [
+    "a crop that misses the image": [
         tf.ResizeLongest(20),
         tf.PadToSquare(200),
         tf.RandomCrop(40),
@@ -140,7 +140,7 @@ CHAINS = {
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_one_resampling_is_pillows_to_two_levels(pictures: Manifest, name: str) -> None:
-    """Both round twice on the way, each to within a level of the exact picture, in other orders.
+    """Both round twice on the way, each to within a level of the exact image, in other orders.
 
     Where a cubic filter overshoots, they also cut at 0 and 255 in other orders.
     """
@@ -155,7 +155,7 @@ def test_one_resampling_is_pillows_to_two_levels(pictures: Manifest, name: str) 
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_a_gpus_graph_is_pillows_with_repeated_edges(pictures: Manifest, name: str) -> None:
-    """DALI rounds once, and repeats the edge where the filter reaches out of the picture."""
+    """DALI rounds once, and repeats the edge where the filter reaches out of the image."""
     some, chain = few(pictures), [*CHAINS[name], UINT8]
     images = feed(some, chain, in_graph=True)["image"]
     for key, wanted in enumerate(expected(some, chain, edges="repeated")):
@@ -267,7 +267,7 @@ def test_any_composition_is_pillows(
 
 
 def test_exif_orientation_is_undone(testdata: Path) -> None:
-    """Windows, sizes and pixels are those of the picture as it is meant to be seen."""
+    """Windows, sizes and pixels are those of the image as it is meant to be seen."""
     folder = testdata / "odd_jpegs" / "exif_orientation"
     names = sorted(path.name for path in folder.glob("*.jpg"))
     assert len(names) == 18
@@ -446,7 +446,7 @@ def test_boxes_are_cut_to_the_canvas() -> None:
         (lambda: tf.RandomHorizontalFlip(1.5), "p is 1.5; it must be a number from 0 to 1"),
         (lambda: tf.Normalize(std=0), "std is 0; it must be above 0"),
         (lambda: tf.Normalize(mean=float("nan")), "mean is nan; its numbers must be finite"),
-        (lambda: tf.Normalize(dtype="uint8"), 'Normalize can not give "uint8"'),
+        (lambda: tf.Normalize(dtype="uint8"), 'Normalize cannot give "uint8"'),
         (lambda: tf.ToDtype("int8"), "dtype is 'int8'; it must be one of \"float32\""),
         (lambda: tf.ToDtype("uint8", scale=True), 'do not fit in "uint8"'),
         (lambda: tf.ToDtype(layout="CHW"), "layout is 'CHW'; it must be one of \"NCHW\""),
@@ -608,7 +608,7 @@ def test_pixel_transforms_draw_independently() -> None:
 
 
 def test_a_resize_after_a_pixel_transform_is_dalis(pictures: Manifest) -> None:
-    """It repeats the edge where its filter reaches out of the picture."""
+    """It repeats the edge where its filter reaches out of the image."""
     some = few(pictures)
     chain = [tf.Resize(90), tf.CenterCrop(80), Untouched(), tf.Resize((37, 41)), UINT8]
     images = feed(some, chain)["image"]

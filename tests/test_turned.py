@@ -184,7 +184,7 @@ def test_points_follow_their_pixels(
 
 
 def test_neighbouring_warps_are_one(pictures: Manifest) -> None:
-    """So two rotations that undo each other leave the picture as it was, not blurred twice."""
+    """So two rotations that undo each other leave the image as it was, not blurred twice."""
     some = few(pictures)
     plain = feed(some, tf.Resize(SIZE))
     found = feed(
@@ -241,7 +241,7 @@ def test_wrong_arguments_are_named(call: Any, message: str) -> None:
 
 
 def test_what_has_no_perspective_is_left_as_it_is(tmp_path: Path) -> None:
-    """A picture of one column, and corners that come to lie in a line."""
+    """An image of one column, and corners that come to lie in a line."""
     manifest = make_manifest(tmp_path / "thin", [(9, 1), (1, 9), (1, 1), (2, 2), (9, 9)])
     loader = Loader(
         manifest,

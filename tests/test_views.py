@@ -139,7 +139,7 @@ def test_five_and_ten_crops_are_pillows(pictures: Manifest, vertical: bool) -> N
 
 
 def test_crops_larger_than_the_picture_are_refused(pictures: Manifest) -> None:
-    with pytest.raises(ConfigError, match=r"crops of 50 x 50 are cut out of a picture of 30 x 40"):
+    with pytest.raises(ConfigError, match=r"crops of 50 x 50 are cut out of an image of 30 x 40"):
         make(pictures, [tf.Resize((30, 40)), tf.FiveCrop(50), UINT8])
 
 

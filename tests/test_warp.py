@@ -114,7 +114,7 @@ def check_nearest(images: list[np.ndarray], kind: str) -> None:
 
 
 def by_numpy(image: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    """Between four pixels, those outside of the picture having the fill."""
+    """Between four pixels, those outside of the image having the fill."""
     height, width = image.shape[:2]
     canvas = np.full((height + 4, width + 4, 3), FILL)
     canvas[2:-2, 2:-2] = image

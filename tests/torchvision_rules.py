@@ -45,7 +45,7 @@ def resized_crop(rng: Rng, n: int) -> Drawn:
         out["top"][rows] = below(rng, HEIGHT - h + 1)
         out["left"][rows] = below(rng, WIDTH - w + 1)
         left = left[~fits]
-    # The picture's own ratio is less than 0.01 beyond the bound.
+    # The image's own ratio is less than 0.01 beyond the bound.
     width = round(HEIGHT * 4 / 3)
     out["height"][left], out["width"][left] = HEIGHT, width
     out["left"][left] = (WIDTH - width) // 2

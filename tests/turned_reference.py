@@ -45,7 +45,7 @@ def affine_coefficients(
 def perspective_coefficients(
     corners: npt.NDArray[np.int64], height: int, width: int
 ) -> tuple[float, ...]:
-    """The map that takes `corners`, (4, 2), to the picture's own, as Pillow takes it."""
+    """The map that takes `corners`, (4, 2), to the image's own, as Pillow takes it."""
     onto = [(0, 0), (width - 1, 0), (width - 1, height - 1), (0, height - 1)]
     rows, right = [], []
     for (x, y), (u, v) in zip(corners.tolist(), onto, strict=True):

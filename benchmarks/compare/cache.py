@@ -16,7 +16,7 @@ def drop(files: Sequence[str]) -> None:
     for file in files:
         descriptor = os.open(file, os.O_RDONLY)
         try:
-            # What is not on the disk yet can not be dropped.
+            # What is not on the disk yet cannot be dropped.
             os.fsync(descriptor)
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:

@@ -114,7 +114,7 @@ class Contender:
             labels += _to_host(label).ravel().tolist()
             means += pixels.mean((1, 2, 3)).tolist()
             mean += float(pixels.mean()) / (2 * epoch)
-            # Picture by picture, so that no copy of a batch counts as the contender's memory.
+            # Image by image, so that no copy of a batch counts as the contender's memory.
             squares = sum(float(np.vdot(each, each)) for each in pixels) / pixels.size
             spread += max(squares - float(pixels.mean()) ** 2, 0.0) ** 0.5 / (2 * epoch)
         return {

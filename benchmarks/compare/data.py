@@ -1,4 +1,4 @@
-"""The pictures that are fed: real photos brought to NABirds' distribution, or synthetic birds."""
+"""The images that are fed: real photos brought to NABirds' distribution, or synthetic birds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from PIL import Image
 
 from gpufeed._util.progress import progress
 
-__all__ = ["SYNTHETIC", "VARIANTS", "list_pictures", "prepare"]
+__all__ = ["SYNTHETIC", "VARIANTS", "list_images", "prepare"]
 
 VARIANTS = ("originals", "cleaned")
 
@@ -31,7 +31,7 @@ def prepare(photos: Path, folder: Path, variant: str, count: int) -> list[str]:
     "originals" are windows of the photos with NABirds' mean area and bits a pixel. "cleaned" are
     the form that courses prepare: squares of 269 pixels, quality 75.
     """
-    sources = list_pictures(photos)
+    sources = list_images(photos)
     if not sources:
         raise FileNotFoundError(f"there is no JPEG below {photos}")
     folder.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ def prepare(photos: Path, folder: Path, variant: str, count: int) -> list[str]:
     return names
 
 
-def list_pictures(folder: Path) -> list[str]:
+def list_images(folder: Path) -> list[str]:
     """All JPEGs below a folder, in order."""
     return sorted(
         path.relative_to(folder).as_posix()
@@ -60,7 +60,7 @@ def list_pictures(folder: Path) -> list[str]:
 
 
 def _window(image: Image.Image, drawn: np.random.Generator) -> Image.Image:
-    """A window of at least three quarters of each side, so that no two pictures are the same."""
+    """A window of at least three quarters of each side, so that no two images are the same."""
     width, height = (round(side * drawn.uniform(0.75, 1)) for side in image.size)
     left = int(drawn.integers(0, image.width - width + 1))
     top = int(drawn.integers(0, image.height - height + 1))

@@ -1,4 +1,4 @@
-"""Encoded pictures for contenders that decode whole batches themselves: shuffled, read ahead."""
+"""Encoded images for contenders that decode whole batches themselves: shuffled, read ahead."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _READERS = 16
 
 
 def places(work: Work) -> Iterator[npt.NDArray[np.int64]]:
-    """Yield the places in `work.paths` of each batch's pictures, int64 (batch_size,), on and on."""
+    """Yield the places in `work.paths` of each batch's images, int64 (batch_size,), on and on."""
     drawn = np.random.default_rng(0)
     while True:
         order = drawn.permutation(len(work.paths))

@@ -1,4 +1,4 @@
-"""Folders of what a contender packs the pictures into, before it feeds them."""
+"""Folders of what a contender packs the images into, before it feeds them."""
 
 from __future__ import annotations
 

@@ -47,13 +47,13 @@ class Peer:
         return ""
 
     def lacks(self, device: str) -> str:
-        """Why it can not feed this device here; "" where it can."""
+        """Why it cannot feed this device here; "" where it can."""
         if missing := self.missing():
             return f"{missing} is not installed"
         return "" if device in self.on else f"it has no way to {device}"
 
     def refusal(self, work: Work) -> str:
-        """Why it can not do this work here; "" where it can."""
+        """Why it cannot do this work here; "" where it can."""
         can = work.preset in self.presets
         return self.lacks(work.device) or ("" if can else f"it has no way to {work.preset}")
 

@@ -33,7 +33,7 @@ def block(found: Comparison) -> str:
     """Return the comparison in Markdown: what was compared, a table, and what stands beside it.
 
     Only training with warm files and the smallest batches is told of, on photos where there are
-    any, and of each loader the number of workers that is fastest at the first set of pictures.
+    any, and of each loader the number of workers that is fastest at the first set of images.
 
     Raises:
         ValueError: there is no such result, or gpufeed is not in it.
@@ -68,7 +68,7 @@ def block(found: Comparison) -> str:
 
 
 def _chosen(found: Comparison) -> list[Result]:
-    """One result for each set of pictures: of the smallest batches, in the order of the JSON."""
+    """One result for each set of images: of the smallest batches, in the order of the JSON."""
     chosen: dict[str, Result] = {}
     training = [result for result in found.results if result.work.preset == "train"]
     photos = [result for result in training if not result.work.name.startswith(SYNTHETIC)]

@@ -113,7 +113,7 @@ def _median(values: Sequence[float | None]) -> Median | None:
 
 @dataclass(frozen=True)
 class Absent:
-    """A contender that can not run here."""
+    """A contender that cannot run here."""
 
     name: str
     why: str
@@ -125,8 +125,8 @@ class About:
 
     Attributes:
         name: of the data.
-        pictures: how many.
-        batch_size: pictures in a batch.
+        images: how many.
+        batch_size: images in a batch.
         size: side of the output, pixels.
         device: "cpu" or "cuda".
         cores: how many a contender may use.
@@ -151,7 +151,7 @@ class About:
 
 @dataclass
 class Result:
-    """One comparison: a set of pictures, fed in one way.
+    """One comparison: a set of images, fed in one way.
 
     Attributes:
         work: what was compared.
@@ -186,7 +186,7 @@ class Comparison:
 
     Attributes:
         machine: what it ran on.
-        results: one for each set of pictures, and way of feeding it.
+        results: one for each set of images, and way of feeding it.
     """
 
     machine: Machine

@@ -25,10 +25,10 @@ from benchmarks.compare.work import Work
 __all__ = ["Absent", "Entry", "Process", "Result", "compare"]
 
 Views = dict[str, dict[int, float]]
-"""From a contender's name and a picture's label to the mean of the pixels made of it."""
+"""From a contender's name and an image's label to the mean of the pixels made of it."""
 
 _APART = 0.02
-"""How far means of one picture may lie apart, in deviations: a grey level is 0.017."""
+"""How far means of one image may lie apart, in deviations: a grey level is 0.017."""
 
 _LEFT = 0.1
 """Part of the files that may stay in the page cache: what contenders have mapped."""
@@ -56,7 +56,7 @@ class Process:
             pass_fds=(write,),
             start_new_session=True,
             text=True,
-            # What it writes goes with the comparison's own: it is killed and can not clear up.
+            # What it writes goes with the comparison's own: it is killed and cannot clear up.
             env={**os.environ, "TMPDIR": str(work.parent), **environment},
         )
         os.close(write)
@@ -182,12 +182,12 @@ def compare(
 def _round(process: Process, batches: int, files: Sequence[str] = ()) -> dict[str, Any]:
     """Have a contender take its turn, with `files` dropped from the page cache before it.
 
-    They are dropped while it is stopped, so that it can not work ahead meanwhile. To be given no
-    more batches than half an epoch has: few pictures then come twice, from the cache the second
+    They are dropped while it is stopped, so that it cannot work ahead meanwhile. To be given no
+    more batches than half an epoch has: few images then come twice, from the cache the second
     time.
 
     Raises:
-        OSError: files can not be dropped.
+        OSError: files cannot be dropped.
     """
     drained = process.ask("drain", _DRAIN)
     if "error" in drained:
@@ -204,9 +204,9 @@ def _round(process: Process, batches: int, files: Sequence[str] = ()) -> dict[st
 
 
 def _admitted(process: Process, entry: Entry, work: Work, views: Views) -> bool:
-    """Open a contender and check what it hands out; False where it can not take part.
+    """Open a contender and check what it hands out; False where it cannot take part.
 
-    Its pictures' means go into `views`.
+    Its images' means go into `views`.
     """
     opened = process.ask("open")
     if "error" in opened:
@@ -245,7 +245,7 @@ def _compare_pixels(entries: Sequence[Entry]) -> None:
 
 
 def _compare_pictures(entries: Sequence[Entry], views: Views) -> None:
-    """Remark where pictures that nothing random is done to are not those of the others."""
+    """Remark where images that nothing random is done to are not those of the others."""
     named = [entry for entry in entries if entry.name in views]
     labels = set.intersection(*(set(views[entry.name]) for entry in named)) if named else set()
     if not labels:
@@ -256,23 +256,23 @@ def _compare_pictures(entries: Sequence[Entry], views: Views) -> None:
     for entry in named:
         apart = statistics.mean(abs(views[entry.name][label] - middle[label]) for label in labels)
         if apart > _APART:
-            entry.remarks.append(f"means of its pictures {apart:.3f} from those of the others")
+            entry.remarks.append(f"means of its images {apart:.3f} from those of the others")
 
 
 def _oddities(found: dict[str, Any], work: Work) -> list[str]:
-    """What is not as it should be with two epochs' worth of pictures."""
+    """What is not as it should be with two epochs' worth of images."""
     remarks = []
     labels = found["labels"]
     if not set(labels) <= set(range(len(work.paths))):
-        remarks.append("labels that no picture has")
-    # Two epochs give each picture twice, but for the tails and where an epoch's end falls.
+        remarks.append("labels that no image has")
+    # Two epochs give each image twice, but for the tails and where an epoch's end falls.
     times = Counter(labels)
     distinct, most = len(times), max(times.values())
     if most > 3 or distinct < 0.9 * len(work.paths):
         remarks.append(
-            f"in two epochs {distinct} of {len(work.paths)} pictures came, one of them {most} times"
+            f"in two epochs {distinct} of {len(work.paths)} images came, one of them {most} times"
         )
-    # Both views of a picture are of the same scene: the means of many go together.
+    # Both views of an image are of the same scene: the means of many go together.
     views: dict[int, list[float]] = {}
     for label, mean in zip(labels, found["means"], strict=True):
         views.setdefault(label, []).append(mean)
@@ -280,9 +280,9 @@ def _oddities(found: dict[str, Any], work: Work) -> list[str]:
     if work.preset == "evaluate":
         apart = max((abs(a - b) for a, b in pairs), default=0.0)
         if apart > _APART:
-            remarks.append(f"means of two views of a picture are {apart:.3f} apart")
+            remarks.append(f"means of two views of an image are {apart:.3f} apart")
     elif len(pairs) >= 100:
         related = statistics.correlation([a for a, _ in pairs], [b for _, b in pairs])
         if related < 0.5:
-            remarks.append(f"two views of a picture are hardly related ({related:.2f})")
+            remarks.append(f"two views of an image are hardly related ({related:.2f})")
     return remarks

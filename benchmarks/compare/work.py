@@ -16,21 +16,21 @@ STD = (0.229, 0.224, 0.225)
 
 @dataclass(frozen=True)
 class Work:
-    """Decode, crop, resize and normalise pictures, in shuffled epochs without end.
+    """Decode, crop, resize and normalise images, in shuffled epochs without end.
 
     To "train" means a random resized crop and a random flip. To "evaluate" means to resize the
     shorter side to 256/224 of `size` and to cut out the centre; shuffled too, which costs nothing
     and lets both be checked alike. A resize is antialiased.
 
     Each batch is (image, label): image float32 (batch_size, 3, size, size), on `device`; label the
-    picture's place in `paths`, so that a check can tell which picture came. An epoch's tail that
+    image's place in `paths`, so that a check can tell which image came. An epoch's tail that
     fills no batch is left out.
 
     Attributes:
         name: of the data.
         root: folder.
         paths: files below it.
-        batch_size: pictures in a batch.
+        batch_size: images in a batch.
         size: side of the output, pixels.
         device: "cpu" or "cuda".
         cores: how many this process may use.

@@ -27,7 +27,7 @@ BY_HAND, TORCHVISION = "DALI by hand", "torchvision"
 
 
 def photos(folder: Path) -> gpufeed.Manifest:
-    """All pictures below a folder; where they have no boxes, each has one around its middle."""
+    """All images below a folder; where they have no boxes, each has one around its middle."""
     names = sorted(
         str(path.relative_to(folder))
         for path in folder.rglob("*")
@@ -179,7 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     machine, manifest = Machine.here(), photos(options.photos)
     if len(manifest) < options.batch_size:
-        parser.error(f"{len(manifest)} pictures fill no batch of {options.batch_size}")
+        parser.error(f"{len(manifest)} images fill no batch of {options.batch_size}")
     why = by_torchvision.refusal()
     absent = {TORCHVISION: why} if why else {}
     planning = plans(options.rounds, options.only)

@@ -27,7 +27,7 @@ def _cropped(files: Sequence[str], size: int) -> Any:
 
 
 def _erased(image: Any, p: float) -> Any:
-    """One rectangle of a share of 0.02 to 0.33, for a part of the pictures."""
+    """One rectangle of a share of 0.02 to 0.33, for a part of the images."""
     share = fn.random.uniform(range=[0.02, 0.33]) ** 0.5
     none = fn.random.coin_flip(probability=p)
     return fn.erase(

@@ -1,4 +1,4 @@
-"""Presets in torchvision's transforms, from pictures that Pillow decodes, one after the other."""
+"""Presets in torchvision's transforms, from images that Pillow decodes, one after the other."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["RECIPES", "batches", "refusal"]
 
 
 def refusal() -> str:
-    """Why torchvision can not take part; "" where it can."""
+    """Why torchvision cannot take part; "" where it can."""
     try:
         import_transforms()
     except (ImportError, RuntimeError) as error:
-        return f"torchvision can not be imported: {error}"
+        return f"torchvision cannot be imported: {error}"
     return ""
 
 

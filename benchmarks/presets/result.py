@@ -54,7 +54,7 @@ class Result:
 
     Attributes:
         machine: what it ran on.
-        images: how many pictures there were.
+        images: how many images there were.
         batch_size: of them.
         costs: of all contenders.
         planning: of all presets.

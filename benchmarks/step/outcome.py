@@ -22,9 +22,9 @@ class Setting:
         model: its name.
         precision: of the model's arithmetic.
         variant: of the photos, brought to NABirds' form.
-        pictures: how many there are.
-        batch_size: pictures in a batch.
-        size: side of a picture as it is fed, pixels.
+        images: how many there are.
+        batch_size: images in a batch.
+        size: side of an image as it is fed, pixels.
         steps: timed in each round.
         rounds: timed ones.
         device: "cpu" or "cuda".

@@ -1,7 +1,7 @@
 """Residual networks of bottlenecks.
 
 He et al., "Deep residual learning for image recognition", 2015, https://arxiv.org/abs/1512.03385.
-A block that halves the picture does so in its 3 x 3 convolution, as everyone has it now ("v1.5"),
+A block that halves the image does so in its 3 x 3 convolution, as everyone has it now ("v1.5"),
 and not in the 1 x 1 before it, as the paper has it.
 """
 

@@ -35,7 +35,7 @@ from benchmarks.step.utilisation import reader, sampled
 __all__ = ["main"]
 
 _AHEAD = 2
-"""Steps that may be under way at once; their pictures are kept so long, whoever owns them."""
+"""Steps that may be under way at once; their images are kept so long, whoever owns them."""
 
 
 @dataclass

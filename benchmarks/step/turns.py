@@ -47,7 +47,7 @@ def train(
 
     Raises:
         RuntimeError: the ceiling failed, or a feed did midway, or one fed another number of
-            pictures, or its loss is not finite.
+            images, or its loss is not finite.
     """
     fed: list[Fed] = []
     absent: list[Absent] = []
@@ -103,7 +103,7 @@ def checked(answer: dict[str, Any], name: str, number: int, images: int) -> Roun
     for step, loss in enumerate(turn.losses):
         if not math.isfinite(loss):
             raise RuntimeError(
-                f"{name}: the loss is {loss} at step {step} of round {number}; its pictures are "
+                f"{name}: the loss is {loss} at step {step} of round {number}; its images are "
                 "not what the others' are, or the run is too long for its rate of learning"
             )
     return turn

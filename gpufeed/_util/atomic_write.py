@@ -21,7 +21,7 @@ def atomic_write(path: str | os.PathLike[str], content: bytes) -> None:
         content: what it is to hold.
 
     Raises:
-        OSError: it can not be written; the error names `path`.
+        OSError: it cannot be written; the error names `path`.
     """
     try:
         _write(Path(os.path.realpath(path)), content)

@@ -31,7 +31,7 @@ def available_threads() -> int:
 
 
 def quarter_of_memory() -> int:
-    """Return a quarter of this process's share of memory, in bytes: what one file may take."""
+    """Return a quarter of this process's share of memory, in bytes."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limits = [*_read_cgroups("memory.max"), *_read_cgroups("memory.limit_in_bytes")]
     known = [int(limit) for (limit,) in limits if limit.strip().isdecimal()]

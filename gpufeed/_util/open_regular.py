@@ -29,7 +29,7 @@ def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
     """Return a regular file, opened to be read.
 
     Raises:
-        OSError: it can not be opened, or is no regular file.
+        OSError: it cannot be opened, or is no regular file.
     """
     descriptor, _ = _opened(path)
     return os.fdopen(descriptor, "rb")
@@ -45,7 +45,7 @@ def read_file(path: str | os.PathLike[str], most: int = 1 << 40) -> bytes:
     Raises:
         EmptyFileError: it has no bytes.
         FileTooLongError: it has more than `most`.
-        OSError: it can not be read, or is no regular file.
+        OSError: it cannot be read, or is no regular file.
     """
     descriptor, size = _opened(path)
     try:

@@ -1,7 +1,7 @@
 """Texts that came out of files, made fit to be told.
 
 Whoever wrote a file chose them: they may have megabytes, lines that look like other messages,
-escape sequences that a terminal obeys, or halves of letters that can not be printed at all.
+escape sequences that a terminal obeys, or halves of letters that cannot be printed at all.
 """
 
 from __future__ import annotations

@@ -27,15 +27,15 @@ class Adapter(Protocol):
         ...
 
     def labels(self, values: npt.NDArray[np.int32]) -> Any:
-        """Put labels, int32 (n, ...), beside the pictures, in the type that losses take."""
+        """Put labels, int32 (n, ...), beside the images, in the type that losses take."""
         ...
 
     def arrays(self, values: npt.NDArray[Any]) -> Any:
-        """Put other numbers, (n, ...), beside the pictures, in their own type."""
+        """Put other numbers, (n, ...), beside the images, in their own type."""
         ...
 
     def pieces(self, values: npt.NDArray[Any], offsets: npt.NDArray[np.int64]) -> list[Any]:
-        """Put arrays of differing lengths beside the pictures.
+        """Put arrays of differing lengths beside the images.
 
         Args:
             values: float32, or int32, which becomes the type of `labels`, (m, ...).

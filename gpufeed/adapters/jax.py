@@ -28,19 +28,19 @@ class JaxAdapter:
         return shared
 
     def labels(self, values: npt.NDArray[np.int32]) -> jax.Array:
-        """Put labels beside the pictures, as int32."""
+        """Put labels beside the images, as int32."""
         return self._put(values)
 
     def arrays(self, values: npt.NDArray[Any]) -> jax.Array:
-        """Put other numbers beside the pictures, in their own type."""
+        """Put other numbers beside the images, in their own type."""
         return self._put(values)
 
     def pieces(self, values: npt.NDArray[Any], offsets: npt.NDArray[np.int64]) -> list[jax.Array]:
-        """Put arrays of differing lengths beside the pictures."""
+        """Put arrays of differing lengths beside the images."""
         return [self._put(piece) for piece in np.split(values, offsets[1:-1])]
 
     def numbers(self, values: npt.NDArray[np.int64]) -> jax.Array:
-        """Put numbers beside the pictures, as int32; `jit` takes no arrays of mixed devices.
+        """Put numbers beside the images, as int32; `jit` takes no arrays of mixed devices.
 
         Raises:
             ConfigError: a number does not fit; JAX would wrap it round without a word.

@@ -15,7 +15,7 @@ __all__ = ["NumpyAdapter", "make"]
 
 @dataclass(frozen=True)
 class NumpyAdapter:
-    """Shares host memory with DALI; pictures made on a GPU are copied to the host."""
+    """Shares host memory with DALI; images made on a GPU are copied to the host."""
 
     device: Device
 

@@ -29,17 +29,17 @@ class TorchAdapter:
         return torch.utils.dlpack.from_dlpack(tensor)
 
     def labels(self, values: npt.NDArray[np.int32]) -> torch.Tensor:
-        """Put labels beside the pictures, as int64."""
+        """Put labels beside the images, as int64."""
         return torch.from_numpy(values.astype(np.int64)).to(self.device)
 
     def arrays(self, values: npt.NDArray[Any]) -> torch.Tensor:
-        """Put other numbers beside the pictures, in their own type."""
+        """Put other numbers beside the images, in their own type."""
         return torch.from_numpy(values).to(self.device)
 
     def pieces(
         self, values: npt.NDArray[Any], offsets: npt.NDArray[np.int64]
     ) -> list[torch.Tensor]:
-        """Put arrays of differing lengths beside the pictures, as views of one."""
+        """Put arrays of differing lengths beside the images, as views of one."""
         whole = self.labels(values) if values.dtype == np.int32 else self.arrays(values)
         return list(torch.split(whole, np.diff(offsets).tolist()))
 

@@ -39,7 +39,7 @@ def bench(
     ] = None,
     labels: LabelsOption = None,
     without: Without = None,
-    size: Annotated[int, typer.Option(min=1, help="Side of the pictures, pixels.")] = 224,
+    size: Annotated[int, typer.Option(min=1, help="Side of the images, pixels.")] = 224,
     batch_size: BatchSize = 64,
     threads: Annotated[
         int | None, typer.Option(min=1, help="CPU threads; by default as `Loader` has it.")
@@ -58,7 +58,7 @@ def bench(
     ] = 2.0,
     json: Annotated[Path | None, typer.Option(help="Write the figures there as well.")] = None,
 ) -> None:
-    """Measure how fast your data are fed, beside plain decode of the same pictures."""
+    """Measure how fast your data are fed, beside plain decode of the same images."""
     from gpufeed.tools.bench import bench as measure
     from gpufeed.tools.bench import check_json, save_json
     from gpufeed.tools.named import open_manifest, take_split
@@ -82,12 +82,12 @@ def bench(
         step_ms=step_ms,
     )
     feeding = f"{preset.value}, {size} x {size}, {batch_size} a batch, as {framework.value} arrays"
-    _print_bench(found, f"{counted(len(manifest), 'picture')} (split: {name})", feeding)
+    _print_bench(found, f"{counted(len(manifest), 'image')} (split: {name})", feeding)
     if target is not None:
         asked = {
             "data": str(data),
             "split": name,
-            "pictures": len(manifest),
+            "images": len(manifest),
             "preset": preset.value,
             "size": size,
             "batch_size": batch_size,
@@ -134,7 +134,7 @@ def _print_bench(found: Bench, data: str, feeding: str) -> None:
     if found.over_decoded.median > 1:
         say(
             console,
-            "Faster than plain decode, which makes all pixels of a picture, where this preset may "
+            "Faster than plain decode, which makes all pixels of an image, where this preset may "
             "need a part of them only.",
         )
     rate = found.fed.images_per_second

@@ -1,4 +1,4 @@
-"""`gpufeed check`: what is wrong with a dataset's pictures."""
+"""`gpufeed check`: what is wrong with a dataset's images."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpufeed.cli.options import DataArgument
 
 if TYPE_CHECKING:
     from gpufeed.tools.check.dataset import Report
-    from gpufeed.tools.named import Pictures
+    from gpufeed.tools.named import Listed
 
 __all__: list[str] = []
 
@@ -32,18 +32,18 @@ def check(
         int | None, typer.Option(min=1, help="How many work at a time; by default one a core.")
     ] = None,
     max_pixels: Annotated[
-        int | None, typer.Option(min=1, help="The most a picture may have; by default as `Loader`.")
+        int | None, typer.Option(min=1, help="The most an image may have; by default as `Loader`.")
     ] = None,
 ) -> None:
-    """Look into every picture: what would end a run, what it would not notice, what is odd.
+    """Look into every image: what would end a run, what it would not notice, what is odd.
 
-    The exit code is 1 where a run would fail over a picture, 2 where the data can not be listed.
+    The exit code is 1 where a run would fail over an image, 2 where the data cannot be listed.
     Records are numbered over the whole list, whatever its splits.
     """
     from gpufeed.feed.loader import MAX_PIXELS
     from gpufeed.tools.check.dataset import check as look
     from gpufeed.tools.check.page import save_page
-    from gpufeed.tools.named import list_pictures
+    from gpufeed.tools.named import list_images
 
     keep_interruptible()
     for target in (parquet, html):
@@ -56,7 +56,7 @@ def check(
             raise typer.BadParameter(
                 f"{target} does not end in {endings[0]}, which is what it will be"
             )
-    pictures = list_pictures(data)
+    pictures = list_images(data)
     report = look(
         pictures.frame, pictures.files, max_pixels=max_pixels or MAX_PIXELS, threads=threads
     )
@@ -72,7 +72,7 @@ def check(
         raise typer.Exit(FAILED)
 
 
-def _print_report(report: Report, data: Path, pictures: Pictures) -> None:
+def _print_report(report: Report, data: Path, pictures: Listed) -> None:
     from rich import box
     from rich.table import Table
 
@@ -80,12 +80,12 @@ def _print_report(report: Report, data: Path, pictures: Pictures) -> None:
 
     console = stdout()
     rate = report.images / max(report.seconds, 1e-9)
-    say(console, f"{data}: {counted(report.images, 'picture')}, {rate:,.0f} a second")
+    say(console, f"{data}: {counted(report.images, 'image')}, {rate:,.0f} a second")
     if report.findings.is_empty():
         say(console, "Nothing was found.")
         return
     table = Table(box=box.SIMPLE)
-    for name, how in (("found", "left"), ("pictures", "right"), ("", "left"), ("first", "left")):
+    for name, how in (("found", "left"), ("images", "right"), ("", "left"), ("first", "left")):
         table.add_column(name, justify=how, overflow="fold")  # type: ignore[arg-type]
     for kind, (weight, meaning) in KINDS.items():
         rows = report.findings.filter(report.findings["kind"] == kind.value)
@@ -104,7 +104,7 @@ def _print_report(report: Report, data: Path, pictures: Pictures) -> None:
     if report.failing > links:
         say(
             console,
-            f"A run would fail over {counted(report.failing - links, 'picture')}, unless on_error "
+            f"A run would fail over {counted(report.failing - links, 'image')}, unless on_error "
             "tells it what to do, or Manifest.without leaves them out by what --parquet writes.",
         )
     elif not links:

@@ -36,7 +36,7 @@ _ON_TRANSFORMS_SET = 32
 
 @app.command()
 def demo(
-    images: Annotated[int, typer.Option(min=2, help="Pictures to draw.")] = 1000,
+    images: Annotated[int, typer.Option(min=2, help="Images to draw.")] = 1000,
     batch_size: BatchSize = 64,
     preset: PresetOption = Preset.train,
     framework: Annotated[Framework, typer.Option(help="Whose arrays to make.")] = Framework.numpy,
@@ -85,7 +85,7 @@ def demo(
         "Waiting is near 100 % since the demo does nothing with its batches; in training it should "
         "be near 0 %.",
     )
-    say(console, f"The first {counted(shown.images, 'picture')}: {target}")
+    say(console, f"The first {counted(shown.images, 'image')}: {target}")
 
 
 def _print_fed(console: Console, fed: Fed, framework: str) -> None:
@@ -138,9 +138,9 @@ def show(
     without: Without = None,
     batch_size: BatchSize = 64,
     seed: Seed = 0,
-    size: Annotated[int, typer.Option(min=1, help="Side of the pictures, pixels.")] = 224,
+    size: Annotated[int, typer.Option(min=1, help="Side of the images, pixels.")] = 224,
     targets: Annotated[
-        bool, typer.Option("--targets", help="Draw boxes and points on the pictures.")
+        bool, typer.Option("--targets", help="Draw boxes and points on the images.")
     ] = False,
     device: Device = "auto",
     out: Annotated[
@@ -173,7 +173,7 @@ def show(
     say(
         console,
         f"Step {step}, batch {place:,} of {shown.steps_per_epoch:,} in epoch {shown.epoch}: "
-        f"{shown.images} of {len(manifest):,} pictures (split: {name})",
+        f"{shown.images} of {len(manifest):,} images (split: {name})",
     )
     if shown.incomplete:
         say(
@@ -192,16 +192,16 @@ def transforms(
     ] = None,
     record: Annotated[
         int | None,
-        typer.Option(min=0, help="Number of the picture; by default the one nearest to a square."),
+        typer.Option(min=0, help="Number of the image; by default the one nearest to a square."),
     ] = None,
-    size: Annotated[int, typer.Option(min=16, help="Side of the pictures, pixels.")] = 128,
+    size: Annotated[int, typer.Option(min=16, help="Side of the images, pixels.")] = 128,
     seed: Seed = 0,
     device: Device = "auto",
     out: Annotated[
         Path, typer.Option(help="Where the contact sheet goes, a PNG file or a folder.")
     ] = Path("gpufeed-transforms.png"),
 ) -> None:
-    """Draw what every transform makes of a picture, in eight draws each."""
+    """Draw what every transform makes of an image, in eight draws each."""
     from gpufeed.tools.demo import demo_set
     from gpufeed.tools.gallery import draw_gallery
     from gpufeed.tools.named import open_manifest
@@ -231,6 +231,6 @@ def synth(
     train = int(birds.frame["is_training_img"].sum())
     say(
         stdout(),
-        f"{len(birds):,} pictures ({train:,} train, {len(birds) - train:,} test) of "
+        f"{len(birds):,} images ({train:,} train, {len(birds) - train:,} test) of "
         f"{len(birds.classes)} classes: {written}",
     )

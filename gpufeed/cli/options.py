@@ -28,7 +28,7 @@ __all__ = [
 
 
 class Preset(StrEnum):
-    """What is done to the pictures; a function of `gpufeed.presets`."""
+    """What is done to the images; a function of `gpufeed.presets`."""
 
     train = "train"
     evaluate = "evaluate"
@@ -57,7 +57,7 @@ class LastBatch(StrEnum):
 
 
 class OnError(StrEnum):
-    """What becomes of bad pictures."""
+    """What becomes of bad images."""
 
     raise_ = "raise"
     substitute = "substitute"
@@ -89,7 +89,7 @@ class Sampler(StrEnum):
     sequential = "sequential"
 
 
-BatchSize = Annotated[int, typer.Option(min=1, help="Pictures in a batch.")]
+BatchSize = Annotated[int, typer.Option(min=1, help="Images in a batch.")]
 Seed = Annotated[int, typer.Option(min=0, help="Of everything random.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 _DATA = "A NABirds folder, a metadata.parquet, or a folder of class folders."
@@ -98,12 +98,12 @@ DataArgument = Annotated[Path, typer.Argument(help=_DATA, metavar="DATA")]
 LabelsOption = Annotated[
     Labels | None, typer.Option(help="By default species, where the data have them.")
 ]
-PresetOption = Annotated[Preset, typer.Option(help="What is done to the pictures.")]
+PresetOption = Annotated[Preset, typer.Option(help="What is done to the images.")]
 
 Without = Annotated[
     Path | None,
     typer.Option(
-        help="Leave out the bad pictures of this list, as `gpufeed check --parquet` writes it, and "
-        "what can not be listed: links that leave the folder, pictures without a readable header."
+        help="Leave out the bad images of this list, as `gpufeed check --parquet` writes it, and "
+        "what cannot be listed: links that leave the folder, images without a readable header."
     ),
 ]

@@ -33,7 +33,7 @@ def shuffle_report(
     ] = None,
     labels: LabelsOption = None,
     batch_size: Annotated[
-        int, typer.Option(min=1, help="Pictures in a batch, those of all processes together.")
+        int, typer.Option(min=1, help="Images in a batch, those of all processes together.")
     ] = 64,
     repeats: Annotated[
         int, typer.Option(min=1, help="Of repeated: how many times in a row a record comes.")
@@ -45,9 +45,9 @@ def shuffle_report(
         int, typer.Option(min=1, help="Of balanced: records of each class in a batch.")
     ] = 4,
     seed: Seed = 0,
-    out: Annotated[
-        Path, typer.Option(help="Where the picture goes, a PNG file or a folder.")
-    ] = Path("gpufeed-shuffle.png"),
+    out: Annotated[Path, typer.Option(help="Where the image goes, a PNG file or a folder.")] = Path(
+        "gpufeed-shuffle.png"
+    ),
 ) -> None:
     """Show how random a sampler's order is, beside NumPy's and Grain's.
 
@@ -79,7 +79,7 @@ def shuffle_report(
     console = stdout()
     say(console, f"{subject}: the sampler {sampler.value}, seed {seed}")
     _print_report(console, report)
-    say(console, f"Picture: {target}")
+    say(console, f"Image: {target}")
 
 
 def _print_report(console: Console, report: Report) -> None:

@@ -1,4 +1,4 @@
-"""Blank pictures, for records that have none which could be decoded."""
+"""Blank images, for records that have none which could be decoded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-__all__ = ["blank_picture", "blank_sizes"]
+__all__ = ["blank_image", "blank_sizes"]
 
 _LONGEST = 65_000
 """Pixels of the longest side: decoders refuse longer ones."""
@@ -18,13 +18,13 @@ _MOST_PIXELS = 1 << 24
 
 
 def blank_sizes(sizes: npt.NDArray[np.int64], max_pixels: int) -> npt.NDArray[np.int64]:
-    """Return the sizes of the blank pictures that stand for pictures of some sizes.
+    """Return the sizes of the blank images that stand for images of some sizes.
 
-    They are the same, but for those that are larger than pictures may be, or than photos are.
+    They are the same, but for those that are larger than images may be, or than photos are.
 
     Args:
         sizes: int64 (n, 2), height and width.
-        max_pixels: the most of a picture.
+        max_pixels: the most of an image.
     """
     sides = np.minimum(sizes, _LONGEST)
     most = min(max_pixels, _MOST_PIXELS)
@@ -33,8 +33,8 @@ def blank_sizes(sizes: npt.NDArray[np.int64], max_pixels: int) -> npt.NDArray[np
 
 
 @lru_cache(maxsize=64)
-def blank_picture(height: int, width: int) -> bytes:
-    """Return a black picture, encoded: a gray PNG, which decoders give as RGB."""
+def blank_image(height: int, width: int) -> bytes:
+    """Return a black image, encoded: a gray PNG, which decoders give as RGB."""
     buffer = io.BytesIO()
     Image.new("L", (width, height)).save(buffer, "PNG", compress_level=1)
     return buffer.getvalue()

@@ -104,7 +104,7 @@ class Failures:
         count = len(self.quarantine)
         if count <= self._limit:
             return
-        # Those that differ in numbers only, as sizes of pictures do, are of one kind.
+        # Those that differ in numbers only, as sizes of images do, are of one kind.
         reasons = Counter(_kind(failure) for failure in self.quarantine)
         told = []
         for kind, times in reasons.most_common(_NAMED):

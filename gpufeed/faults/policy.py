@@ -110,11 +110,11 @@ class Policy:
         if not is_integer(answer) or not 0 <= answer < len(self._labels):
             raise ConfigError(
                 f"on_error returned {answer!r} for record {asked}; it must return a record key "
-                f"from 0 to {len(self._labels) - 1}, or None for a blank picture"
+                f"from 0 to {len(self._labels) - 1}, or None for a blank image"
             )
         if any(answer == error.record_key for error in errors):
             raise ConfigError(
                 f"on_error returned record {answer} for record {asked}, in a place where that one "
-                "was found bad as well; return another, or None for a blank picture"
+                "was found bad as well; return another, or None for a blank image"
             )
         return int(answer)

@@ -20,7 +20,7 @@ _COLUMNS = {"record_key": pl.Int64, "path": pl.String, "reason": pl.String, "ste
 
 @dataclass(frozen=True)
 class Failure:
-    """One record whose picture could not be read or decoded.
+    """One record whose image could not be read or decoded.
 
     Attributes:
         record_key: the record's number in its manifest.
@@ -36,7 +36,7 @@ class Failure:
 
 
 class Quarantine:
-    """The records whose pictures could not be read or decoded, in the order they were found in.
+    """The records whose images could not be read or decoded, in the order they were found in.
 
     It shows what a loader has found so far, and goes on showing it.
 
@@ -73,7 +73,7 @@ class Quarantine:
         """Write the list as Parquet, whole or not at all, for `Manifest.without`.
 
         Raises:
-            OSError: the file can not be written; the error names `path`.
+            OSError: the file cannot be written; the error names `path`.
         """
         buffer = io.BytesIO()
         self.frame().write_parquet(buffer)

@@ -81,6 +81,6 @@ def _first_of(errors: Sequence[DecodeError]) -> DecodeError:
     first = copy.copy(errors[0])
     if len(errors) > 1:
         # What cannot be read is known before the others are decoded.
-        first.add_note(f"{len(errors)} pictures of this batch are bad, or more")
+        first.add_note(f"{len(errors)} images of this batch are bad, or more")
     first.add_note(GO_ON)
     return first

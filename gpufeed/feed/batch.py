@@ -1,4 +1,4 @@
-"""What is handed out: a plan and its pictures, as arrays of the framework."""
+"""What is handed out: a plan and its images, as arrays of the framework."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class HandOver:
 
     Args:
         adapter: into the framework.
-        targets: what comes with the pictures.
+        targets: what comes with the images.
         ledger: where what iterating hands out is noted; None for nowhere.
         marks_valid: whether there may be records that are not `valid`.
     """
@@ -56,7 +56,7 @@ class HandOver:
 
         Args:
             plan: of the batch.
-            views: for each view DALI's dense tensor of its pictures.
+            views: for each view DALI's dense tensor of its images.
         """
         adapter = self._adapter
         images = [adapter.pictures(pictures) for pictures in views]

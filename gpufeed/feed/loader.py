@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["Batch", "Loader"]
 
 MAX_PIXELS = 1 << 27
-"""Pixels of the largest picture that is decoded: 1.2 GB while it is, with two copies that resizing
+"""Pixels of the largest image that is decoded: 1.2 GB while it is, with two copies that resizing
 makes; `Budget` bounds how many there are at a time.
 
 A number and no share of the machine's memory, so that a batch is the same on every machine.
@@ -52,7 +52,7 @@ A number and no share of the machine's memory, so that a batch is the same on ev
 
 
 class Loader:
-    """Feeds the pictures of a manifest, as batches that are functions of (manifest, seed, step).
+    """Feeds the images of a manifest, as batches that are functions of (manifest, seed, step).
 
     Iterating goes on from where the loader stands to the end of the epoch; iterating again gives
     the next epoch. A batch is a dict of the framework's arrays, n being `batch_size` (or less, for
@@ -66,26 +66,26 @@ class Loader:
     - `label_b`, `lam`: with `MixUp` or `CutMix`, the partner's label, (n,), and the share of
       `label` in the mixture, float32 (n,), 0 to 1
     - `soft_label`: with `SoftLabels`, float32 (n, classes)
-    - `valid`: (n,) bool, False where a record only fills the batch up or its picture is blank; with
+    - `valid`: (n,) bool, False where a record only fills the batch up or its image is blank; with
       last_batch="pad", and where on_error is "blank" or a function
     - `boxes`, `box_labels`: with targets=("boxes",), lists of n arrays, float32 (k, 4) in pixels of
-      the picture handed out, and (k,) as `label`; with collate_fn="pad" one array each, (n,
+      the image handed out, and (k,) as `label`; with collate_fn="pad" one array each, (n,
       max_boxes, 4) and (n, max_boxes), and `box_valid`, (n, max_boxes) bool
     - `points`, `point_visible`: with targets=("points",), float32 (n, k, 2) of x, y in pixels of
-      the picture handed out, and (n, k) bool, False where a point was not visible before, or is not
-      on the picture any more
+      the image handed out, and (n, k) bool, False where a point was not visible before, or is not
+      on the image any more
 
-    Boxes are cut to what is left of the picture. Those narrower or lower than a pixel then are
+    Boxes are cut to what is left of the image. Those narrower or lower than a pixel then are
     dropped with their labels, which is what torchvision's SanitizeBoundingBoxes does. With `Views`
     each of these is a list, one for each view. Targets change neither pixels nor order, and a
     state loads whatever they are.
 
     Args:
-        manifest: which pictures there are.
+        manifest: which images there are.
         sampler: which comes when; all in a shuffled order without end, of seed 0, where none is
             given. A torch or Grain sampler is taken as it is, a list or array of record keys as a
             `SubsetSampler`, any other iterable of them that has a length as a `RecordedSampler`,
-            which tells what can not be promised then.
+            which tells what cannot be promised then.
         transforms: what happens to them, a list or `Views` of several; `presets.train()` where
             none are given.
         batch_size: records in a batch of this shard.
@@ -95,7 +95,7 @@ class Loader:
         device: "auto" (a GPU if there is one), "cpu", "cuda" (the one of this process's number on
             its machine, as its launcher gives it, else the first) or "cuda:1".
         framework: "numpy", "torch" or "jax".
-        targets: what comes with the pictures, of "boxes" and "points".
+        targets: what comes with the images, of "boxes" and "points".
         box_format: "xyxy" for (x0, y0, x1, y1), "xywh" for (x, y, width, height).
         collate_fn: None; "pad" for boxes in arrays of one shape; or a function that is given a list
             of n dicts, each what a batch has of one record, and returns what is handed out.
@@ -105,13 +105,13 @@ class Loader:
             this process may use, so that no core is idle while a batch's last image is made:
             cgroups, bindings and the other processes of its machine are taken into account.
         prefetch: batches worked on ahead of the one handed out, at least 1.
-        on_error: what becomes of a record whose picture can not be read or decoded. "raise" raises
+        on_error: what becomes of a record whose image cannot be read or decoded. "raise" raises
             `DecodeError`. "substitute" puts another record of its class in its place, drawn from
-            the sampler's order by the same seed. "blank" puts a black picture there, of its size
+            the sampler's order by the same seed. "blank" puts a black image there, of its size
             but of 2^24 pixels at most, which goes through the transforms, has no boxes or points,
             and is not `valid`. A function is given
             the `DecodeError` and returns the key of the record to take, or None for a blank
-            picture, or raises; it should go by its argument alone, for batches to be the same each
+            image, or raises; it should go by its argument alone, for batches to be the same each
             time. A stand-in is drawn for as the record would have been, `record_key` and `label`
             are its own, and the others of the batch are what they would have been, but that who
             would have been mixed with it is mixed with the stand-in, or not at all. Each record is
@@ -119,11 +119,11 @@ class Loader:
         max_failures: how many records this process may find bad before `TooManyFailuresError` ends
             it: an integer, or a float for a share of the manifest's records, of which at least one
             may be. With on_error="raise" it does not count.
-        max_pixels: pictures with more pixels count as bad, by the manifest before their file is
+        max_pixels: images with more pixels count as bad, by the manifest before their file is
             opened, and by their header before memory is set aside for them.
         read_timeout: seconds after which a file that is being read counts as bad, as one that can
             not be read, for storage that may hang; None to wait however long it takes. The read
-            itself can not be ended: its thread stays, as long as the storage hangs, and holds
+            itself cannot be ended: its thread stays, as long as the storage hangs, and holds
             neither other files up nor the end of the process; the file is bad at once if it comes
             again meanwhile. With it, batches depend on what the storage did.
         ledger: True writes down every record that iterating hands out, in `loader.ledger`; "pixels"
@@ -287,7 +287,7 @@ class Loader:
     def __iter__(self) -> Iterator[Batch]:
         """Go on from `step` to the end of its epoch.
 
-        The iterator raises `DecodeError` when a picture of the next batch can not be read or
+        The iterator raises `DecodeError` when an image of the next batch cannot be read or
         decoded, unless `on_error` has another answer; the loader then still stands before that
         batch, and `skip()` passes it. The iterator can be used on.
 
@@ -310,7 +310,7 @@ class Loader:
         Raises:
             IndexError: there is no such batch, or this shard gets no record of it.
             TypeError: step is no integer.
-            DecodeError: one of its pictures can not be read or decoded, and on_error is "raise".
+            DecodeError: one of its images cannot be read or decoded, and on_error is "raise".
             TooManyFailuresError: more were than max_failures allows.
         """
         number = operator.index(step)
@@ -328,11 +328,11 @@ class Loader:
         """Go to batch `step`, forward or back, without making those between.
 
         An iteration under way goes on from there to the end of its epoch. Outside of its epoch it
-        can not go on: iterate anew.
+        cannot go on: iterate anew.
 
         Raises:
             IndexError: there is no such batch, and it is not the end either.
-            ConfigError: a sampler of another library can not go there.
+            ConfigError: a sampler of another library cannot go there.
         """
         last = self._schedule.num_steps
         last = MAX_EPOCHS * len(self) if last is None else last
@@ -376,7 +376,7 @@ class Loader:
     def load_state_dict(self, state: Mapping[str, Any], ignore: Collection[str] = ()) -> None:
         """Go to where a loader stood that saved `state`.
 
-        What becomes of bad pictures (`on_error`, `max_pixels`) is not in a state, and is to be
+        What becomes of bad images (`on_error`, `max_pixels`) is not in a state, and is to be
         given as before. The number of shards may differ if the global batch is the same. With
         another global batch it loads where one of its batches begins at that record, and the order
         goes on there.

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from gpufeed._util.limits import quarter_of_memory
 from gpufeed._util.numbers import is_integer, is_number
 from gpufeed.errors import ConfigError, DecodeError
-from gpufeed.faults.blank import blank_picture
+from gpufeed.faults.blank import blank_image
 from gpufeed.faults.failures import Failures
 from gpufeed.faults.policy import Policy
 from gpufeed.faults.repair import Repair
@@ -121,7 +122,7 @@ class Maker:
             len(self._planner.views),
             name,
             self._num_threads,
-            Budget(self._max_pixels, self._num_threads),
+            Budget(self._max_pixels, self._num_threads, quarter_of_memory()),
             self._make_decoder or NvImageCodec,
         )
 
@@ -230,7 +231,7 @@ class Maker:
             elif places is not None and place not in places:
                 contents.append(b"")
             elif plan.blank[place]:
-                contents.append(blank_picture(*size))
+                contents.append(blank_image(*size))
             else:
                 contents.append(self._too_large(int(plan.record_keys[place]), *size))
         return contents
@@ -238,14 +239,14 @@ class Maker:
     def _as_read(self, record_key: int, found: Encoded | OSError) -> Encoded | DecodeError:
         if not isinstance(found, OSError):
             return found
-        reason = f"can not be read: {found.strerror or found}"
+        reason = f"cannot be read: {found.strerror or found}"
         return DecodeError(record_key, self._source.name(record_key), reason)
 
     def _too_large(self, record_key: int, height: int, width: int) -> DecodeError:
         return DecodeError(
             record_key,
             self._source.name(record_key),
-            f"the picture has {width} x {height} = {width * height:,} pixels, max_pixels is "
+            f"the image has {width} x {height} = {width * height:,} pixels, max_pixels is "
             f"{self._max_pixels:,}; pass more where there is memory for it",
         )
 

@@ -26,7 +26,7 @@ def write_file(path: str | os.PathLike[str], run: Run, epochs: Mapping[int, Epoc
     """Write a file, which replaces an older one at once and whole.
 
     Raises:
-        OSError: it can not be written; the error names `path`.
+        OSError: it cannot be written; the error names `path`.
     """
     digests = {epoch: one.digest for epoch, one in epochs.items()}
     about = {"format": _FORMAT, "run": asdict(run), "digests": digests}
@@ -44,7 +44,7 @@ def read_file(path: str | os.PathLike[str]) -> tuple[Run, dict[int, EpochCounts]
 
     Raises:
         LedgerError: it is no such file.
-        OSError: it can not be read.
+        OSError: it cannot be read.
     """
     said = f"{path} is no ledger of gpufeed, as loader.ledger.save() writes it"
     try:

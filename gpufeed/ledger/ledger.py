@@ -98,7 +98,7 @@ class Ledger:
         epochs: Int64,
         places: Int64,
         record_keys: Int64,
-        pictures: npt.NDArray[Any] | None = None,
+        images: npt.NDArray[Any] | None = None,
     ) -> None:
         """Write down deliveries.
 
@@ -106,13 +106,13 @@ class Ledger:
             epochs: int64 (n,).
             places: int64 (n,), in their epoch's order.
             record_keys: int64 (n,).
-            pictures: (n, ...), needed where the run's digests are of the pixels.
+            images: (n, ...), needed where the run's digests are of the pixels.
         """
         pixels: Sequence[bytes] = [b""] * len(record_keys)
         if self.run.pixels:
-            if pictures is None:
+            if images is None:
                 raise ValueError("this ledger also digests pixels")
-            pixels = [hashlib.blake2b(each.tobytes(), digest_size=16).digest() for each in pictures]
+            pixels = [hashlib.blake2b(each.tobytes(), digest_size=16).digest() for each in images]
         delivered = zip(epochs.tolist(), places.tolist(), record_keys.tolist(), pixels, strict=True)
         for epoch, place, key, seen in delivered:
             self._epoch(epoch).add(epoch, place, key, seen)
@@ -209,7 +209,7 @@ class Ledger:
         """Write the ledger to a file, which replaces an older one at once and whole.
 
         Raises:
-            OSError: it can not be written; the error names `path`.
+            OSError: it cannot be written; the error names `path`.
         """
         write_file(path, self.run, {epoch: self._epochs[epoch] for epoch in self.epochs})
 
@@ -219,7 +219,7 @@ class Ledger:
 
         Raises:
             LedgerError: it is no such file.
-            OSError: it can not be read.
+            OSError: it cannot be read.
         """
         run, epochs = read_file(path)
         ledger = Ledger(run)

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-# Heeded when it is imported. What can not be decoded is told by errors, with the record; its lines
+# Heeded when it is imported. What cannot be decoded is told by errors, with the record; its lines
 # on standard error name no file.
 os.environ.setdefault("PYNVIMGCODEC_VERBOSITY", "0")
 
@@ -22,7 +22,7 @@ _NO_DEVICE = -99999
 """nvImageCodec's NVIMGCODEC_DEVICE_CPU_ONLY, which its Python package does not name."""
 
 _KEPT_BYTES = 64 << 20
-"""The largest picture whose memory is kept for the next one."""
+"""The largest image whose memory is kept for the next one."""
 
 
 def cpu_decoder() -> nvimgcodec.Decoder:
@@ -74,7 +74,7 @@ class NvImageCodec:
         window = nvimgcodec.Region(top, left, top + height, left + width)
         try:
             stream = nvimgcodec.CodeStream(content).get_sub_code_stream(0, region=window)
-        except RuntimeError:  # a header that it can not read
+        except RuntimeError:  # a header that it cannot read
             return None
         if self._image is None:
             image = self._decoder.decode(stream)

@@ -1,4 +1,4 @@
-"""Says what is wrong with a picture: DALI's message seldom tells which of a batch it means."""
+"""Says what is wrong with an image: DALI's message seldom tells which of a batch it means."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from PIL import Image
 
 from gpufeed.errors import DecodeError, SizeMismatchError
 from gpufeed.open.decoders import NvImageCodec
-from gpufeed.records.headers import check_scans, most_bytes, picture_size
+from gpufeed.records.headers import check_scans, image_size, most_bytes
 
 if TYPE_CHECKING:
     from gpufeed.open.base import Name, Opened
@@ -21,24 +21,24 @@ Size = tuple[int, int]
 
 
 def check_header(content: Encoded, expected: Size, record_key: int, name: Name) -> None:
-    """Raise where a picture's header can not be read or gives another size than its manifest.
+    """Raise where an image's header cannot be read or gives another size than its manifest.
 
     Args:
-        content: the encoded picture.
+        content: the encoded image.
         expected: (height, width) that the manifest gives.
         record_key: its record.
         name: from a record key to what errors call its image.
 
     Raises:
-        DecodeError: it is no picture.
+        DecodeError: it is no image.
         SizeMismatchError: it is of another size.
     """
     try:
-        width, height = picture_size(content)
+        width, height = image_size(content)
         check_scans(content)
     except (OSError, ValueError) as error:
         raise DecodeError(
-            record_key, name(record_key), f"not a picture that can be read: {error}"
+            record_key, name(record_key), f"not an image that can be read: {error}"
         ) from None
     if len(content) > (limit := most_bytes(height * width)):
         reason = f"the file is {len(content):,} bytes long; the limit for its size is {limit:,}"
@@ -47,24 +47,24 @@ def check_header(content: Encoded, expected: Size, record_key: int, name: Name) 
         raise SizeMismatchError(
             record_key,
             name(record_key),
-            f"the picture is {width} x {height} (width x height), the manifest says "
+            f"the image is {width} x {height} (width x height), the manifest says "
             f"{expected[1]} x {expected[0]}; read the sizes anew, with "
             'sizes="headers" for NABirds',
         )
 
 
 def undecodable(content: Encoded, record_key: int, name: Name) -> DecodeError:
-    """Return the error for a picture that nvImageCodec refuses, in Pillow's words."""
+    """Return the error for an image that nvImageCodec refuses, in Pillow's words."""
     try:
         with Image.open(io.BytesIO(content)) as image:
             image.load()
             kind = f"{image.format} {image.mode}"
     except Image.DecompressionBombError:
-        reason = "nvImageCodec can not decode this picture, which is too large for Pillow"
+        reason = "nvImageCodec cannot decode this image, which is too large for Pillow"
     except Exception as error:
-        reason = f"the picture is damaged: {error}"
+        reason = f"the image is damaged: {error}"
     else:
-        reason = f"nvImageCodec can not decode this picture, which Pillow reads as {kind}"
+        reason = f"nvImageCodec cannot decode this image, which Pillow reads as {kind}"
     return DecodeError(record_key, name(record_key), reason)
 
 

@@ -1,4 +1,4 @@
-"""Antialiased resize of one picture in host memory."""
+"""Antialiased resize of one image in host memory."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def pillow_resize(
 
 
 class Resizer:
-    """Resizes pictures one at a time, for one thread, as Pillow does to one grey level.
+    """Resizes images one at a time, for one thread, as Pillow does to one grey level.
 
     That is by a separable filter (triangle, or Keys' cubic with a = -0.5) whose reach grows with
-    the reduction, and that leaves out what lies outside of the picture. Done by the library
+    the reduction, and that leaves out what lies outside of the image. Done by the library
     fast_image_resize with vector instructions, in less than half of Pillow's time; by Pillow where
     that is not installed.
     """
@@ -57,7 +57,7 @@ class Resizer:
     def resize(
         self, pixels: Pixels, interpolation: Interpolation, region: Region | None, out: Pixels
     ) -> None:
-        """Resize a picture, or a region of it, into `out`.
+        """Resize an image, or a region of it, into `out`.
 
         Args:
             pixels: (h, w, 3).

@@ -142,7 +142,7 @@ class RecordedSampler(Sampler):
         self._next = 0
 
     def check_reachable(self, epoch: int, *, begun: bool = False) -> None:
-        """Raise `ConfigError` if the order of this epoch can not be had."""
+        """Raise `ConfigError` if the order of this epoch cannot be had."""
         with self._lock:
             self._check(epoch, begun)
 
@@ -150,7 +150,7 @@ class RecordedSampler(Sampler):
         if self.addressable or epoch in self._orders or (epoch == self._next and not begun):
             return
         raise ConfigError(
-            f"the order of epoch {epoch} can not be had from {_kind(self._source)}: it comes epoch "
+            f"the order of epoch {epoch} cannot be had from {_kind(self._source)}: it comes epoch "
             f"by epoch, epoch {self._next} is the next, and only the last ones are kept; use a "
             "gpufeed sampler, or one that has set_epoch(), to go to any batch and on from a state"
         )

@@ -115,7 +115,7 @@ class Sampler(abc.ABC):
     def check_reachable(  # noqa: B027 - nothing to check is no lack
         self, epoch: int, *, begun: bool = False
     ) -> None:
-        """Raise `ConfigError` if the order of this epoch can not be had now.
+        """Raise `ConfigError` if the order of this epoch cannot be had now.
 
         Args:
             epoch: its number.

@@ -72,7 +72,7 @@ def compose(
     """
     several = len(views) > 1
     if several and any(isinstance(each, MixTransform) for view in views for each in view):
-        raise ConfigError("a view mixes pictures, but views have one label; mix in single views")
+        raise ConfigError("a view mixes images, but views have one label; mix in single views")
     numbers: list[list[int]] = []
     number = 0
     for transforms in views:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["BatchPlan", "Planner"]
 
 Replaced = tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]
-"""Record keys (n,), and which of them come as blank pictures (n,)."""
+"""Record keys (n,), and which of them come as blank images (n,)."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,14 @@ class BatchPlan:
 
     Attributes:
         step: the batch's number.
-        record_keys: int64 (n,), rows of the manifest whose pictures come.
+        record_keys: int64 (n,), rows of the manifest whose images come.
         ordered_keys: int64 (n,), those that the order has; others where someone stands in.
-        blank: bool (n,), True where a blank picture comes.
+        blank: bool (n,), True where a blank image comes.
         epochs: int64 (n,).
         places: int64 (n,), positions counted from their epoch's beginning.
         labels: int32 (n,).
         delivered: bool (n,), False where a record only fills the batch up.
-        sizes: int64 (n, 2), height and width that the encoded pictures must have.
+        sizes: int64 (n, 2), height and width that the encoded images must have.
         stages: what is done to the images.
         mix: who is mixed with whom; None where no transform does.
         soft_labels: float32 (n, classes); None where no transform makes them.
@@ -73,7 +73,7 @@ class BatchPlan:
 
     @property
     def valid(self) -> npt.NDArray[np.bool_]:
-        """False where a record only fills the batch up or comes as a blank picture, bool (n,)."""
+        """False where a record only fills the batch up or comes as a blank image, bool (n,)."""
         return self.delivered & ~self.blank
 
 
@@ -88,8 +88,8 @@ class Planner:
         stages: those of some records, for the structure that all batches have.
 
     Raises:
-        ConfigError: the sampler is for another number of records, or the transforms can not make
-            pictures of one size of this manifest.
+        ConfigError: the sampler is for another number of records, or the transforms cannot make
+            images of one size of this manifest.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Planner:
         self.stages, self._structure = probe.stages, probe.structure
 
     def _probe(self) -> Composed:
-        """Compose the extremes of the manifest, so that what can not work says so at once."""
+        """Compose the extremes of the manifest, so that what cannot work says so at once."""
         height, width = self._sizes[:, 0], self._sizes[:, 1]
         area, aspect = height * width, width / height
         measures = (area, aspect, height, width)
@@ -188,7 +188,7 @@ class Planner:
 
         Raises:
             IndexError: no such step.
-            ConfigError: a transform can not be applied to one of the pictures.
+            ConfigError: a transform cannot be applied to one of the images.
             TransformError: a transform raised an error of its own.
         """
         positions, delivered = self._schedule.positions(step)
@@ -264,7 +264,7 @@ def _partners(
 
     Groups begin at multiples of `group` in the epoch, so none lies in two batches; that of an
     epoch's tail may be smaller. What only fills a batch up is its own partner, and so is a blank
-    picture, and who would have one.
+    image, and who would have one.
     """
     rows = np.arange(len(places))
     first = rows - places % group

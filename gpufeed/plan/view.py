@@ -238,7 +238,7 @@ def _one_size(frame: Frame, record_key: npt.NDArray[np.int64]) -> tuple[int, int
     if differ.any():
         other = int(differ.argmax())
         raise ConfigError(
-            f"pictures of a batch must come out in one size, but record {record_key[0]} comes out "
+            f"images of a batch must come out in one size, but record {record_key[0]} comes out "
             f"as {height} x {width} and record {record_key[other]} as {frame.height[other]} x "
             f"{frame.width[other]} (height x width); end the geometry with, say, CenterCrop(224)"
         )

@@ -1,4 +1,4 @@
-"""Bounding boxes that must lie inside their pictures."""
+"""Bounding boxes that must lie inside their images."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BOX = ("box_x", "box_y", "box_width", "box_height")
 
 
 def clamp_boxes(frame: pl.DataFrame, where: Where) -> tuple[pl.DataFrame, int]:
-    """Cut the boxes down to their pictures.
+    """Cut the boxes down to their images.
 
     Args:
         frame: with `width`, `height` and the four columns of `BOX`, integers in pixels.
@@ -24,7 +24,7 @@ def clamp_boxes(frame: pl.DataFrame, where: Where) -> tuple[pl.DataFrame, int]:
         The frame with the boxes inside (Int32), and how many of them overran.
 
     Raises:
-        ManifestError: a box has no area, or lies wholly outside its picture.
+        ManifestError: a box has no area, or lies wholly outside its image.
     """
     x, y, w, h, W, H = (
         frame[name].to_numpy().astype(np.int64) for name in (*BOX, "width", "height")
@@ -33,7 +33,7 @@ def clamp_boxes(frame: pl.DataFrame, where: Where) -> tuple[pl.DataFrame, int]:
     width, height = np.clip(x + w, 0, W) - left, np.clip(y + h, 0, H) - top
     for broken, problem in (
         ((w < 1) | (h < 1), "has no area"),
-        ((width < 1) | (height < 1), "lies wholly outside the picture"),
+        ((width < 1) | (height < 1), "lies wholly outside the image"),
     ):
         if (row := first_true(pl.Series(broken))) is not None:
             raise ManifestError(

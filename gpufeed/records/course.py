@@ -1,6 +1,6 @@
-"""NABirds as the JAX AI stack course of WestDRI keeps it: `metadata.parquet` beside the pictures.
+"""NABirds as the JAX AI stack course of WestDRI keeps it: `metadata.parquet` beside the images.
 
-The pictures are the original photos, or the course's cleaned ones: each cut to its bounding box
+The images are the original photos, or the course's cleaned ones: each cut to its bounding box
 with a margin, made smaller, and centred on a black square of 269 or 224 pixels a side.
 """
 
@@ -15,7 +15,7 @@ from gpufeed._util.rows import first_true
 from gpufeed.errors import ManifestError
 from gpufeed.records.boxes import BOX
 from gpufeed.records.files import read_parquet
-from gpufeed.records.headers import picture_size
+from gpufeed.records.headers import image_size
 from gpufeed.records.listing import Listing
 from gpufeed.records.species import collapse, join_name, label_classes, spread
 from gpufeed.source.files import FileSource
@@ -61,7 +61,7 @@ def list_course(file: Path, labels: str, images: Path | None) -> Listing:
     def at(row: int) -> str:
         return f"{file}, row {row}"
 
-    root = _pictures_beside(file) if images is None else images
+    root = _images_beside(file) if images is None else images
     files = FileSource(root, frame["path"], where=at)
 
     species, subcategory = collapse(frame["species_name"]), collapse(frame["subcategory"])
@@ -125,13 +125,13 @@ def _typed(file: Path, frame: pl.DataFrame) -> pl.DataFrame:
     return typed_frame.with_columns(split == 1)
 
 
-def _pictures_beside(file: Path) -> Path:
+def _images_beside(file: Path) -> Path:
     cleaned, originals = file.parent / "cleaned_images", file.parent / "images"
     return cleaned if cleaned.is_dir() else originals
 
 
 def _are_cleaned(files: FileSource, frame: pl.DataFrame) -> bool:
-    """Whether most of a sample of the pictures have another size than the photos had."""
+    """Whether most of a sample of the images have another size than the photos had."""
     if not files.root.is_dir():
         return False
     # Spread over the set, then all the rest: of a part of the set, few rows have a file.
@@ -147,7 +147,7 @@ def _are_cleaned(files: FileSource, frame: pl.DataFrame) -> bool:
             continue
         try:
             with files.open(row) as file:
-                size = picture_size(file)
+                size = image_size(file)
         except (OSError, ValueError):
             continue
         # A turned image is still the photo.

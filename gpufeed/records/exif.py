@@ -1,6 +1,6 @@
 """The orientation that one Exif block gives, read as nvImageCodec reads a file's only block.
 
-That is what turns the pictures, so of a damaged block too the two must think alike: a picture that
+That is what turns the images, so of a damaged block too the two must think alike: an image that
 is turned where its manifest does not know shows another window than the one asked for. It takes the
 value of the first entry of this tag, whatever its type and count are said to be, and gives the
 block up where an entry that it knows points out of it.

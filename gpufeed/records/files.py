@@ -47,14 +47,14 @@ def read_text(file: Path) -> bytes:
     """Return the content of a text file.
 
     Raises:
-        OSError: it can not be read, or is no regular file.
+        OSError: it cannot be read, or is no regular file.
     """
     with open_regular(file) as opened:
         return opened.read()
 
 
 def _unreadable(file: Path, error: OSError) -> ManifestError:
-    return ManifestError(f"can not read {file}: {error.strerror or error}")
+    return ManifestError(f"cannot read {file}: {error.strerror or error}")
 
 
 def _first_line(error: BaseException) -> str:

@@ -29,22 +29,22 @@ def read_folder(
     on_bad_image: OnBadImage = "raise",
     progress: bool | None = None,
 ) -> Manifest:
-    """Read `path/class name/.../picture`, in the order torchvision's `ImageFolder` gives.
+    """Read `path/class name/.../image`, in the order torchvision's `ImageFolder` gives.
 
     The columns are `path`, `label`, `width`, `height` and `class_name`. Sizes are read from the
-    pictures' headers and kept for the next time. Hidden files and folders are passed over.
+    images' headers and kept for the next time. Hidden files and folders are passed over.
 
     Args:
         path: the folder of the class folders.
-        extensions: how a picture's file name ends, in small letters or capitals.
+        extensions: how an image's file name ends, in small letters or capitals.
         on_bad_image: "raise", or "drop" to leave out images whose header cannot be read and
             symbolic links that leave the folder, and to count them in `repairs`, `images_dropped`
             and `links_dropped`. All classes stay, also those of which no image is left.
         progress: whether to show a progress bar; None on a terminal only.
 
     Raises:
-        ManifestError: there is no class folder, or none of the pictures of a class; a picture
-            can not be read; a symbolic link leaves the folder.
+        ManifestError: there is no class folder, or none of the images of a class; an image
+            cannot be read; a symbolic link leaves the folder.
         ConfigError: an extension does not begin with a dot, or `on_bad_image` is none of the above.
     """
     check_on_bad_image(on_bad_image)
@@ -66,14 +66,14 @@ def list_folder(
     extensions: Sequence[str] = EXTENSIONS,
     on_bad_image: OnBadImage = "raise",
 ) -> tuple[pl.DataFrame, list[str], list[str]]:
-    """List the pictures of class folders without opening any.
+    """List the images of class folders without opening any.
 
     Returns:
         The columns `path`, `label` (Int32) and `class_name`; the classes; and, with "drop", the
         symbolic links that leave the folder, as paths in it, which are not among the former.
 
     Raises:
-        ManifestError: as `read_folder`, but that no picture can be read.
+        ManifestError: as `read_folder`, but that no image can be read.
         ConfigError: an extension does not begin with a dot.
     """
     if isinstance(extensions, str) or not all(end.startswith(".") for end in extensions):
@@ -102,13 +102,12 @@ def list_folder(
         raise ManifestError(_tell_away(root, away.paths()))
     if not classes:
         raise ManifestError(
-            f"{root} has no class folder; pictures belong in a folder for each class, as "
+            f"{root} has no class folder; images belong in a folder for each class, as "
             "root/wren/1.jpg, or in a table for read_table, which takes any paths and labels"
         )
     if empty:
         raise ManifestError(
-            f"the class folder {root / empty[0]} holds no picture (no file ends in "
-            f"{', '.join(ends)})"
+            f"the class folder {root / empty[0]} holds no image (no file ends in {', '.join(ends)})"
         )
     frame = pl.DataFrame(
         {
@@ -122,7 +121,7 @@ def list_folder(
 
 
 class _Away:
-    """Links that leave the root, to folders or to what is named as a picture.
+    """Links that leave the root, to folders or to what is named as an image.
 
     Attributes:
         real_root: the root, its own links followed.
@@ -148,7 +147,7 @@ class _Away:
 def _below(
     root: Path, folder: str, ends: tuple[str, ...], above: frozenset[str], away: _Away
 ) -> list[tuple[str, list[str]]]:
-    """This folder and each one below it, with its pictures in order, as paths from the root."""
+    """This folder and each one below it, with its images in order, as paths from the root."""
     above |= {os.path.realpath(root / folder)}
     entries, _ = _entries(root / folder, f"{folder}/", ends, away)
     found = [
@@ -166,7 +165,7 @@ def _entries(
     """What is in a folder and not hidden, in order, `before` before it, and which are folders.
 
     Links that leave the root are not among them. Those that matter are added to `away`: to folders,
-    which are returned too, and below the root what is named as a picture.
+    which are returned too, and below the root what is named as an image.
     """
     found, links = [], []
     try:
@@ -181,7 +180,7 @@ def _entries(
                 path = before + entry.name
                 try:
                     is_folder = entry.is_dir()
-                except OSError:  # a link to itself, which can not be read as a picture either
+                except OSError:  # a link to itself, which cannot be read as an image either
                     is_folder = False
                 if not entry.is_symlink() or inside(entry.path, away.real_root):
                     found.append((path, is_folder))
@@ -189,7 +188,7 @@ def _entries(
                     away.add(folder, entry.name, path)
                     links += [path] if is_folder else []
     except OSError as error:
-        raise ManifestError(f"can not list the folder {folder}: {error.strerror}") from error
+        raise ManifestError(f"cannot list the folder {folder}: {error.strerror}") from error
     return sorted(found), links
 
 

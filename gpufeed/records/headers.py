@@ -1,9 +1,9 @@
-"""The size and orientation of a picture, read from its header alone.
+"""The size and orientation of an image, read from its header alone.
 
 Written out here and not left to Pillow for three reasons. The orientation must be the one by which
-the decoders turn a picture, and Pillow's is another on odd files: it believes an XMP packet, and
+the decoders turn an image, and Pillow's is another on odd files: it believes an XMP packet, and
 the EXIF chunk of a WebP that does not announce one. Pillow decodes a whole PNG to find a late
-`eXIf` chunk. And Pillow warns, through the process-wide filters, about pictures that are merely
+`eXIf` chunk. And Pillow warns, through the process-wide filters, about images that are merely
 large.
 
 Where a file gives several orientations that differ it is refused, since decoders do not agree on
@@ -28,7 +28,7 @@ from gpufeed._util.sanitize import printable
 from gpufeed.records.exif import orientation
 from gpufeed.source.base import Encoded
 
-__all__ = ["PictureHeader", "check_scans", "most_bytes", "picture_header", "picture_size"]
+__all__ = ["ImageHeader", "check_scans", "image_header", "image_size", "most_bytes"]
 
 _WIDTH, _HEIGHT, _ORIENTATION, _SAMPLES = 0x0100, 0x0101, 0x0112, 0x0115
 _TILE_WIDTH, _TILE_HEIGHT = 0x0142, 0x0143
@@ -42,8 +42,8 @@ _TAGS = {
 }
 _SHORT, _LONG, _LONG8 = 3, 4, 16
 _MOST_TILE = 1 << 24
-"""Samples of a tile, of a picture of any size: 2,048 x 2,048 pixels of four."""
-# Orientations 5 to 8 turn the picture by a quarter, so its sides change places.
+"""Samples of a tile, of an image of any size: 2,048 x 2,048 pixels of four."""
+# Orientations 5 to 8 turn the image by a quarter, so its sides change places.
 _TURNED = (5, 6, 7, 8)
 _IHDR_BYTES = 13
 _PIXEL_BYTES = 16
@@ -66,11 +66,11 @@ _MOST_SCANS = 256
 """Of a JPEG, whose encoders make about ten: nvImageCodec's own limit, where it heeds it."""
 
 
-class PictureHeader(NamedTuple):
-    """What a picture's header says of it.
+class ImageHeader(NamedTuple):
+    """What an image's header says of it.
 
     Attributes:
-        width: in pixels, as the picture stands once its EXIF orientation is applied.
+        width: in pixels, as the image stands once its EXIF orientation is applied.
         height: likewise.
         orientation: 1 to 8, as EXIF numbers them; 1 where it gives none.
     """
@@ -83,18 +83,18 @@ class PictureHeader(NamedTuple):
 File = str | Path | Encoded | BinaryIO
 
 
-def picture_size(file: File) -> tuple[int, int]:
-    """Width and height of a picture, as `picture_header` has them.
+def image_size(file: File) -> tuple[int, int]:
+    """Width and height of an image, as `image_header` has them.
 
     Raises:
-        OSError: the file can not be opened or read, or is no regular file.
-        ValueError: the content is no picture of these kinds, or its header is damaged.
+        OSError: the file cannot be opened or read, or is no regular file.
+        ValueError: the content is no image of these kinds, or its header is damaged.
     """
-    return picture_header(file)[:2]
+    return image_header(file)[:2]
 
 
-def picture_header(file: File) -> PictureHeader:
-    """Read a picture's size and orientation.
+def image_header(file: File) -> ImageHeader:
+    """Read an image's size and orientation.
 
     Reads JPEG, PNG, WebP, TIFF, BMP and PNM, told apart by their content, never by their name.
     No pixel is decoded, and no memory is set aside for any.
@@ -103,8 +103,8 @@ def picture_header(file: File) -> PictureHeader:
         file: a path, the bytes of a file, or a binary file that can seek (read from its start).
 
     Raises:
-        OSError: the file can not be opened or read, or is no regular file.
-        ValueError: the content is no picture of these kinds, or its header is damaged.
+        OSError: the file cannot be opened or read, or is no regular file.
+        ValueError: the content is no image of these kinds, or its header is damaged.
     """
     if isinstance(file, str | Path):
         with open_regular(file) as opened:
@@ -125,11 +125,11 @@ def most_bytes(pixels: Pixels) -> Pixels:
 def check_scans(content: Encoded) -> None:
     """Raise where a JPEG has more scans than any encoder makes.
 
-    A decoder goes through the whole picture for each, and a scan takes ten bytes: a file of 200 KB
+    A decoder goes through the whole image for each, and a scan takes ten bytes: a file of 200 KB
     would keep it busy for minutes.
 
     Args:
-        content: a whole file, of which `picture_size` gives the size.
+        content: a whole file, of which `image_size` gives the size.
 
     Raises:
         ValueError: there are too many.
@@ -149,7 +149,7 @@ def check_scans(content: Encoded) -> None:
         raise ValueError(f"a JPEG of {scans:,} scans, of which {_MOST_SCANS} may be")
 
 
-def _header(file: BinaryIO) -> PictureHeader:
+def _header(file: BinaryIO) -> ImageHeader:
     file.seek(0)
     head = file.read(16)
     if not head:
@@ -164,8 +164,8 @@ def _header(file: BinaryIO) -> PictureHeader:
                 raise ValueError(f"its header gives the size {width}x{height}")
             if turn in _TURNED:
                 width, height = height, width
-            return PictureHeader(width, height, turn)
-    raise ValueError(f"not a JPEG, PNG, WebP, TIFF, BMP or PNM picture; it begins with {head!r}")
+            return ImageHeader(width, height, turn)
+    raise ValueError(f"not a JPEG, PNG, WebP, TIFF, BMP or PNM image; it begins with {head!r}")
 
 
 def _unpack(file: BinaryIO, layout: str) -> tuple[int, ...]:
@@ -226,7 +226,7 @@ def _add_turn(turns: list[int], form: str, block: bytes, *, whole: bool = False)
 def _agreed(turns: list[int], form: str) -> int:
     """Return the orientation that all Exif blocks give, 1 where there is none.
 
-    A block that gives none counts as upright: a decoder that takes it does not turn the picture.
+    A block that gives none counts as upright: a decoder that takes it does not turn the image.
     """
     if not turns:
         return 1
@@ -290,7 +290,7 @@ def _webp(file: BinaryIO) -> tuple[int, int, int]:
             break
         kind, held = struct.unpack("<4sI", start)
         end = at + 8 + held
-        # What follows the RIFF's own end is no part of the picture, though nvImageCodec sets memory
+        # What follows the RIFF's own end is no part of the image, though nvImageCodec sets memory
         # aside for an EXIF chunk there.
         if at >= 8 + said:
             if kind == b"EXIF":
@@ -328,7 +328,7 @@ def _webp(file: BinaryIO) -> tuple[int, int, int]:
     else:
         raise ValueError(f"a WebP of more than {_MOST_PARTS:,} chunks")
     if size is None:
-        raise ValueError("a WebP without a picture")
+        raise ValueError("a WebP without an image")
     return (*size, _agreed(turns, "WebP"))
 
 
@@ -363,9 +363,9 @@ def _tiff(file: BinaryIO) -> tuple[int, int, int]:
 
 
 def _check_tile(tags: dict[int, int]) -> None:
-    """Raise where a tile is far larger than its picture.
+    """Raise where a tile is far larger than its image.
 
-    nvImageCodec sets memory aside for a whole tile, and fills it, however small the picture is. For
+    nvImageCodec sets memory aside for a whole tile, and fills it, however small the image is. For
     strips it does not, whatever the rows, samples and bits are said to be.
     """
     width, height, samples = tags[_WIDTH], tags[_HEIGHT], tags.get(_SAMPLES, 1)

@@ -58,7 +58,7 @@ def _text(file: Path) -> str:
     except FileNotFoundError:
         raise ManifestError(f"the file {file} is missing") from None
     except OSError as error:
-        raise ManifestError(f"can not read {file}: {error.strerror or error}") from error
+        raise ManifestError(f"cannot read {file}: {error.strerror or error}") from error
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

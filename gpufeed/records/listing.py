@@ -1,4 +1,4 @@
-"""NABirds' pictures as their list names them, and what makes a manifest of that."""
+"""NABirds' images as their list names them, and what makes a manifest of that."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PHOTO = (*_SIZE, *BOX)
 
 @dataclass(frozen=True)
 class Listing:
-    """A list of pictures, of which none has been opened but to see of what sort they are.
+    """A list of images, of which none has been opened but to see of what sort they are.
 
     Attributes:
         frame: the columns of a manifest, with sizes and boxes as they are listed, a row each.
@@ -33,7 +33,7 @@ class Listing:
         columns: those to keep, in order.
         at: names the place in the list that gives a row's path.
         at_box: names the place that gives its box.
-        cut: whether the pictures are cut from photos, whose sizes and boxes the list gives.
+        cut: whether the images are cut from photos, whose sizes and boxes the list gives.
     """
 
     frame: pl.DataFrame
@@ -46,29 +46,29 @@ class Listing:
     cut: bool = False
 
     def unopened(self) -> pl.DataFrame:
-        """A manifest's frame as far as it can be had without opening all pictures.
+        """A manifest's frame as far as it can be had without opening all images.
 
-        It has no sizes and boxes where the list does not give the pictures' own, and links that
+        It has no sizes and boxes where the list does not give the images' own, and links that
         leave the root are in it.
 
         Raises:
-            ManifestError: a box has no area in its picture as it is listed.
+            ManifestError: a box has no area in its image as it is listed.
         """
         frame, _ = clamp_boxes(self.frame, self.at_box)
         return frame.drop(_PHOTO) if self.cut else frame
 
     def manifest(self, *, headers: bool, show: bool | None, on_bad_image: OnBadImage) -> Manifest:
-        """Make a manifest, with the boxes inside their pictures.
+        """Make a manifest, with the boxes inside their images.
 
         Args:
-            headers: whether sizes are read from the pictures where the list has them too.
+            headers: whether sizes are read from the images where the list has them too.
             show: whether to show a progress bar; None on a terminal only.
             on_bad_image: "drop" leaves out links that leave the root, and where headers are read
                 images that have none.
 
         Raises:
-            ManifestError: a link leaves the root, a picture can not be read, or a box has no area
-                in its picture.
+            ManifestError: a link leaves the root, an image cannot be read, or a box has no area
+                in its image.
         """
         source: Source
         listed = self.frame.with_row_index(_ROW)

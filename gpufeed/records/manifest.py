@@ -42,17 +42,17 @@ class Manifest:
             - `path` (String): what the image is called; of files, the path below their folder,
               with `/` between its parts;
             - `label` (Int32): in [0, len(classes));
-            - `width`, `height` (Int32): of the picture in pixels, its EXIF orientation applied;
+            - `width`, `height` (Int32): of the image in pixels, its EXIF orientation applied;
 
             and optionally `box_x`, `box_y`, `box_width`, `box_height` (Int32, pixels, all four
-            or none), a box inside the picture. Other integer dtypes are cast to Int32. None of
+            or none), a box inside the image. Other integer dtypes are cast to Int32. None of
             these may be null. As `read_table` makes them, also
 
             - `boxes` (List(Array(Float64, 4))): any number of boxes, x0, y0, x1, y1 in pixels,
-              inside the picture and with area;
+              inside the image and with area;
             - `box_labels` (List(Int32) from 0, or List(Enum)): one for each of them;
             - `points` (List(Array(Float64, 3))): x, y in pixels and visible, 0 or 1, as many for
-              each picture.
+              each image.
 
             Further columns are kept as they are.
         source: where the images are, key i being the image of row i; or the folder that the paths
@@ -135,7 +135,7 @@ class Manifest:
         )
 
     def sizes(self) -> npt.NDArray[np.int32]:
-        """Height and width of each picture in pixels; int32, (n, 2)."""
+        """Height and width of each image in pixels; int32, (n, 2)."""
         return self._integers("height", "width")
 
     def boxes(self) -> npt.NDArray[np.int32] | None:
@@ -200,7 +200,7 @@ class Manifest:
                 for each image. Null counts as False.
 
         Raises:
-            ConfigError: the predicate is not boolean, of the wrong length, or can not be
+            ConfigError: the predicate is not boolean, of the wrong length, or cannot be
                 evaluated.
             ManifestError: no image is left.
         """
@@ -208,7 +208,7 @@ class Manifest:
             try:
                 mask = self._frame.select(predicate).to_series()
             except pl.exceptions.PolarsError as error:
-                raise ConfigError(f"the predicate can not be evaluated: {error}") from error
+                raise ConfigError(f"the predicate cannot be evaluated: {error}") from error
         elif isinstance(predicate, pl.Series):
             mask = predicate
         elif isinstance(predicate, np.ndarray):
@@ -236,7 +236,7 @@ class Manifest:
                 true count.
 
         Raises:
-            ManifestError: the file can not be read, has no such column, or names all images.
+            ManifestError: the file cannot be read, has no such column, or names all images.
             ConfigError: it is something else.
         """
         source = "the list"
@@ -402,7 +402,7 @@ def _checked(
         if (row := first_true((w < 1) | (h < 1) | (x + w > W) | (y + h > H))) is not None:
             raise ManifestError(
                 f"{at(row)}: the box {x[row]} {y[row]} {w[row]} {h[row]} (x y width height) is "
-                f"empty or not inside the picture of {W[row]}x{H[row]} pixels"
+                f"empty or not inside the image of {W[row]}x{H[row]} pixels"
             )
     check_targets(frame, at)
     return frame

@@ -1,4 +1,4 @@
-"""NABirds, as it is distributed: a folder of text files beside the pictures.
+"""NABirds, as it is distributed: a folder of text files beside the images.
 
 Van Horn et al., "Building a bird recognition app and large scale dataset with citizen scientists:
 the fine print in fine-grained dataset collection", CVPR 2015.
@@ -70,27 +70,27 @@ def read_nabirds(
     - `photographer`, `is_training_img` (Boolean), `uuid`;
     - `points`, where the folder has `parts/part_locs.txt`: the bird's parts, in the order of
       `parts/parts.txt` (bill, crown, nape, left eye, right eye, belly, breast, back, tail, left
-      wing, right wing), those that can not be seen with visible 0. Left and right are the bird's,
-      and are not exchanged where a picture is flipped;
-    - where the pictures are the course's cleaned ones, which are cut to their boxes: `photo_width`,
+      wing, right wing), those that cannot be seen with visible 0. Left and right are the bird's,
+      and are not exchanged where an image is flipped;
+    - where the images are the course's cleaned ones, which are cut to their boxes: `photo_width`,
       `photo_height`, `photo_box_x`, `photo_box_y`, `photo_box_width`, `photo_box_height`, of the
-      photo they were cut from. The manifest's own sizes and boxes are those of the cut pictures.
+      photo they were cut from. The manifest's own sizes and boxes are those of the cut images.
 
     Names are rid of doubled spaces and of those just inside parentheses. Boxes that overrun are
-    cut to the picture. Both are counted in `repairs`: `names_mended` (classes), `boxes_clamped`
+    cut to the image. Both are counted in `repairs`: `names_mended` (classes), `boxes_clamped`
     and, with `sizes="headers"`, `sizes_replaced` (images).
 
-    A picture that is missing is no error here, unless its size must be read from it: with
-    `sizes="headers"`, and of cleaned pictures.
+    An image that is missing is no error here, unless its size must be read from it: with
+    `sizes="headers"`, and of cleaned images.
 
     Args:
         path: the distribution's folder, with images.txt and so on; or a `metadata.parquet`, or a
             folder that holds one.
         labels: "class" labels by the rank of the class id (555 of them), "species" by the rank of
             the species' name (404). Both are of the whole set, so that its splits share them.
-        images: the folder of the pictures. By default `images` below the distribution's folder;
+        images: the folder of the images. By default `images` below the distribution's folder;
             `cleaned_images`, else `images`, beside the parquet file.
-        sizes: "manifest" takes the sizes from the metadata, "headers" from the pictures.
+        sizes: "manifest" takes the sizes from the metadata, "headers" from the images.
         on_bad_image: "raise", or "drop" to leave out images whose size must be read from their
             header and cannot be, and those that a symbolic link leads out of their folder, and to
             count them in `repairs`, `images_dropped` and `links_dropped`.
@@ -98,7 +98,7 @@ def read_nabirds(
 
     Raises:
         ManifestError: a file is missing or wrong; the message names it, and its line or row. Or a
-            symbolic link leaves the folder, or a picture whose size is to be read has none.
+            symbolic link leaves the folder, or an image whose size is to be read has none.
         ConfigError: `labels`, `sizes` or `on_bad_image` is none of the above.
     """
     if labels not in ("class", "species"):
@@ -113,7 +113,7 @@ def read_nabirds(
 def list_nabirds(
     path: str | Path, labels: Literal["class", "species"], images: str | Path | None = None
 ) -> Listing:
-    """List the pictures of NABirds, opening a few at most; with `read_nabirds`'s errors."""
+    """List the images of NABirds, opening a few at most; with `read_nabirds`'s errors."""
     source = Path(path)
     pictures = None if images is None else Path(images)
     if pictures is not None and not pictures.is_dir():

@@ -19,7 +19,7 @@ from gpufeed._util.rows import Where
 from gpufeed._util.thread_map import thread_map
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.files import read_parquet
-from gpufeed.records.headers import picture_size
+from gpufeed.records.headers import image_size
 from gpufeed.source.base import Source, open_image
 from gpufeed.source.files import FileSource
 from gpufeed.source.part import take
@@ -134,7 +134,7 @@ def read_sizes(
                     sizes[key] = known[2:]
                     return
             with open_image(source, key) as file:
-                sizes[key] = width, height = picture_size(file)
+                sizes[key] = width, height = image_size(file)
             if isinstance(source, FileSource):
                 read[path] = (*stamp, width, height)
         except (OSError, ValueError) as error:

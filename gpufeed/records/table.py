@@ -1,4 +1,4 @@
-"""A table of pictures and labels of your own."""
+"""A table of images and labels of your own."""
 
 from __future__ import annotations
 
@@ -49,27 +49,27 @@ def read_table(
     Labels may be integers, text or booleans; the sorted different ones become 0, 1, 2 and so on,
     and their text `classes`. In a CSV file they are numbers only where that loses nothing: "007"
     stays text. All other columns are kept, the labels' own too unless it is called `label`.
-    `width` and `height` are taken where the table has them, else read from the pictures' headers
+    `width` and `height` are taken where the table has them, else read from the images' headers
     and kept for the next time; boxes are taken where it has `box_x`, `box_y`, `box_width` and
     `box_height`.
 
-    Several boxes of a picture, as detectors learn them, come from a column of lists. Those that
-    overrun their picture are cut to it, those without area are dropped; both are counted in
+    Several boxes of an image, as detectors learn them, come from a column of lists. Those that
+    overrun their image are cut to it, those without area are dropped; both are counted in
     `repairs`, `boxes_clamped` and `boxes_dropped`.
 
     Args:
         table: the frame, or a file that ends in .csv, .parquet or .pq.
-        path: the column of the pictures' paths, relative to the root; it becomes `path`.
-        label: the column of the labels; None where the pictures have none, which gives all of
-            them the label 0 of one class, "picture".
+        path: the column of the images' paths, relative to the root; it becomes `path`.
+        label: the column of the labels; None where the images have none, which gives all of
+            them the label 0 of one class, "image".
         boxes: a column of lists of four numbers, in pixels; it becomes `boxes`. Null and an empty
-            list are a picture without boxes.
+            list are an image without boxes.
         box_format: "xyxy" for (x0, y0, x1, y1), "xywh" for (x, y, width, height), as COCO has it.
         box_labels: a column of lists, a label for each box; it becomes `box_labels`. Integers of 0
             or more are kept, text is numbered as labels are: `Manifest.box_classes`. Boxes have
-            their picture's label where none is given.
+            their image's label where none is given.
         points: a column of lists of (x, y) or (x, y, visible), equally long; it becomes `points`.
-        root: the folder of the pictures; by default that of the table's file, or the current one.
+        root: the folder of the images; by default that of the table's file, or the current one.
         source: where the images are, if they are not files: key i is the image of row i. The table
             then needs no column of paths; where it has none, `path` is what the source calls the
             images.
@@ -79,7 +79,7 @@ def read_table(
         progress: whether to show a progress bar; None on a terminal only.
 
     Raises:
-        ManifestError: the file can not be read, a column is missing or of a wrong dtype, or a row
+        ManifestError: the file cannot be read, a column is missing or of a wrong dtype, or a row
             is wrong; the message names the file and the row (from 0, without the header).
         ConfigError: `box_format` or `on_bad_image` is none of the above, `box_labels` comes without
             `boxes`, or `root` with `source`.
@@ -101,7 +101,7 @@ def read_table(
         label = "label"
         if label in frame.columns:
             raise ManifestError(f"{name}: label is None, but there is a column {label!r}")
-        frame = frame.with_columns(pl.lit("picture").alias(label))
+        frame = frame.with_columns(pl.lit("image").alias(label))
     wanted = {boxes: BOXES, box_labels: BOX_LABELS, points: POINTS}
     targets = [(asked, ours) for asked, ours in wanted.items() if asked is not None]
     for asked in (path, label, *(asked for asked, _ in targets)):
@@ -110,7 +110,7 @@ def read_table(
                 f"{name}: there is no column {asked!r}; there are {sanitize(str(frame.columns))}"
             )
     if path == label:
-        raise ManifestError(f"{name}: column {path!r} can not be both the path and the label")
+        raise ManifestError(f"{name}: column {path!r} cannot be both the path and the label")
     for asked, ours in ((path, "path"), (label, "label"), *targets):
         if asked != ours and ours in frame.columns:
             raise ManifestError(

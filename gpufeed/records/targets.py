@@ -1,4 +1,4 @@
-"""Columns that hold several boxes, or points, of each picture."""
+"""Columns that hold several boxes, or points, of each image."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def read_boxes(
 ) -> tuple[pl.DataFrame, dict[str, int]]:
     """Return the frame with canonical boxes, and how many of them were clamped and dropped.
 
-    Boxes that overrun their picture are cut to it, and those without area, before or after, are
-    dropped with their labels. Null stands for a picture without boxes.
+    Boxes that overrun their image are cut to it, and those without area, before or after, are
+    dropped with their labels. Null stands for an image without boxes.
 
     Args:
         frame: with `width` and `height`.
@@ -147,7 +147,7 @@ def _read_labels(
 
 
 def read_points(frame: pl.DataFrame, column: str, at: Where) -> pl.DataFrame:
-    """Return the frame with canonical points: as many for each picture, each x, y, visible.
+    """Return the frame with canonical points: as many for each image, each x, y, visible.
 
     Args:
         frame: the table.
@@ -216,7 +216,7 @@ def check_targets(frame: pl.DataFrame, at: Where) -> None:
         if name == POINTS and (row := first_true(pl.Series(counts != counts[0]))) is not None:
             raise ManifestError(
                 f"{at(row)}: there are {counts[row]} points, and {counts[0]} in the first row; "
-                "list as many for each picture, those that are not there with visible 0"
+                "list as many for each image, those that are not there with visible 0"
             )
         if name == BOXES:
             rows = np.repeat(np.arange(frame.height), counts)
@@ -226,7 +226,7 @@ def check_targets(frame: pl.DataFrame, at: Where) -> None:
                 one = int(bad.any(axis=1).argmax())
                 raise ManifestError(
                     f"{at(rows[one])}: the box {values[one].tolist()} (x0 y0 x1 y1) is empty or "
-                    f"not inside the picture of {limit[one][0]}x{limit[one][1]} pixels"
+                    f"not inside the image of {limit[one][0]}x{limit[one][1]} pixels"
                 )
     if BOX_LABELS in frame.columns:
         _check_labels(frame, at)

@@ -17,7 +17,7 @@ from gpufeed.source.paths import check_names
 
 __all__ = ["FileSource"]
 
-MAX_BYTES = 1 << 32
+MAX_BYTES = 1 << 31
 
 
 class FileSource:

@@ -58,7 +58,7 @@ def links_out(root: Path, paths: pl.Series) -> pl.Series:
     itself, is no link out.
 
     Raises:
-        ManifestError: a folder can not be listed.
+        ManifestError: a folder cannot be listed.
     """
     real_root = os.path.realpath(root)
     parents = paths.str.replace(r"[^/]*$", "")
@@ -80,7 +80,7 @@ def links_out(root: Path, paths: pl.Series) -> pl.Series:
             if error.errno in _NO_FOLDER:
                 continue
             raise ManifestError(
-                f"can not list the folder {sanitize(folder, LONGEST)}: {error.strerror}"
+                f"cannot list the folder {sanitize(folder, LONGEST)}: {error.strerror}"
             ) from error
     # A folder may hold many links out that no path asks for.
     asked = set(paths.to_list()).intersection(bad_files) if bad_files else ()

@@ -73,7 +73,7 @@ class Bench:
             the first round was fed; MiB.
         batches: in each round.
         fed: what the loader gives a consumer that does nothing.
-        decoded: plain decode of the same pictures, and nothing else.
+        decoded: plain decode of the same images, and nothing else.
         over_decoded: the loader's images/s as a part of plain decode's, round by round.
         waiting: where a step's time was given.
     """
@@ -116,7 +116,7 @@ def bench(
     step_ms: float | None = None,
     progress: bool | None = None,
 ) -> Bench:
-    """Feed a manifest in rounds, in this process, in turns with plain decode of the same pictures.
+    """Feed a manifest in rounds, in this process, in turns with plain decode of the same images.
 
     A training preset is fed in shuffled epochs without their tails, an evaluating one in the
     manifest's order to the last record, on and on. Files are read from wherever they are; plain
@@ -124,7 +124,7 @@ def bench(
 
     Args:
         manifest: the records.
-        preset: what is done to the pictures.
+        preset: what is done to the images.
         size: side of the output, pixels.
         batch_size: records in a batch.
         threads: CPU threads of the loader, and of plain decode; where none is given, the loader's

@@ -95,7 +95,7 @@ def feed_epoch(
 
     Args:
         manifest: the records.
-        preset: what is done to the pictures.
+        preset: what is done to the images.
         batch_size: records in a batch.
         seed: of the order and of the random transforms.
         device: as for `Loader`.

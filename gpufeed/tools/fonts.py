@@ -13,7 +13,7 @@ from PIL import ImageFont
 __all__ = ["legible", "load_fonts"]
 
 _MISSING = "\uffff"
-"""No font has a picture for this."""
+"""No font has an image for this."""
 # Names that Pillow finds among the system's fonts; of many scripts, the widest first.
 _SYSTEM = (
     "NotoSansCJK-Regular.ttc",

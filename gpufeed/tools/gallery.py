@@ -1,4 +1,4 @@
-"""The contact sheet of all transforms: what several draws of each make of one picture."""
+"""The contact sheet of all transforms: what several draws of each make of one image."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["Example", "draw_gallery", "examples"]
 Pixels = npt.NDArray[np.uint8]
 
 _GREY = 200
-"""Level around pictures that are smaller than their place."""
+"""Level around images that are smaller than their place."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Example:
 
     Attributes:
         shown: the transform.
-        before: what brings pictures to it.
-        after: what brings its pictures to one size.
+        before: what brings images to it.
+        after: what brings its images to one size.
         needs_boxes: whether it can only be shown of records that have a box.
     """
 
@@ -59,10 +59,10 @@ def upside_down(picture: Pixels) -> Pixels:
 
 
 def examples(size: int) -> list[Example]:
-    """Return one example or more of every transform that changes a picture.
+    """Return one example or more of every transform that changes an image.
 
     Args:
-        size: side of the pictures shown, pixels.
+        size: side of the images shown, pixels.
     """
     fit = (tf.ResizeLongest(size), tf.PadToSquare(size, _GREY))
     cut = (tf.Resize(size), tf.CenterCrop(size))
@@ -145,15 +145,15 @@ def draw_gallery(
     device: str = "auto",
     progress: bool | None = None,
 ) -> Image:
-    """Draw the sheet: for each example its call, the picture, and what some draws make of it.
+    """Draw the sheet: for each example its call, the image, and what some draws make of it.
 
-    Each draw is that of a record of its own, which all show the same picture; those that mix have
-    the next records' pictures for partners. What can not be shown of the record is left out.
+    Each draw is that of a record of its own, which all show the same image; those that mix have
+    the next records' images for partners. What cannot be shown of the record is left out.
 
     Args:
         manifest: the records.
         record: row of the one that is shown; the one nearest to a square where None.
-        size: side of the pictures, pixels, 16 or more.
+        size: side of the images, pixels, 16 or more.
         draws: of each, 1 or more; of crops into five or ten at most as many are shown.
         seed: of the draws.
         device: as for `Loader`.
@@ -161,7 +161,7 @@ def draw_gallery(
 
     Raises:
         ConfigError: an argument is out of range.
-        DecodeError: a picture can not be read or decoded.
+        DecodeError: an image cannot be read or decoded.
     """
     if record is None:
         height, width = manifest.sizes().astype(np.float64).T
@@ -180,7 +180,7 @@ def draw_gallery(
     frame = manifest.frame.row(record, named=True)
     whose = [f"Photo: {frame['photographer']}"] if frame.get("photographer") else []
     facts = [f"gpufeed {gpufeed.__version__}", str(frame["path"]), *whose, f"seed {seed}"]
-    return draw_rows(rows, ["", "the picture", f"{draws} draws"], facts, size=size)
+    return draw_rows(rows, ["", "the image", f"{draws} draws"], facts, size=size)
 
 
 class _Maker:
@@ -204,7 +204,7 @@ class _Maker:
         )
 
     def row(self, example: Example, seed: int) -> Row:
-        """Return an example's row: first the picture as it comes to the transform."""
+        """Return an example's row: first the image as it comes to the transform."""
         fit = [tf.ResizeLongest(self._size), tf.PadToSquare(self._size, _GREY)]
         if example.before not in self._plain:
             (self._plain[example.before], *_) = self._made([*example.before, *fit], (), seed)
@@ -220,7 +220,7 @@ class _Maker:
     def _made(
         self, chain: Sequence[tf.Transform], late: Sequence[tf.Transform], seed: int
     ) -> list[Pixels]:
-        """The record's pictures; of several views those of the first draw."""
+        """The record's images; of several views those of the first draw."""
         count = len(self._manifest)
         with Loader(
             self._manifest,

@@ -32,7 +32,7 @@ class Fact:
     hint: str = ""
 
 
-# Names on the package index; None is what gpufeed can not do without.
+# Names on the package index; None is what gpufeed cannot do without.
 _PACKAGES = (
     ("DALI", ("nvidia-dali-cuda120", "nvidia-dali-cuda130"), None),
     ("nvImageCodec", ("nvidia-nvimgcodec-cu12", "nvidia-nvimgcodec-cu13"), None),
@@ -86,7 +86,7 @@ def _version(distribution: str) -> str | None:
 
 
 def _attempt(look: Callable[..., tuple[str, str]], *arguments: Any) -> tuple[str, str]:
-    """What `look` finds, or why it can not: a broken installation is what a report is for."""
+    """What `look` finds, or why it cannot: a broken installation is what a report is for."""
     try:
         return look(*arguments)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Boxes and points, drawn on the pictures that they go with."""
+"""Boxes and points, drawn on the images that they go with."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ Color = tuple[int, int, int]
 _COLORS = 11
 """As many as NABirds has parts; labels and points take turns."""
 _EDGE: Color = (20, 20, 20)
-"""Around what is drawn, so that it is seen on any picture."""
+"""Around what is drawn, so that it is seen on any image."""
 
 
-def mark(pictures: npt.NDArray[np.uint8], targets: Mapping[str, Any]) -> npt.NDArray[np.uint8]:
-    """Return copies of pictures with their boxes and visible points drawn on them.
+def mark(images: npt.NDArray[np.uint8], targets: Mapping[str, Any]) -> npt.NDArray[np.uint8]:
+    """Return copies of images with their boxes and visible points drawn on them.
 
     A box is drawn around the pixels in it, as far as there is room; colours are those of labels,
     and of the points' places in their list.
 
     Args:
-        pictures: uint8 (n, height, width, 3).
+        images: uint8 (n, height, width, 3).
         targets: of one view of a batch, each only if there: `boxes` with `box_labels`, as lists of
             (x0, y0, x1, y1), and `points` with `point_visible`.
     """
     marked = []
-    for place, levels in enumerate(pictures):
+    for place, levels in enumerate(images):
         image = Image.fromarray(levels)
         pen = ImageDraw.Draw(image)
         if "boxes" in targets:

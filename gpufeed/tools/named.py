@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Labels",
-    "Pictures",
+    "Listed",
     "Preset",
     "Split",
     "is_training",
-    "list_pictures",
+    "list_images",
     "make_transforms",
     "open_manifest",
     "take_split",
@@ -65,7 +65,7 @@ def make_transforms(
         layout: "NCHW" or "NHWC"; the preset's own where none is given.
 
     Raises:
-        ConfigError: there is no such preset, or it can not have this size.
+        ConfigError: there is no such preset, or it cannot have this size.
     """
     if preset not in get_args(Preset):
         raise ConfigError(f"preset is {preset!r}; it must be one of {', '.join(get_args(Preset))}")
@@ -85,12 +85,12 @@ def open_manifest(
     Args:
         path: a folder, or a metadata.parquet.
         labels: "class" or "species"; species where the data have them and none is given.
-        without: a list of bad pictures to leave out, as `Manifest.without` takes it, and with them
+        without: a list of bad images to leave out, as `Manifest.without` takes it, and with them
             symbolic links that leave the folder, and what has no header that can be read where one
             is to be.
 
     Raises:
-        ManifestError: there is nothing there, or it can not be read.
+        ManifestError: there is nothing there, or it cannot be read.
         ConfigError: species are asked for of a folder of class folders.
     """
     from gpufeed.records import read_folder, read_nabirds
@@ -116,11 +116,11 @@ def open_manifest(
 
 
 @dataclass(frozen=True)
-class Pictures:
-    """What data list, before all pictures have been opened.
+class Listed:
+    """What data list, before all images have been opened.
 
     Attributes:
-        frame: a manifest's, without sizes where the list does not give those of the pictures, and
+        frame: a manifest's, without sizes where the list does not give those of the images, and
             with symbolic links that leave the folder, in class folders as the last rows.
         files: the images, one for each row.
         reader: name of the function that makes a manifest of them.
@@ -132,15 +132,15 @@ class Pictures:
 
     @property
     def sized(self) -> bool:
-        """Whether the list gives the pictures' sizes, so that no header needs to be read."""
+        """Whether the list gives the images' sizes, so that no header needs to be read."""
         return "width" in self.frame.columns
 
 
-def list_pictures(path: str | Path) -> Pictures:
-    """List the pictures of such data, opening at most a few to see of what sort they are.
+def list_images(path: str | Path) -> Listed:
+    """List the images of such data, opening at most a few to see of what sort they are.
 
     Raises:
-        ManifestError: there is nothing there, or the list can not be read.
+        ManifestError: there is nothing there, or the list cannot be read.
     """
     import polars as pl
 
@@ -151,11 +151,11 @@ def list_pictures(path: str | Path) -> Pictures:
     source, is_nabirds = _found(path)
     if is_nabirds:
         listing = list_nabirds(source, "species")
-        return Pictures(listing.unopened(), listing.files, "read_nabirds")
+        return Listed(listing.unopened(), listing.files, "read_nabirds")
     frame, _, away = list_folder(source, on_bad_image="drop")
     links = pl.DataFrame({"path": away}, schema={"path": pl.String})
     frame = pl.concat([frame, links], how="diagonal")
-    return Pictures(frame, FileSource(source, frame["path"]), "read_folder")
+    return Listed(frame, FileSource(source, frame["path"]), "read_folder")
 
 
 def _found(path: str | Path) -> tuple[Path, bool]:

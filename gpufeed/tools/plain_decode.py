@@ -1,4 +1,4 @@
-"""Decoding pictures and nothing else: what a loader that decodes them can come near to."""
+"""Decoding images and nothing else: what a loader that decodes them can come near to."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _READERS = 8
 
 
 class PlainDecode:
-    """Decodes whole pictures with nvImageCodec, the library within DALI; to be closed after use.
+    """Decodes whole images with nvImageCodec, the library within DALI; to be closed after use.
 
-    On the CPU each of some threads reads and decodes picture by picture. On a GPU whole batches are
+    On the CPU each of some threads reads and decodes image by image. On a GPU whole batches are
     decoded by whatever nvImageCodec finds there, while others are read; **that has not been run on
     one yet**.
 

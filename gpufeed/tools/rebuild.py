@@ -104,14 +104,12 @@ def _call(kind: type[Any], identity: dict[str, Any]) -> Any:
     except StateError:
         raise
     except (TypeError, ValueError) as error:
-        raise StateError(
-            f"{kind.__name__} can not be made from its fingerprint: {error}"
-        ) from error
+        raise StateError(f"{kind.__name__} cannot be made from its fingerprint: {error}") from error
 
 
 def _check_same(name: str, made: object, told: object) -> None:
     if brief(made) != brief(told):
         raise StateError(
-            f"{name} can not be made from its fingerprint, {encode(brief(told))}: what is made of "
+            f"{name} cannot be made from its fingerprint, {encode(brief(told))}: what is made of "
             f"it is {encode(brief(made))}"
         )

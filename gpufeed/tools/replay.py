@@ -52,7 +52,7 @@ def replay_batch(
 
     Sampler and transforms are made anew from the state's fingerprints, and the split and labels of
     the data are found by the manifest's. So it is that batch of that run, given the run's global
-    batch, which no state holds. The pictures are shown as plain levels, before they are normalised.
+    batch, which no state holds. The images are shown as plain levels, before they are normalised.
 
     Args:
         state: JSON, as `Loader.get_state` gives it.
@@ -65,10 +65,10 @@ def replay_batch(
         device: as for `Loader`.
 
     Raises:
-        StateError: it is no state, or its sampler or transforms can not be made from it.
+        StateError: it is no state, or its sampler or transforms cannot be made from it.
         ManifestError: the data are not those of the state.
         ConfigError: an argument is out of range, or there is no such batch.
-        DecodeError: a picture can not be read or decoded.
+        DecodeError: an image cannot be read or decoded.
     """
     saved = decode_state(state)
     _, marks = read_state(saved)

@@ -1,4 +1,4 @@
-"""Contact sheets: pictures in a grid, captions below, or in rows that each have a name."""
+"""Contact sheets: images in a grid, captions below, or in rows that each have a name."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 _MARGIN = 24
 _GAP = 16
 _NARROWEST = 192
-"""Pixels; a column is no narrower, so that there is room for a caption below a tiny picture."""
+"""Pixels; a column is no narrower, so that there is room for a caption below a tiny image."""
 _MOST_COLUMNS = 8
 _ASPECT = 1.5
 """Width over height that a sheet comes near to."""
@@ -65,7 +65,7 @@ _LOOSE = " ,;&(-"
 
 @dataclass(frozen=True)
 class Caption:
-    """The two texts below a picture."""
+    """The two texts below an image."""
 
     title: str
     note: str
@@ -73,11 +73,11 @@ class Caption:
 
 @dataclass(frozen=True)
 class Row:
-    """Pictures side by side, the first a little apart, and two texts on their left."""
+    """Images side by side, the first a little apart, and two texts on their left."""
 
     name: str
     note: str
-    pictures: Sequence[npt.NDArray[np.uint8]]
+    images: Sequence[npt.NDArray[np.uint8]]
 
 
 def captions_of(manifest: Manifest, rows: pl.DataFrame) -> list[Caption]:
@@ -103,7 +103,7 @@ def captions_of(manifest: Manifest, rows: pl.DataFrame) -> list[Caption]:
 
 
 def draw_sheet(
-    pictures: npt.NDArray[np.uint8],
+    images: npt.NDArray[np.uint8],
     captions: Sequence[Caption],
     facts: Sequence[str] = (),
     *,
@@ -112,29 +112,24 @@ def draw_sheet(
     """Draw a sheet; the same arguments give the same pixels.
 
     Args:
-        pictures: uint8 (n, height, width, 3), n at least 1; shown pixel by pixel.
+        images: uint8 (n, height, width, 3), n at least 1; shown pixel by pixel.
         captions: n of them; wrapped to the width of their column.
         facts: said at the bottom, in a row, or in several where they do not fit in one.
-        columns: pictures in a row; as many as make a sheet of a handy shape where not given.
+        columns: images in a row; as many as make a sheet of a handy shape where not given.
 
     Raises:
-        ConfigError: the pictures are not of this shape and type, or there is not a caption for
+        ConfigError: the images are not of this shape and type, or there is not a caption for
             each.
     """
-    pictures = np.asarray(pictures)
-    if (
-        pictures.dtype != np.uint8
-        or pictures.ndim != 4
-        or pictures.shape[-1] != 3
-        or not pictures.size
-    ):
+    images = np.asarray(images)
+    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[-1] != 3 or not images.size:
         raise ConfigError(
-            f"pictures are {pictures.dtype} {pictures.shape}; a sheet takes uint8 "
+            f"images are {images.dtype} {images.shape}; a sheet takes uint8 "
             '(n, height, width, 3), as transforms that end in ToDtype("uint8", layout="NHWC") give'
         )
-    count, height, width, _ = pictures.shape
+    count, height, width, _ = images.shape
     if len(captions) != count:
-        raise ConfigError(f"there are {len(captions)} captions for {count} pictures")
+        raise ConfigError(f"there are {len(captions)} captions for {count} images")
     if columns is not None and columns < 1:
         raise ConfigError(f"columns is {columns}; it must be at least 1")
 
@@ -157,7 +152,7 @@ def draw_sheet(
     size = (across + 2 * _MARGIN, footer_top + len(footer) * _FOOTER_LINE + _MARGIN)
     sheet = Image.new("RGB", size, _PAPER)
     pen = ImageDraw.Draw(sheet)
-    for place, picture in enumerate(pictures):
+    for place, picture in enumerate(images):
         row, column = divmod(place, columns)
         left = _MARGIN + column * (cell_width + _GAP)
         top = _MARGIN + row * (cell_height + _GAP)
@@ -173,10 +168,10 @@ def draw_rows(
     """Draw a sheet of named rows; the same arguments give the same pixels.
 
     Args:
-        rows: one or more, of pictures of at most `size` by `size`; smaller ones are centred.
-        heads: three texts at the top: above the names, the first pictures, and all others.
+        rows: one or more, of images of at most `size` by `size`; smaller ones are centred.
+        heads: three texts at the top: above the names, the first images, and all others.
         facts: said at the bottom.
-        size: side of a picture's place, pixels.
+        size: side of an image's place, pixels.
 
     Raises:
         ConfigError: there are no rows.
@@ -187,7 +182,7 @@ def draw_rows(
     title_font, note_font, footer_font = load_fonts(
         "".join(texts), (_TITLE_SIZE, _NOTE_SIZE, _FOOTER_SIZE)
     )
-    most = max(len(row.pictures) for row in rows)
+    most = max(len(row.images) for row in rows)
     starts = [_MARGIN + _NAMES_WIDTH + _GAP + place * (size + _ROW_GAP) for place in range(most)]
     starts[1:] = [start + _GAP for start in starts[1:]]
     named = [
@@ -207,7 +202,7 @@ def draw_rows(
         pen.text((left, _MARGIN), text, font=footer_font, fill=_PALE)
     for row, lines, height in zip(rows, named, heights, strict=True):
         _write_lines(pen, (_MARGIN, top), lines)
-        for left, picture in zip(starts, row.pictures, strict=False):
+        for left, picture in zip(starts, row.images, strict=False):
             spare_y, spare_x = size - picture.shape[0], size - picture.shape[1]
             sheet.paste(Image.fromarray(picture), (left + spare_x // 2, top + spare_y // 2))
         top += height + _ROW_GAP
@@ -240,7 +235,7 @@ def _write_lines(pen: ImageDraw.ImageDraw, at: tuple[int, int], lines: Sequence[
 
 
 def check_target(path: str | os.PathLike[str], default_name: str = "gpufeed.png") -> Path:
-    """Return where a picture will be written: `path`, or `default_name` in it if it is a folder.
+    """Return where an image will be written: `path`, or `default_name` in it if it is a folder.
 
     Raises:
         ConfigError: its folder does not exist or cannot be written to, or its name does not end
@@ -251,7 +246,7 @@ def check_target(path: str | os.PathLike[str], default_name: str = "gpufeed.png"
         target = target / default_name
     if target.suffix.lower() != ".png":
         raise ConfigError(
-            f"{target} is neither a folder nor a name that ends in .png; a picture is a PNG"
+            f"{target} is neither a folder nor a name that ends in .png; an image is a PNG"
         )
     return check_writable(target)
 
@@ -273,7 +268,7 @@ def check_writable(target: Path) -> Path:
 
 
 def save_sheet(sheet: Image.Image, path: Path) -> None:
-    """Write a picture as PNG, whole or not at all; the same pixels give the same bytes.
+    """Write an image as PNG, whole or not at all; the same pixels give the same bytes.
 
     Raises:
         ConfigError: the file cannot be written.

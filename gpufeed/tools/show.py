@@ -31,8 +31,8 @@ class Shown:
     """A contact sheet and what is on it.
 
     Attributes:
-        sheet: the picture.
-        images: how many pictures are on it.
+        sheet: the image.
+        images: how many images are on it.
         epoch: the epoch that the batch lies in.
         steps_per_epoch: batches in an epoch.
         incomplete: whether the set is smaller than a batch, so that training would leave it out.
@@ -57,27 +57,27 @@ def show_batch(
     split: str = "",
     targets: bool = False,
 ) -> Shown:
-    """Draw the pictures that training or evaluating with these settings gets at `step`.
+    """Draw the images that training or evaluating with these settings gets at `step`.
 
     They are made anew as plain levels: what a preset draws does not depend on its output format,
-    so these are the pictures of the normalised batch. Training presets are shuffled and leave out
+    so these are the images of the normalised batch. Training presets are shuffled and leave out
     an epoch's tail, as `Loader` does; evaluating ones go through the manifest in its order, to
     the last record.
 
     Args:
         manifest: the records.
         step: number of the batch, from 0.
-        preset: what is done to the pictures.
-        size: side of the pictures, pixels.
+        preset: what is done to the images.
+        size: side of the images, pixels.
         batch_size: records in a batch.
         seed: of the order and of the random transforms.
         device: as for `Loader`.
         split: named in the sheet's last line where given.
-        targets: whether boxes and points are drawn on the pictures.
+        targets: whether boxes and points are drawn on the images.
 
     Raises:
         ConfigError: an argument is out of range, there is no such batch, or there are no targets.
-        DecodeError: a picture can not be read or decoded.
+        DecodeError: an image cannot be read or decoded.
     """
     has = {"boxes": manifest.has_objects, "points": manifest.has_points}
     kinds = [kind for kind, there in has.items() if targets and there]
@@ -115,7 +115,7 @@ def draw_batch(loader: Loader, step: int, facts: Sequence[str]) -> Shown:
 
     Raises:
         ConfigError: there is no such batch.
-        DecodeError: a picture can not be read or decoded.
+        DecodeError: an image cannot be read or decoded.
     """
     try:
         batch = loader.batch(step)
@@ -136,7 +136,7 @@ def draw_batch(loader: Loader, step: int, facts: Sequence[str]) -> Shown:
 
 
 def _marked(batch: Batch) -> Any:
-    """A batch's pictures with its targets drawn on them, where it has any."""
+    """A batch's images with its targets drawn on them, where it has any."""
     images = batch["image"]
     drawn = {name: batch[name] for name in _DRAWN if name in batch}
     if not drawn:
@@ -150,7 +150,7 @@ def _marked(batch: Batch) -> Any:
 
 
 def _side_by_side(images: Any) -> npt.NDArray[np.uint8]:
-    """Each record's views in one picture, on white."""
+    """Each record's views in one image, on white."""
     if not isinstance(images, list):
         return np.asarray(images)
     height = max(view.shape[1] for view in images)

@@ -1,4 +1,4 @@
-"""What happens to each picture: numbers drawn on the host, work done by DALI.
+"""What happens to each image: numbers drawn on the host, work done by DALI.
 
 Importing this package imports no DALI.
 """

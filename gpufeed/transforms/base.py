@@ -55,7 +55,7 @@ class Records:
         record_key: int64 (n,).
         height: int64 (n,), pixels.
         width: int64 (n,), pixels.
-        boxes: float64 (n, 4) of (x0, y0, x1, y1) in pixels, cut to the picture; None where the
+        boxes: float64 (n, 4) of (x0, y0, x1, y1) in pixels, cut to the image; None where the
             manifest has no such boxes.
         objects: all boxes of each record, likewise cut, without those that were dropped or of which
             nothing is left; only for transforms whose `uses_objects` says so, and None where the
@@ -73,11 +73,11 @@ class Records:
 
 
 class Transform(abc.ABC):  # noqa: B024 - a common root; what is abstract differs by kind
-    """Something done to every picture; its public attributes say all about what it does."""
+    """Something done to every image; its public attributes say all about what it does."""
 
     @property
     def loses_targets(self) -> bool:
-        """Whether boxes and points are no longer where they were, and can not follow."""
+        """Whether boxes and points are no longer where they were, and cannot follow."""
         return False
 
     @property
@@ -140,11 +140,11 @@ class PixelTransform(Transform):
         """Add the operators.
 
         Args:
-            image: DALI `DataNode` of uint8 HWC pictures, on the CPU or the GPU.
+            image: DALI `DataNode` of uint8 HWC images, on the CPU or the GPU.
             params: what `draw` returns, with a CPU `DataNode` in place of each array.
 
         Returns:
-            `DataNode` of uint8 HWC pictures of unchanged size.
+            `DataNode` of uint8 HWC images of unchanged size.
         """
 
 
@@ -174,7 +174,7 @@ class OutputFormat(Transform):
 
 @dataclass(frozen=True)
 class Made:
-    """What finished pictures are like.
+    """What finished images are like.
 
     Attributes:
         dtype: "float32", "float16" or "uint8".
@@ -204,7 +204,7 @@ class LateTransform(Transform):
         """Add the operators.
 
         Args:
-            image: DALI `DataNode` of finished pictures.
+            image: DALI `DataNode` of finished images.
             params: what `draw` returns, with a CPU `DataNode` in place of each array.
             made: what they are like.
 
@@ -214,7 +214,7 @@ class LateTransform(Transform):
 
 
 class MixTransform(Transform):
-    """Mixes each picture with its partner's, in the DALI graph, and their labels alike.
+    """Mixes each image with its partner's, in the DALI graph, and their labels alike.
 
     Partners are records of one small group of neighbours in the sampler's order, each paired with
     the next and the last with the first. So who meets whom is a matter of the order alone, and the
@@ -237,7 +237,7 @@ class MixTransform(Transform):
 
         Args:
             rng: the batch's numbers.
-            records: with the pictures' final sizes.
+            records: with the images' final sizes.
 
         Returns:
             The parameters, and float32 (n,): the share of the record's own label, 0 to 1.
@@ -245,4 +245,4 @@ class MixTransform(Transform):
 
     @abc.abstractmethod
     def build(self, image: Any, partner: Any, params: dict[str, Any]) -> Any:
-        """Add the operators; as `LateTransform.build`, with the partners' pictures beside."""
+        """Add the operators; as `LateTransform.build`, with the partners' images beside."""

@@ -34,7 +34,7 @@ Float64 = npt.NDArray[np.float64]
 
 
 class _Sometimes(PixelTransform):
-    """Does one thing to a picture with probability `p`."""
+    """Does one thing to an image with probability `p`."""
 
     def __init__(self, p: float) -> None:
         self.p = checks.check_probability("p", p)
@@ -45,7 +45,7 @@ class _Sometimes(PixelTransform):
         return {"chosen": rng.bernoulli(self.p), **settings}
 
     def build(self, image: Any, params: Nodes) -> Any:
-        """Change the chosen pictures."""
+        """Change the chosen images."""
         own = {name: node for name, node in params.items() if name != "chosen"}
         return where(params["chosen"], image, self._change, own)
 
@@ -54,7 +54,7 @@ class _Sometimes(PixelTransform):
 
     @abc.abstractmethod
     def _change(self, image: Any, own: Nodes) -> Any:
-        """Add the operators that change chosen pictures."""
+        """Add the operators that change chosen images."""
 
 
 class RandomGrayscale(_Sometimes):
@@ -118,7 +118,7 @@ class RandomSolarize(_Sometimes):
 class RandomAdjustSharpness(_Sometimes):
     """Smooth or sharpen with probability `p`.
 
-    Rounds to the nearest level, where Pillow cuts fractions off. Pictures less than three pixels
+    Rounds to the nearest level, where Pillow cuts fractions off. Images less than three pixels
     high or wide stay as they are.
 
     Args:
@@ -156,7 +156,7 @@ class RandomEqualize(_Sometimes):
     """Make each channel's levels equally frequent with probability `p`.
 
     Pillow, and so torchvision, divides by a whole number of pixels per level, which makes small
-    pictures brighter; this does not.
+    images brighter; this does not.
     """
 
     def __init__(self, p: float = 0.5) -> None:

@@ -74,13 +74,13 @@ class RandomShortestSize(GeometricTransform):
 
 
 class ScaleJitter(GeometricTransform):
-    """Resize, antialiased, by a random factor of what would make the picture fit a target.
+    """Resize, antialiased, by a random factor of what would make the image fit a target.
 
     Ghiasi et al., "Simple copy-paste is a strong data augmentation method for instance
     segmentation", CVPR 2021 (large scale jitter).
 
     Args:
-        target_size: (width, height) in pixels, in which the picture is fitted at a scale of 1.
+        target_size: (width, height) in pixels, in which the image is fitted at a scale of 1.
         scale_range: bounds of the factor, uniform between them.
         interpolation: "bilinear" or "bicubic".
     """
@@ -114,13 +114,13 @@ class ScaleJitter(GeometricTransform):
 
 
 class RandomZoomOut(GeometricTransform):
-    """Put the picture at a random place of a larger canvas of one colour.
+    """Put the image at a random place of a larger canvas of one colour.
 
     Liu et al., "SSD: single shot multibox detector", ECCV 2016.
 
     Args:
         fill: level of the canvas, 0 to 255, or one for each of red, green, blue.
-        side_range: bounds, 1 or more, of the canvas's sides over the picture's.
+        side_range: bounds, 1 or more, of the canvas's sides over the image's.
         p: how often it is done.
     """
 
@@ -158,14 +158,14 @@ class RandomIoUCrop(GeometricTransform):
     """Cut out a window in which the centre of at least one box lies and that overlaps it enough.
 
     Liu et al., "SSD: single shot multibox detector", ECCV 2016. For each record one of
-    `sampler_options` is drawn: 1 or more leaves the picture as it is; of another, `trials` windows
+    `sampler_options` is drawn: 1 or more leaves the image as it is; of another, `trials` windows
     of random sides and place are tried until one holds a box's centre and has at least this IoU
     (intersection over union) with such a box. Where none does, an option is drawn again. Boxes
-    whose centre is outside of the window are dropped. Pictures without boxes are left as they are,
+    whose centre is outside of the window are dropped. Images without boxes are left as they are,
     and so are those for which 100 options gave no window (fewer where there are over 100 trials).
 
     Args:
-        min_scale: least width and height of a window, as a share of the picture's.
+        min_scale: least width and height of a window, as a share of the image's.
         max_scale: largest.
         min_aspect_ratio: least width over height of a window.
         max_aspect_ratio: largest.

@@ -33,11 +33,11 @@ class RandomErasing(LateTransform):
 
     Args:
         p: how often.
-        scale: bounds of the rectangle's share of the picture.
+        scale: bounds of the rectangle's share of the image.
         ratio: bounds of its height over its width.
         value: what is put there, one number or three (RGB) in the output's own units; or "random",
             normally distributed numbers of mean 0 and deviation 1, a window drawn for each record
-            from one field of them that is four times as large as the picture.
+            from one field of them that is four times as large as the image.
     """
 
     def __init__(

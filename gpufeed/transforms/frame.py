@@ -1,8 +1,8 @@
-"""Axis-aligned geometry, worked out on the host: what of each picture is shown where.
+"""Axis-aligned geometry, worked out on the host: what of each image is shown where.
 
-A `Frame` is one resampling of a batch of pictures, in the order in which it is carried out:
+A `Frame` is one resampling of a batch of images, in the order in which it is carried out:
 
-    input picture --crop--> source window --resize--> scaled picture --crop/pad--> canvas --flip
+    input image --crop--> source window --resize--> scaled image --crop/pad--> canvas --flip
     --warp-->
 
 Crops, pads and flips fold into the frame they act on, so a crop of a crop is one window to decode,
@@ -46,10 +46,10 @@ def _pairs(first: npt.ArrayLike, second: npt.ArrayLike, count: int) -> Int64:
 
 
 class _ForEach:
-    """A dataclass whose arrays have a row for each picture."""
+    """A dataclass whose arrays have a row for each image."""
 
     def take(self, rows: Int64 | slice) -> Self:
-        """Return what it says of some of the pictures, int64 (m,), in their order, also again."""
+        """Return what it says of some of the images, int64 (m,), in their order, also again."""
         chosen: dict[str, Any] = {}
         for field in fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
@@ -92,26 +92,26 @@ class Warp(_ForEach):
 
 @dataclass(frozen=True)
 class Frame(_ForEach):
-    """One crop, resize, crop or pad, flip and warp of n pictures; sizes and places are (y, x).
+    """One crop, resize, crop or pad, flip and warp of n images; sizes and places are (y, x).
 
     Attributes:
         source: int64 (n, 2), first pixel of the window of the input that is resized.
         extent: int64 (n, 2), size of that window; the filter reads nothing outside it.
         scaled: int64 (n, 2), the size the window is resized to.
-        origin: int64 (n, 2), where the canvas begins on the scaled picture; may be negative.
+        origin: int64 (n, 2), where the canvas begins on the scaled image; may be negative.
         size: int64 (n, 2), the canvas.
-        shown: int64 (n, 2), first pixel of the scaled picture that may appear on the canvas.
+        shown: int64 (n, 2), first pixel of the scaled image that may appear on the canvas.
         shown_end: int64 (n, 2), one past the last; shows nothing where not past `shown`.
         mirror: bool (n,), whether the canvas is flipped left to right at the end.
         upturn: bool (n,), whether it is flipped top to bottom.
         interpolation: the filter of the resize; None where none is made.
-        trimmed: whether the scaled picture was cropped.
+        trimmed: whether the scaled image was cropped.
         fill: levels of the padding, 0 to 255; None where none is made.
-        mirrored: whether any picture may be flipped left to right.
+        mirrored: whether any image may be flipped left to right.
         upturned: whether any may be flipped top to bottom.
         cut: whether a window of the input was cut out.
         warped: what is done to the canvas at last; None where nothing is.
-        previous: the frame whose canvas is this one's input; None for the encoded picture.
+        previous: the frame whose canvas is this one's input; None for the encoded image.
     """
 
     source: Int64
@@ -134,7 +134,7 @@ class Frame(_ForEach):
 
     @staticmethod
     def whole(sizes: Int64, previous: Frame | None = None) -> Frame:
-        """The frame that shows pictures of these sizes, int64 (n, 2) of (height, width), as is."""
+        """The frame that shows images of these sizes, int64 (n, 2) of (height, width), as is."""
         zero = np.zeros_like(sizes)
         unflipped = np.zeros(len(sizes), dtype=np.bool_)
         return Frame(
@@ -294,7 +294,7 @@ class Frame(_ForEach):
         return replace(self, warped=warp.after(self.warped))
 
     def chain(self, since: Frame | None = None) -> Iterator[Frame]:
-        """Yield the frames from the encoded picture, or those after `since`, to this one."""
+        """Yield the frames from the encoded image, or those after `since`, to this one."""
         if self is since:
             return
         if self.previous is not None:
@@ -302,7 +302,7 @@ class Frame(_ForEach):
         yield self
 
     def map_points(self, points: Float64) -> Float64:
-        """Follow points from the encoded picture to the canvas, also those that fall outside it.
+        """Follow points from the encoded image to the canvas, also those that fall outside it.
 
         Args:
             points: float64 (n, k, 2) of (x, y) in pixels; pixel i covers [i, i + 1).
@@ -317,7 +317,7 @@ class Frame(_ForEach):
         return points
 
     def shows(self, points: Float64) -> Bool:
-        """Whether points of the encoded picture are on the canvas, and were never cut off before.
+        """Whether points of the encoded image are on the canvas, and were never cut off before.
 
         Args:
             points: float64 (n, k, 2) of (x, y) in pixels.
@@ -348,7 +348,7 @@ class Frame(_ForEach):
         return moved[..., ::-1]
 
     def map_boxes(self, boxes: Float64) -> Float64:
-        """Follow boxes from the encoded picture to the canvas, cut to what is left of the picture.
+        """Follow boxes from the encoded image to the canvas, cut to what is left of the image.
 
         Args:
             boxes: float64 (n, 4) of (x0, y0, x1, y1) in pixels.

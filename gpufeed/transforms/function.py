@@ -1,4 +1,4 @@
-"""A user's own function of a picture, on the CPU."""
+"""A user's own function of an image, on the CPU."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Pixels = npt.NDArray[np.uint8]
 
 
 class Lambda(PixelTransform):
-    """Apply a NumPy function to each picture; with device="cpu" only.
+    """Apply a NumPy function to each image; with device="cpu" only.
 
     It is called on the threads that decode, so only crops, resizes, pads and flips may come before
     it. It gets nothing random: what draws is a class with `draw` and `build`. Boxes and points do
@@ -34,7 +34,7 @@ class Lambda(PixelTransform):
 
     def __init__(self, function: Callable[[Pixels], Pixels], name: str | None = None) -> None:
         if not callable(function):
-            raise ConfigError(f"function is {function!r}; it must take a picture and return one")
+            raise ConfigError(f"function is {function!r}; it must take an image and return one")
         self._function = function
         own = getattr(function, "__qualname__", "")
         self.name: str = name or f"{getattr(function, '__module__', '')}.{own}"
@@ -49,7 +49,7 @@ class Lambda(PixelTransform):
 
         Raises:
             TransformError: it raises an error.
-            ConfigError: it returns something else than a picture of this size.
+            ConfigError: it returns something else than an image of this size.
         """
         # After a flip it is a view that runs backwards, which torch and OpenCV refuse.
         with Blaming(self):
@@ -61,18 +61,18 @@ class Lambda(PixelTransform):
         ):
             what = f"{made.dtype} {made.shape}" if isinstance(made, np.ndarray) else repr(made)
             raise ConfigError(
-                f"Lambda({self.name}) returned {what} for a picture of uint8 {picture.shape}; it "
+                f"Lambda({self.name}) returned {what} for an image of uint8 {picture.shape}; it "
                 "must return one of the same type and shape"
             )
         return made
 
     def misplaced(self) -> str:
-        """Say that it stands where it can not be called."""
+        """Say that it stands where it cannot be called."""
         return (
             f'Lambda({self.name}) runs with device="cpu" only, and only crops, resizes, pads and '
             "flips may come before it; write a PixelTransform with DALI operators instead"
         )
 
     def build(self, image: Any, params: dict[str, Any]) -> Any:  # noqa: ARG002
-        """Refuse: DALI's graph can not call it."""
+        """Refuse: DALI's graph cannot call it."""
         raise ConfigError(self.misplaced())

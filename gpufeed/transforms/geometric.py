@@ -42,7 +42,7 @@ class RandomResizedCrop(GeometricTransform):
 
     Args:
         size: pixels of the output, one number for a square or (height, width).
-        scale: bounds of the window's share of the picture's area.
+        scale: bounds of the window's share of the image's area.
         ratio: bounds of its width over its height.
         interpolation: "bilinear" or "bicubic".
     """
@@ -178,7 +178,7 @@ class Resize(GeometricTransform):
 class ResizeLongest(GeometricTransform):
     """Resize, antialiased, by the factor that makes the longer side `size`, rounding down.
 
-    The factor is rounded to a double before it is applied, so the longer side of some pictures
+    The factor is rounded to a double before it is applied, so the longer side of some images
     comes out a pixel short, as in the data preparation of the WestDRI course on the JAX AI stack.
 
     Args:
@@ -199,7 +199,7 @@ class ResizeLongest(GeometricTransform):
 
 
 class CenterCrop(GeometricTransform):
-    """Cut out the centre; a picture that is smaller is padded with black first.
+    """Cut out the centre; an image that is smaller is padded with black first.
 
     Args:
         size: pixels, one number for a square or (height, width).
@@ -227,7 +227,7 @@ class CenterCrop(GeometricTransform):
 
 
 class Pad(GeometricTransform):
-    """Put a border of one colour around the picture.
+    """Put a border of one colour around the image.
 
     Args:
         padding: pixels, one number for all sides, (left and right, top and bottom) or (left, top,
@@ -246,17 +246,17 @@ class Pad(GeometricTransform):
 
 
 class RandomCrop(GeometricTransform):
-    """Cut out a window at a random place, of the picture or of the picture padded.
+    """Cut out a window at a random place, of the image or of the image padded.
 
     Args:
         size: pixels, one number for a square or (height, width).
-        padding: pixels around the picture, as for `Pad`; None for none.
+        padding: pixels around the image, as for `Pad`; None for none.
         pad_if_needed: pads what is still smaller than the window, on both sides alike by all that
-            is missing, so that the picture stands at a random place of the window.
+            is missing, so that the image stands at a random place of the window.
         fill: level of the padding, 0 to 255, or one for each of red, green, blue.
 
     Raises:
-        ConfigError: when a batch holds a picture that is smaller, its padding counted.
+        ConfigError: when a batch holds an image that is smaller, its padding counted.
     """
 
     def __init__(
@@ -272,7 +272,7 @@ class RandomCrop(GeometricTransform):
         self.fill = checks.check_fill(fill)
 
     def draw(self, rng: BatchRng, records: Records) -> Params:
-        """Draw top, left: int64 (n,), pixels from the corner of the padded picture."""
+        """Draw top, left: int64 (n,), pixels from the corner of the padded image."""
         height, width = self.size
         left, top, right, bottom = self._borders(records.height, records.width)
         full_height, full_width = records.height + top + bottom, records.width + left + right
@@ -290,7 +290,7 @@ class RandomCrop(GeometricTransform):
         }
 
     def _borders(self, height: Int64, width: Int64) -> tuple[Int64, Int64, Int64, Int64]:
-        """Return what is added at left, top, right and bottom of pictures of these sizes."""
+        """Return what is added at left, top, right and bottom of images of these sizes."""
         left, top, right, bottom = self.padding or (0, 0, 0, 0)
         needed = int(self.pad_if_needed)
         more_y = needed * np.maximum(self.size[0] - (height + top + bottom), 0)
@@ -306,14 +306,14 @@ class RandomCrop(GeometricTransform):
 
 
 class BoxCrop(GeometricTransform):
-    """Cut out the record's bounding box, with a margin on each side, clamped to the picture.
+    """Cut out the record's bounding box, with a margin on each side, clamped to the image.
 
     Args:
         margin: of each side, as a share of the box's width or height, rounded down to pixels; or
             (low, high), between which one is drawn for each record, for all of its sides.
 
     Raises:
-        ConfigError: the manifest has no boxes, or a record's box is not on the picture any more.
+        ConfigError: the manifest has no boxes, or a record's box is not on the image any more.
     """
 
     def __init__(self, margin: float | Sequence[float] = 0.0) -> None:
@@ -351,14 +351,14 @@ class BoxCrop(GeometricTransform):
 
 
 class PadToSquare(GeometricTransform):
-    """Centre the picture on a square of one colour.
+    """Centre the image on a square of one colour.
 
     Args:
         size: side of the square, pixels.
         fill: level of the padding, 0 to 255, or one for each of red, green, blue.
 
     Raises:
-        ConfigError: when a batch holds a picture that is larger.
+        ConfigError: when a batch holds an image that is larger.
     """
 
     def __init__(self, size: int, fill: float | Sequence[float] = 0.0) -> None:

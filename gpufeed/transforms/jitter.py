@@ -1,4 +1,4 @@
-"""torchvision v2's ColorJitter: up to four operations in an order of each picture's own."""
+"""torchvision v2's ColorJitter: up to four operations in an order of each image's own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OPERATIONS = {
 class ColorJitter(PixelTransform):
     """Change brightness, contrast, saturation and hue by random factors, in random order.
 
-    The order is drawn for each picture, and each operation cuts levels to 0..255, as in
+    The order is drawn for each image, and each operation cuts levels to 0..255, as in
     torchvision. (The first three, were it not for that, could be done at once in any order; it
     would be hardly cheaper, and a level off on average, dozens at worst.)
 
@@ -98,7 +98,7 @@ class ColorJitter(PixelTransform):
 
 
 def _ruler(count: int) -> list[int]:
-    """Steps at which operations stand ready: whatever order a picture has, it is among them.
+    """Steps at which operations stand ready: whatever order an image has, it is among them.
 
     For three it is 0 1 0 2 0 1 0, in which all six orders are found by leaving steps out. The
     last operation comes once, the one before it twice and so on, by what they cost.

@@ -15,7 +15,7 @@ __all__ = ["SoftLabels"]
 
 
 class SoftLabels(LateTransform):
-    """Add `soft_label` to each batch, float32 (n, num_classes), smoothed, and mixed as pictures.
+    """Add `soft_label` to each batch, float32 (n, num_classes), smoothed, and mixed as images.
 
     Smoothing is that of Szegedy et al., "Rethinking the inception architecture for computer vision"
     (CVPR 2016), as torch's `CrossEntropyLoss(label_smoothing=...)` does it: the label keeps
@@ -32,7 +32,7 @@ class SoftLabels(LateTransform):
         self.smoothing = checks.check_probability("smoothing", smoothing)
 
     def build(self, image: Any, params: dict[str, Any], made: Made) -> Any:  # noqa: ARG002
-        """Leave pictures as they are."""
+        """Leave images as they are."""
         return image
 
     def of(

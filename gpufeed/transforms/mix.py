@@ -1,4 +1,4 @@
-"""Pictures mixed with a partner's."""
+"""Images mixed with a partner's."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Beta(MixTransform):
 
 
 class MixUp(_Beta):
-    """Mix each picture with its partner's: share * own + (1 - share) * partner.
+    """Mix each image with its partner's: share * own + (1 - share) * partner.
 
     Zhang et al., "mixup: beyond empirical risk minimization" (ICLR 2018). The share is drawn from
     Beta(alpha, alpha) for each record, where torchvision draws one for a batch. It comes after the
@@ -67,10 +67,10 @@ class MixUp(_Beta):
 
 
 class CutMix(_Beta):
-    """Paste a rectangle of its partner's picture into each.
+    """Paste a rectangle of its partner's image into each.
 
     Yun et al., "CutMix: regularization strategy to train strong classifiers" (ICCV 2019): of the
-    drawn share of the area is kept, and a rectangle of the picture's own proportions, of the rest,
+    drawn share of the area is kept, and a rectangle of the image's own proportions, of the rest,
     is put around a uniform centre and cut at the border; labels go by the area it has then, as in
     torchvision, which draws one rectangle for a batch. It comes after the output format; a batch
     then has `label_b`, the partner's, and `lam`, the share of `label`.

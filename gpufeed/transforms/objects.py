@@ -1,4 +1,4 @@
-"""Boxes and points of a batch's records, which follow the pictures through their frames."""
+"""Boxes and points of a batch's records, which follow the images through their frames."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Objects:
         return Objects(self.boxes[mask], before[self.offsets], self.labels[mask])
 
     def followed(self, frame: Frame) -> Objects:
-        """Return them as they lie on the frame's canvas, cut to what is left of the picture."""
+        """Return them as they lie on the frame's canvas, cut to what is left of the image."""
         return replace(self, boxes=frame.take(self.rows).map_boxes(self.boxes))
 
     def padded(self) -> tuple[Float64, Bool]:

@@ -51,7 +51,7 @@ pixel's row or column by which it moves, pixels to move right or down by, degree
 KINDS = {name: number for number, name in enumerate(NAMES)}
 
 _PART = 23
-"""A picture's share in a mixture is counted in 2**-23: its levels times 2**23 fit in 32 bits."""
+"""An image's share in a mixture is counted in 2**-23: its levels times 2**23 fit in 32 bits."""
 
 _FIRST_VALUED = KINDS["Brightness"]
 _FIRST_MOVING = KINDS["ShearX"]
@@ -84,7 +84,7 @@ def lay_out(kind: Int64, value: Float64, height: Int64, width: Int64) -> dict[st
     """
     # Records for which nothing would change go past the operators.
     kind = np.where(value == _NEUTRAL[kind], 0, kind)
-    # Pillow's kernel leaves the border as it is, which is all of such a picture.
+    # Pillow's kernel leaves the border as it is, which is all of such an image.
     small = (height < 3) | (width < 3)
     kind = np.where((kind == KINDS["Sharpness"]) & small, 0, kind)
     matrix = _matrices(kind, value, height, width)
@@ -133,14 +133,14 @@ def build_layer(
     """Add a layer to the graph.
 
     Args:
-        image: `DataNode` of uint8 HWC pictures.
+        image: `DataNode` of uint8 HWC images.
         layer: CPU `DataNode`s of what `lay_out` returned for it.
         names: the operations that the layer may be asked for.
         fill: what comes in where pixels move away.
         interpolation: of those that move pixels.
 
     Returns:
-        `DataNode` of uint8 HWC pictures.
+        `DataNode` of uint8 HWC images.
     """
     kind, value, matrix = (layer[name] for name in ("kind", "value", "matrix"))
     wanted = {KINDS[name] for name in names}
@@ -201,10 +201,10 @@ def parts(shares: Float64) -> Int64:
 
 
 def mix(images: Sequence[Any], parts: Sequence[Any]) -> Any:
-    """Add pictures up, each times its share, and cut fractions off.
+    """Add images up, each times its share, and cut fractions off.
 
     Args:
-        images: `DataNode`s of uint8 HWC pictures of one size.
+        images: `DataNode`s of uint8 HWC images of one size.
         parts: for each a CPU `DataNode` of what `parts` returned.
     """
     from nvidia.dali import fn, types

@@ -1,12 +1,12 @@
 """Operations on levels, as DALI operators: what colour transforms and policies are made of.
 
-Each takes a `DataNode` of uint8 HWC RGB pictures, on the CPU or the GPU, and a CPU `DataNode` with
-a number for each record, and returns pictures of the same size and type. They mean what torchvision
-v2's functions of these names mean, of Pillow's pictures unless said otherwise, which cut fractions
+Each takes a `DataNode` of uint8 HWC RGB images, on the CPU or the GPU, and a CPU `DataNode` with
+a number for each record, and returns images of the same size and type. They mean what torchvision
+v2's functions of these names mean, of Pillow's images unless said otherwise, which cut fractions
 off rather than round; `tests/test_colour.py` says to how many levels they agree.
 
 They may be called within `where`. So no array is a constant here: in a graph, a constant belongs to
-all records of a batch and can not meet some of them.
+all records of a batch and cannot meet some of them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def brightness(image: Any, factor: Any) -> Any:
 
 
 def contrast(image: Any, factor: Any) -> Any:
-    """Move away from the picture's mean grey, a whole level, by `factor`, 0 or more."""
+    """Move away from the image's mean grey, a whole level, by `factor`, 0 or more."""
     from nvidia.dali import fn, math, types
 
     mean = math.floor(fn.reductions.mean(_grey(image), dtype=types.FLOAT) + 0.5)
@@ -85,7 +85,7 @@ def grayscale(image: Any) -> Any:
 def hue(image: Any, shift: Any) -> Any:
     """Turn the hue by `shift`, in [-0.5, 0.5] of a whole turn, in HSV, as torchvision of tensors.
 
-    Pillow's pictures know 256 hues only.
+    Pillow's images know 256 hues only.
     """
     from nvidia.dali import fn, math, types
 
@@ -111,9 +111,9 @@ def hue(image: Any, shift: Any) -> Any:
 
 
 def sharpness(image: Any, factor: Any) -> Any:
-    """Move away from the smoothed picture by `factor`, 0 or more; the outermost pixels stay.
+    """Move away from the smoothed image by `factor`, 0 or more; the outermost pixels stay.
 
-    Rounds where Pillow cuts off. Pictures must have three pixels or more each way.
+    Rounds where Pillow cuts off. Images must have three pixels or more each way.
     """
     from nvidia.dali import fn
 
@@ -174,7 +174,7 @@ def gamma(image: Any, gamma: Any) -> Any:
 def gaussian_blur(image: Any, across: Any, down: Any) -> Any:
     """Blur with weights for each record, (width,) and (height,), odd and of sum 1.
 
-    Outside, the picture goes on mirrored at the centre of its outermost pixels. Rounds after each
+    Outside, the image goes on mirrored at the centre of its outermost pixels. Rounds after each
     of the two, which DALI's own operator does not, at five times the cost.
     """
     from nvidia.dali import fn

@@ -1,4 +1,4 @@
-"""How pictures leave the graph: type, layout, normalisation."""
+"""How images leave the graph: type, layout, normalisation."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Normalize(OutputFormat):
         self.dtype = checks.check_dtype(dtype)
         if self.dtype == "uint8":
             raise ConfigError(
-                'Normalize can not give "uint8"; for untouched levels end with ToDtype("uint8")'
+                'Normalize cannot give "uint8"; for untouched levels end with ToDtype("uint8")'
             )
         self.layout = checks.check_layout(layout)
 

@@ -1,4 +1,4 @@
-"""Rectangles and mixtures of finished pictures, in the graph; all keep type, layout and size."""
+"""Rectangles and mixtures of finished images, in the graph; all keep type, layout and size."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["blend", "constant", "fill", "paste", "window"]
 
 
 def fill(image: Any, anchor: Any, shape: Any, value: tuple[float, float, float]) -> Any:
-    """Write a value into a rectangle of each picture.
+    """Write a value into a rectangle of each image.
 
     Args:
-        image: `DataNode` of pictures.
+        image: `DataNode` of images.
         anchor: CPU `DataNode` of float32 (2,) for each: (y, x) of its first pixel.
         shape: likewise its (height, width).
         value: one number for each channel.
@@ -27,7 +27,7 @@ def fill(image: Any, anchor: Any, shape: Any, value: tuple[float, float, float])
 
 
 def paste(image: Any, other: Any, anchor: Any, shape: Any) -> Any:
-    """Write what `other` has in a rectangle into each picture: exactly, since zeros are added."""
+    """Write what `other` has in a rectangle into each image: exactly, since zeros are added."""
     from nvidia.dali import fn
 
     black = (0.0, 0.0, 0.0)
@@ -52,11 +52,11 @@ def blend(image: Any, other: Any, share: Any) -> Any:
 
 
 def constant(field: npt.NDArray[np.float32], made: Made, device: str) -> Any:
-    """Return one picture for all records; make it outside of `where`, which has but some of them.
+    """Return one image for all records; make it outside of `where`, which has but some of them.
 
     Args:
-        field: float32, laid out as the pictures are.
-        made: what the pictures are like.
+        field: float32, laid out as the images are.
+        made: what the images are like.
         device: "cpu" or "gpu".
     """
     from nvidia.dali import types
@@ -65,12 +65,12 @@ def constant(field: npt.NDArray[np.float32], made: Made, device: str) -> Any:
 
 
 def window(field: Any, start: Any, made: Made) -> Any:
-    """Cut a picture out of a larger one for each record.
+    """Cut an image out of a larger one for each record.
 
     Args:
-        field: `DataNode` of the larger ones, laid out as the pictures are.
+        field: `DataNode` of the larger ones, laid out as the images are.
         start: CPU `DataNode` of int32 (2,) for each: (y, x) of its first pixel.
-        made: what the pictures are like.
+        made: what the images are like.
     """
     from nvidia.dali import fn
 

@@ -193,7 +193,7 @@ class AutoAugment(_Policy):
 
 
 class AugMix(_Policy):
-    """The picture mixed with a few others made of it, each by a chain of operations.
+    """The image mixed with a few others made of it, each by a chain of operations.
 
     Hendrycks et al., "AugMix: a simple data processing method to improve robustness and
     uncertainty" (2020).
@@ -202,7 +202,7 @@ class AugMix(_Policy):
         severity: magnitudes are drawn from the first so many of ten bins, 1 to 10.
         mixture_width: how many chains, 1 or more.
         chain_depth: operations of each, or, below 1, drawn from 1 to 3 for each.
-        alpha: of the Dirichlet distributions of the chains' shares, and of the picture's and
+        alpha: of the Dirichlet distributions of the chains' shares, and of the image's and
             theirs; above 0.
         all_ops: also brightness, colour, contrast and sharpness, which the paper leaves out.
         interpolation: "nearest" or "bilinear", where pixels move.
@@ -238,7 +238,7 @@ class AugMix(_Policy):
         return self.chain_depth if self.chain_depth > 0 else _DEEPEST
 
     def draw(self, rng: BatchRng, records: Records) -> Tree:
-        """Draw the chains, and the shares of the picture and of each."""
+        """Draw the chains, and the shares of the image and of each."""
         chains, deepest = self.mixture_width, self._deepest
         layers, n = chains * deepest, len(records)
         drawn = rng.uniform(size=3 * layers).T.reshape(3, layers, n)

@@ -37,7 +37,7 @@ class Space:
     """Operations, and the magnitude of each in its last bin; in the first one it is 0.
 
     Attributes:
-        limits: by name: the slope of shears; translations in sides of the picture, or in pixels;
+        limits: by name: the slope of shears; translations in sides of the image, or in pixels;
             degrees; how far a factor gets from 1; bits given up; levels inverted; 0 where an
             operation takes no value.
         sides: whether translations are in sides.

@@ -21,7 +21,7 @@ __all__ = ["RandomAffine", "RandomPerspective", "RandomRotation"]
 Float64 = npt.NDArray[np.float64]
 
 _ROUNDING = 1e-4
-"""Parts of a pixel that a rotated picture may reach over an edge by rounding, as in torchvision."""
+"""Parts of a pixel that a rotated image may reach over an edge by rounding, as in torchvision."""
 
 
 class RandomRotation(GeometricTransform):
@@ -30,9 +30,9 @@ class RandomRotation(GeometricTransform):
     Args:
         degrees: bounds of the angle, counter-clockwise, or one number for (-degrees, degrees).
         interpolation: "nearest" or "bilinear".
-        expand: whether the picture grows to hold all of what was rotated; sizes then differ, so a
+        expand: whether the image grows to hold all of what was rotated; sizes then differ, so a
             resize or crop must follow.
-        center: (x, y) in pixels from the top left corner; the picture's middle where None. Not
+        center: (x, y) in pixels from the top left corner; the image's middle where None. Not
             with `expand`.
         fill: levels of what comes from outside, 0 to 255, one number or three (RGB).
     """
@@ -69,7 +69,7 @@ class RandomRotation(GeometricTransform):
         left, top = (before // 2).T
         right, bottom = (before - before // 2).T
         padded = frame.pad(top, left, bottom, right, self.fill)
-        # Where the result is cut out; the padded picture is at least as large.
+        # Where the result is cut out; the padded image is at least as large.
         corner = (padded.size[:, ::-1] - new) // 2
         middle = before // 2 + old / 2
         moved = corner + new / 2 - middle
@@ -79,7 +79,7 @@ class RandomRotation(GeometricTransform):
 
 
 class RandomAffine(GeometricTransform):
-    """Rotate, translate, scale and shear at random, about the picture's middle.
+    """Rotate, translate, scale and shear at random, about the image's middle.
 
     Args:
         degrees: bounds of the angle, clockwise, or one number for (-degrees, degrees).
@@ -89,7 +89,7 @@ class RandomAffine(GeometricTransform):
             (-shear, shear) along x; None for none.
         interpolation: "nearest" or "bilinear".
         fill: levels of what comes from outside, 0 to 255, one number or three (RGB).
-        center: (x, y) in pixels from the top left corner; the picture's middle where None.
+        center: (x, y) in pixels from the top left corner; the image's middle where None.
     """
 
     def __init__(
@@ -141,10 +141,10 @@ class RandomAffine(GeometricTransform):
 
 
 class RandomPerspective(GeometricTransform):
-    """Move the picture's corners inwards at random, as if it were seen from elsewhere.
+    """Move the image's corners inwards at random, as if it were seen from elsewhere.
 
-    Where three of them come to lie in a line, which happens with small pictures and scales near 1,
-    the picture is left as it is. With scales near 1 it may also be folded; boxes are wrong then.
+    Where three of them come to lie in a line, which happens with small images and scales near 1,
+    the image is left as it is. With scales near 1 it may also be folded; boxes are wrong then.
 
     Args:
         distortion_scale: how far corners move at most, as a share of half the side, 0 to 1.
@@ -177,7 +177,7 @@ class RandomPerspective(GeometricTransform):
         inwards = np.floor(unit * bound).astype(np.int64)
         far = np.array([[0, 0], [1, 0], [1, 1], [0, 1]])
         corners = np.where(far, sides - bound + inwards, inwards)
-        # Of three corners in line there is no map, nor of a picture without two rows and columns.
+        # Of three corners in line there is no map, nor of an image without two rows and columns.
         mask &= ~_in_line(corners) & (sides > 1).all(axis=(1, 2))
         return {"mask": mask, "corners": corners}
 
@@ -210,7 +210,7 @@ def _centers(frame: Frame, center: tuple[float, float] | None) -> Float64:
 
 
 def _rotated_sizes(sizes: npt.NDArray[np.int64], angle: Float64) -> npt.NDArray[np.int64]:
-    """Sizes (width, height) that hold rotated pictures: whole pixels around the middle."""
+    """Sizes (width, height) that hold rotated images: whole pixels around the middle."""
     cos, sin = np.abs(np.cos(np.radians(angle))), np.abs(np.sin(np.radians(angle)))
     width, height = sizes.T
     half = np.stack([width * cos + height * sin, width * sin + height * cos], axis=1) / 2.0

@@ -19,9 +19,9 @@ __all__ = ["Checked", "FiveCrop", "TenCrop", "Views", "check_views"]
 
 
 class Views:
-    """Several lists of transforms, each of which makes its own picture of every record.
+    """Several lists of transforms, each of which makes its own image of every record.
 
-    A picture is decoded once, and each view draws numbers of its own: two equal lists give two
+    An image is decoded once, and each view draws numbers of its own: two equal lists give two
     views as SimCLR and BYOL take them, two of one size and several of a smaller one give DINO's
     multi-crop. With it a batch's `image` is a list of arrays, one for each view, in this order.
 
@@ -64,7 +64,7 @@ class FiveCrop(Transform):
     torchvision's order: top left, top right, bottom left, bottom right, centre.
 
     Args:
-        size: pixels of each, one number for a square or (height, width); no more than the picture.
+        size: pixels of each, one number for a square or (height, width); no more than the image.
     """
 
     makes_views = True
@@ -78,10 +78,10 @@ class FiveCrop(Transform):
 
 
 class TenCrop(FiveCrop):
-    """Cut out the four corners and the centre of the picture and of its mirror image, as ten views.
+    """Cut out the four corners and the centre of the image and of its mirror image, as ten views.
 
     Args:
-        size: pixels of each, one number for a square or (height, width); no more than the picture.
+        size: pixels of each, one number for a square or (height, width); no more than the image.
         vertical_flip: whether it is mirrored top to bottom and not left to right.
     """
 
@@ -108,7 +108,7 @@ class _CropAt(GeometricTransform):
         if (spare < 0).any():
             short = int((spare < 0).any(axis=1).argmax())
             raise ConfigError(
-                f"crops of {self.size[0]} x {self.size[1]} are cut out of a picture of "
+                f"crops of {self.size[0]} x {self.size[1]} are cut out of an image of "
                 f"{frame.height[short]} x {frame.width[short]} (height x width); resize it first"
             )
         place = np.rint(spare * np.array([self.down, self.across])).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Moves the pixels of pictures through a matrix each: rotations, shears, translations, perspective.
+"""Moves the pixels of images through a matrix each: rotations, shears, translations, perspective.
 
 Conventions, for `warp` and everything that makes matrices for it:
 
@@ -37,7 +37,7 @@ def affine_matrices(
     other way.
 
     Args:
-        center: (x, y) or (n, 2), pixels: where shears, rotation and scaling leave the picture.
+        center: (x, y) or (n, 2), pixels: where shears, rotation and scaling leave the image.
         angle: degrees clockwise, one or (n,).
         translate: (x, y) or (n, 2), pixels to the right and down.
         scale: above 0, one or (n,).
@@ -72,21 +72,21 @@ def affine_matrices(
 
 
 def warp(image: Any, matrix: Any, fill: Fill, interpolation: Sampling) -> Any:
-    """Move pixels, keeping the pictures' sizes.
+    """Move pixels, keeping the images' sizes.
 
     On the CPU, "nearest" takes the pixel that a place falls in, as Pillow does, whose places are
     off by up to 0.004 of a pixel; "bilinear" is exact, rounded to the nearest level. Along the
-    picture's edges it mixes the `fill` in, as torchvision does for tensors, where Pillow repeats
+    image's edges it mixes the `fill` in, as torchvision does for tensors, where Pillow repeats
     the edge.
 
     Args:
-        image: `DataNode` of uint8 HWC pictures.
+        image: `DataNode` of uint8 HWC images.
         matrix: CPU `DataNode` of float32 (3, 3) for each, as the module says.
-        fill: levels where a place lies outside of the picture.
+        fill: levels where a place lies outside of the image.
         interpolation: "nearest" or "bilinear".
 
     Returns:
-        `DataNode` of uint8 HWC pictures.
+        `DataNode` of uint8 HWC images.
     """
     from nvidia.dali import fn, types
 

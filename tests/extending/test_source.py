@@ -82,4 +82,4 @@ def test_a_damaged_member_is_one_bad_record(archive: Path) -> None:
         assert len(list(loader)) == 3
         (failure,) = loader.quarantine
     assert failure.path == f"{archive}/0/00.jpg"
-    assert failure.reason.startswith("can not be read: Bad CRC-32 for file '0/00.jpg'")
+    assert failure.reason.startswith("cannot be read: Bad CRC-32 for file '0/00.jpg'")

@@ -133,14 +133,14 @@ def test_a_bad_image_of_a_source_is_a_bad_record(pictures: Manifest) -> None:
         list(loader)
         list(loader)
         said = {failure.record_key: failure.reason for failure in loader.quarantine}
-    assert said[5] == "can not be read: not on the shelf"
+    assert said[5] == "cannot be read: not on the shelf"
     assert "the file is empty" in said[6]
     assert "not a JPEG" in said[7]
     found = check(manifest.frame, manifest.source, max_pixels=1 << 20, progress=False)
     assert found.findings.filter("fails").select("record_key", "kind").rows() == [
         (5, "missing"),
         (6, "empty"),
-        (7, "not a picture"),
+        (7, "not an image"),
     ]
 
 

@@ -1,4 +1,4 @@
-"""FFCV in its JPEG mode: pictures encoded again into one file.
+"""FFCV in its JPEG mode: images encoded again into one file.
 
 Written after its ImageNet recipe. **Not run yet**: it is built from source, with OpenCV's and
 libjpeg-turbo's headers.

@@ -17,7 +17,7 @@ __all__ = ["PEERS"]
 
 
 class _Transform:
-    """From decoded pictures, uint8 CHW tensors, to a normalised batch, on their GPU."""
+    """From decoded images, uint8 CHW tensors, to a normalised batch, on their GPU."""
 
     def __init__(self, work: Work) -> None:
         import torch
@@ -28,7 +28,7 @@ class _Transform:
         else:
             geometry = [v2.RandomResizedCrop(work.size, antialias=True), v2.RandomHorizontalFlip()]
         self._each = v2.Compose(geometry)
-        # What is the same for all pictures is done for the whole batch at once.
+        # What is the same for all images is done for the whole batch at once.
         self._batch = v2.Compose(
             [v2.ToDtype(torch.float32, scale=True), v2.Normalize(list(MEAN), list(STD))]
         )

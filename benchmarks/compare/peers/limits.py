@@ -16,7 +16,7 @@ __all__ = ["PEERS"]
 
 
 def _decode(work: Work) -> Iterator[tuple[Any, Any]]:
-    """Plain decode by libjpeg-turbo, each picture whole, as many threads as cores."""
+    """Plain decode by libjpeg-turbo, each image whole, as many threads as cores."""
     import simplejpeg
 
     ready = np.zeros((work.batch_size, 3, work.size, work.size), dtype=np.float32)

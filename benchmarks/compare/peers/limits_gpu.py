@@ -23,7 +23,7 @@ def _ready(work: Work) -> Any:
 
 
 def _nvjpeg(work: Work, *, backends: Sequence[str]) -> Iterator[tuple[Any, Any]]:
-    """Decode whole pictures to GPU memory, by some of nvImageCodec's backends."""
+    """Decode whole images to GPU memory, by some of nvImageCodec's backends."""
     import torch
     from nvidia import nvimgcodec
 
@@ -43,7 +43,7 @@ def _nvjpeg(work: Work, *, backends: Sequence[str]) -> Iterator[tuple[Any, Any]]
         images = decoder.decode(contents, cuda_stream=stream)
         refused = sum(image is None for image in images)
         if refused:
-            raise RuntimeError(f"{refused} of {len(images)} pictures are not decoded that way")
+            raise RuntimeError(f"{refused} of {len(images)} images are not decoded that way")
         yield ready, batch
 
 

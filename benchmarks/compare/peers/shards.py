@@ -1,4 +1,4 @@
-"""WebDataset and Hugging Face datasets: pictures packed into larger files beforehand."""
+"""WebDataset and Hugging Face datasets: images packed into larger files beforehand."""
 
 from __future__ import annotations
 

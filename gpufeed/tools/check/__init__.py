@@ -1,1 +1,1 @@
-"""`gpufeed check`: what is wrong with the pictures of a dataset, before a run finds out."""
+"""`gpufeed check`: what is wrong with the images of a dataset, before a run finds out."""

@@ -1,4 +1,4 @@
-"""Checks all pictures of a list, on all cores."""
+"""Checks all images of a list, on all cores."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from gpufeed._util.progress import progress as progress_bar
 from gpufeed._util.sanitize import sanitize
 from gpufeed._util.thread_map import thread_map
 from gpufeed.records.boxes import BOX
+from gpufeed.records.headers import most_bytes
 from gpufeed.source.base import Source, check_source
 from gpufeed.source.files import FileSource
 from gpufeed.source.paths import links_out
@@ -59,7 +60,7 @@ class Report:
         """Write the findings as Parquet, whole or not at all; `Manifest.without` takes them.
 
         Raises:
-            OSError: the file can not be written; the error names `path`.
+            OSError: the file cannot be written; the error names `path`.
         """
         buffer = io.BytesIO()
         self.findings.write_parquet(buffer)
@@ -90,7 +91,7 @@ def check(
         progress: whether to show a progress bar; None on a terminal only.
 
     Raises:
-        ManifestError: a folder can not be listed.
+        ManifestError: a folder cannot be listed.
     """
     began = time.perf_counter()
     expected: Sequence[Size | None] = [None] * frame.height
@@ -101,6 +102,7 @@ def check(
     check_source(source, frame.height)
     away: set[int] = set()
     if isinstance(source, FileSource):
+        source = source.limited(np.full(len(source), most_bytes(max_pixels)))
         away = set(links_out(source.root, source.paths).arg_true().to_list())
     within = [key for key in range(frame.height) if key not in away]
     threads = threads or available_threads()
@@ -146,13 +148,13 @@ def _look_at_all(
     # Around all threads, since the filters are the process's.
     with (
         warnings.catch_warnings(action="ignore"),
-        progress_bar("Checking pictures", len(items), show=progress, unit="images") as done,
+        progress_bar("Checking images", len(items), show=progress, unit="images") as done,
     ):
         return thread_map(look, items, threads=threads, done=done, name="gpufeed-check")
 
 
 def _outside(frame: pl.DataFrame, looked: Sequence[Looked]) -> list[tuple[int, Finding]]:
-    """Boxes that reach out of pictures, by the pictures' own sizes."""
+    """Boxes that reach out of images, by the images' own sizes."""
     if not set(BOX) <= set(frame.columns):
         return []
     x, y, width, height = (frame[name].to_numpy().astype(np.int64) for name in BOX)

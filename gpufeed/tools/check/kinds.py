@@ -1,4 +1,4 @@
-"""What can be found in a picture's file, and what it means for a run."""
+"""What can be found in an image's file, and what it means for a run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Kind(StrEnum):
     unreadable = "unreadable"
     empty = "empty"
     leads_out = "leads out"
-    not_a_picture = "not a picture"
+    not_an_image = "not an image"
     too_large = "too large"
     damaged = "damaged"
     unsupported = "unsupported"
@@ -36,15 +36,15 @@ class Kind(StrEnum):
 
 KINDS: dict[Kind, tuple[Weight, str]] = {
     Kind.missing: ("fails", "there is no such file"),
-    Kind.unreadable: ("fails", "the file can not be read"),
+    Kind.unreadable: ("fails", "the file cannot be read"),
     Kind.empty: ("fails", "the file has no bytes"),
     Kind.leads_out: ("fails", "a symbolic link leads out of the data's folder"),
-    Kind.not_a_picture: ("fails", "its header is of no picture that is supported, or is damaged"),
+    Kind.not_an_image: ("fails", "its header is of no image that is supported, or is damaged"),
     Kind.too_large: ("fails", "more pixels than max_pixels, or a file of absurd length"),
-    Kind.damaged: ("fails", "cut off or broken, and can not be decoded"),
-    Kind.unsupported: ("fails", "a kind of picture that Pillow decodes and a run can not"),
+    Kind.damaged: ("fails", "cut off or broken, and cannot be decoded"),
+    Kind.unsupported: ("fails", "a kind of image that Pillow decodes and a run cannot"),
     Kind.other_size: ("fails", "not of the size that the list of images gives"),
-    Kind.box_outside: ("doubtful", "a box reaches out of the picture as it is"),
+    Kind.box_outside: ("doubtful", "a box reaches out of the image as it is"),
     Kind.corrupt: ("doubtful", "decoded without a word in a run, while Pillow finds it broken"),
     Kind.twice: ("doubtful", "the very same file is in the training and the test set"),
     Kind.two_labels: ("doubtful", "the very same file comes under two labels"),
@@ -55,8 +55,8 @@ KINDS: dict[Kind, tuple[Weight, str]] = {
 }
 """How much each kind weighs, and what it is; the worst first."""
 
-HEADERLESS = (Kind.missing, Kind.unreadable, Kind.empty, Kind.not_a_picture)
-"""Kinds of which no size can be read, so that a list without sizes can not be completed."""
+HEADERLESS = (Kind.missing, Kind.unreadable, Kind.empty, Kind.not_an_image)
+"""Kinds of which no size can be read, so that a list without sizes cannot be completed."""
 
 
 @dataclass(frozen=True)

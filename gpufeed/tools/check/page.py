@@ -14,7 +14,7 @@ from PIL import Image, ImageFile, ImageOps
 
 from gpufeed._util.atomic_write import atomic_write
 from gpufeed.open.decoders import NvImageCodec
-from gpufeed.records.headers import check_scans, picture_size
+from gpufeed.records.headers import check_scans, image_size
 from gpufeed.source.base import Encoded, Source, read_images
 from gpufeed.tools.check.dataset import Report
 from gpufeed.tools.check.kinds import KINDS, Kind
@@ -41,18 +41,18 @@ def save_page(report: Report, title: str, target: Path) -> None:
     """Write a page that needs nothing but itself, whole or not at all.
 
     Raises:
-        OSError: it can not be written; the error names `target`.
+        OSError: it cannot be written; the error names `target`.
     """
     shown = html.escape(title)
     parts = [
         "<!doctype html><html lang='en'><meta charset='utf-8'>",
         f"<title>gpufeed check: {shown}</title><style>{_STYLE}</style>",
-        f"<h1>{shown}</h1><p>{report.images:,} pictures; over {report.failing:,} of them a run, or "
+        f"<h1>{shown}</h1><p>{report.images:,} images; over {report.failing:,} of them a run, or "
         "the reading of its list, would fail. They are numbered over the whole list.</p>",
     ]
     kinds = report.findings.group_by("kind").len()
     counts = dict(kinds.iter_rows())
-    parts.append("<table><tr><th>found</th><th>pictures</th><th>which means</th></tr>")
+    parts.append("<table><tr><th>found</th><th>images</th><th>which means</th></tr>")
     for kind, (weight, meaning) in KINDS.items():
         if kind.value in counts:
             parts.append(
@@ -72,7 +72,7 @@ def save_page(report: Report, title: str, target: Path) -> None:
             seen = (
                 f"<img alt='' src='data:image/jpeg;base64,{picture}'>"
                 if picture
-                else "<div class='none'>no picture</div>"
+                else "<div class='none'>no image</div>"
             )
             said = html.escape(f"{row['record_key']}: {row['path']}")
             detail = html.escape(row["detail"])
@@ -89,7 +89,7 @@ def _thumbnail(source: Source, key: int, decoder: NvImageCodec) -> str | None:
     if isinstance(content, OSError) or len(content) > _MOST_BYTES:
         return None
     try:
-        width, height = picture_size(content)
+        width, height = image_size(content)
         check_scans(content)
     except (OSError, ValueError):
         return None
@@ -106,11 +106,11 @@ def _thumbnail(source: Source, key: int, decoder: NvImageCodec) -> str | None:
 
 
 def _rest_of(content: Encoded) -> Image.Image | None:
-    """What Pillow makes of a picture that is cut off, or else damaged."""
+    """What Pillow makes of an image that is cut off, or else damaged."""
     allowed = ImageFile.LOAD_TRUNCATED_IMAGES
     ImageFile.LOAD_TRUNCATED_IMAGES = True
     try:
-        # Pillow warns on standard error of large pictures.
+        # Pillow warns on standard error of large images.
         with (
             warnings.catch_warnings(action="ignore"),
             Image.open(io.BytesIO(content)) as image,

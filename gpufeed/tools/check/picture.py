@@ -1,4 +1,4 @@
-"""Looks into one picture's file."""
+"""Looks into one image's file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from PIL import Image
 
 from gpufeed._util.open_regular import EmptyFileError, FileTooLongError
 from gpufeed.open.decoders import NvImageCodec
-from gpufeed.records.headers import check_scans, most_bytes, picture_header
+from gpufeed.records.headers import check_scans, image_header, most_bytes
 from gpufeed.source.base import Encoded, Source, read_images
 from gpufeed.tools.check.kinds import Finding, Kind
 
@@ -45,8 +45,8 @@ class Looked:
 
     Attributes:
         findings: in no order.
-        size: (height, width) by its header, oriented; None where that can not be read.
-        digest: of its bytes; None where they can not be read.
+        size: (height, width) by its header, oriented; None where that cannot be read.
+        digest: of its bytes; None where they cannot be read.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Looked:
 
 
 class Examiner:
-    """Looks into pictures; one for each thread.
+    """Looks into images; one for each thread.
 
     Args:
         source: the images.
@@ -92,10 +92,10 @@ class Examiner:
         # Many processors have instructions for this one.
         looked.digest = hashlib.sha256(content).digest()
         try:
-            width, height, orientation = picture_header(content)
+            width, height, orientation = image_header(content)
             check_scans(content)
         except (OSError, ValueError) as error:
-            looked.add(Kind.not_a_picture, str(error))
+            looked.add(Kind.not_an_image, str(error))
             return looked
         looked.size = height, width
         if width * height > self._max_pixels:
@@ -107,7 +107,7 @@ class Examiner:
             return looked
         if len(content) > most_bytes(width * height):
             looked.add(
-                Kind.too_large, f"{len(content):,} bytes, far more than a picture of its size"
+                Kind.too_large, f"{len(content):,} bytes, far more than an image of its size"
             )
             return looked
         if expected is not None and expected != (height, width):
