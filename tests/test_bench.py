@@ -62,7 +62,7 @@ def test_figures_in_print_and_in_a_file(
     ):
         assert re.search(pattern, printed.out), (pattern, printed.out)
     kept = json.loads(target.read_text())
-    assert kept["asked"]["pictures"] == 11
+    assert kept["asked"]["images"] == 11
     assert kept["asked"]["threads"] == 1
     assert kept["versions"]["gpufeed"]
     found = kept["found"]
