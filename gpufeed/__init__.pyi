@@ -43,6 +43,8 @@ from gpufeed.order.uniform import SequentialSampler as SequentialSampler
 from gpufeed.order.uniform import SubsetSampler as SubsetSampler
 from gpufeed.order.weighted import WeightedSampler as WeightedSampler
 from gpufeed.order.weighted import balanced_weights as balanced_weights
+from gpufeed.plan.fields import Column as Column
+from gpufeed.plan.fields import Field as Field
 from gpufeed.records import Manifest as Manifest
 from gpufeed.records import concat as concat
 from gpufeed.records import read_folder as read_folder
@@ -63,11 +65,13 @@ from gpufeed.transforms import CutMix as CutMix
 from gpufeed.transforms import FiveCrop as FiveCrop
 from gpufeed.transforms import Gamma as Gamma
 from gpufeed.transforms import GaussianBlur as GaussianBlur
+from gpufeed.transforms import GeometricTransform as GeometricTransform
 from gpufeed.transforms import Lambda as Lambda
 from gpufeed.transforms import MixUp as MixUp
 from gpufeed.transforms import Normalize as Normalize
 from gpufeed.transforms import Pad as Pad
 from gpufeed.transforms import PadToSquare as PadToSquare
+from gpufeed.transforms import PixelTransform as PixelTransform
 from gpufeed.transforms import RandAugment as RandAugment
 from gpufeed.transforms import RandomAdjustSharpness as RandomAdjustSharpness
 from gpufeed.transforms import RandomAffine as RandomAffine

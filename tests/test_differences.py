@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 
 import differences
-import gpufeed
 from differences import ABSTRACT, DOCUMENT, Row, differences_table, kinds, listing, measured
-from gpufeed import Manifest, SequentialSampler
+from gpufeed import Manifest
 from gpufeed import transforms as tf
 from gpufeed.tools.called import call, purpose, signature
-from gpufeed.tools.synth import write_nabirds
 from written import Document, cells
 
 TEXT = DOCUMENT.path.read_text()
@@ -73,31 +71,6 @@ def test_what_is_compared_would_show() -> None:
     other[0, 0, 0] = 3
     row = Row.of("x", "", iter([(plain, plain), (other, plain)]))
     assert (row.mean, row.largest, row.share) == (3 / 96, 3, 1 / 96)
-
-
-def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (example,) = re.findall(r"^```python\n(.*?)^```", TEXT, flags=re.MULTILINE | re.DOTALL)
-    write_nabirds(tmp_path / "nabirds", images=144, seed=1, max_side=256, progress=False)
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    exec(example, names)  # noqa: S102 - the document's own code
-    loader = names["loader"]
-    assert isinstance(loader, gpufeed.Loader)
-    with loader:
-        assert loader.batch(0)["image"].shape == (64, 3, 224, 224)
-    chain = [tf.Resize((40, 40)), names["Fog"](0.5), tf.ToDtype("uint8")]
-    train = names["train"]
-    assert isinstance(train, Manifest)
-
-    def mean(*chain: tf.Transform) -> np.ndarray:
-        sampler = SequentialSampler(len(train))
-        with gpufeed.Loader(train, sampler=sampler, transforms=chain, device="cpu") as loader:
-            return loader.batch(0)["image"].mean(axis=(1, 2, 3))
-
-    before, after = mean(chain[0], chain[2]), mean(*chain)
-    share = (after - before) / (255 - before)
-    assert 0 <= share.min() + 0.01 < share.max() < 0.51
-    assert len(np.unique(share.round(3))) > 20
 
 
 def test_linked_files_are_there() -> None:

@@ -345,8 +345,11 @@ def test_a_function_that_fails_leaves_the_loader_before_its_batch(pets: Manifest
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"targets": "boxes"}, 'targets is \'boxes\'; it must hold "boxes", "points", or both'),
-        ({"targets": ["masks"]}, r"targets is \['masks'\]; it must hold"),
+        (
+            {"targets": "boxes"},
+            'targets is \'boxes\'; it may hold "boxes", "points" and instances of',
+        ),
+        ({"targets": ["masks"]}, r"targets is \['masks'\]; it may hold"),
         ({"targets": ["boxes"], "box_format": "cxcywh"}, "box_format is 'cxcywh'; it must be"),
         ({"targets": ["points"], "collate_fn": "pad"}, "which pads boxes; ask for targets="),
         ({"targets": ["boxes"], "collate_fn": "stack"}, "collate_fn is 'stack'; it must be None"),

@@ -27,6 +27,7 @@ from gpufeed.order.foreign import adopt
 from gpufeed.order.schedule import MAX_EPOCHS, LastBatch, Schedule
 from gpufeed.order.shard import ShardOptions
 from gpufeed.order.uniform import IndexSampler
+from gpufeed.plan.fields import Field
 from gpufeed.plan.planner import Planner
 from gpufeed.plan.stages import check_functions
 from gpufeed.plan.targets import CollateFn, Targets
@@ -95,7 +96,8 @@ class Loader:
         device: "auto" (a GPU if there is one), "cpu", "cuda" (the one of this process's number on
             its machine, as its launcher gives it, else the first) or "cuda:1".
         framework: "numpy", "torch" or "jax".
-        targets: what comes with the images, of "boxes" and "points".
+        targets: what comes with the images: "boxes", "points", and instances of `Field`, such as
+            `Column("age")` for a column of the manifest.
         box_format: "xyxy" for (x0, y0, x1, y1), "xywh" for (x, y, width, height).
         collate_fn: None; "pad" for boxes in arrays of one shape; or a function that is given a list
             of n dicts, each what a batch has of one record, and returns what is handed out.
@@ -151,7 +153,7 @@ class Loader:
         last_batch: LastBatch = "drop",
         device: str = "auto",
         framework: Framework = "numpy",
-        targets: Collection[str] = (),
+        targets: Collection[str | Field] = (),
         box_format: BoxFormat = "xyxy",
         collate_fn: CollateFn | None = None,
         max_boxes: int | None = None,
@@ -209,7 +211,8 @@ class Loader:
             self._schedule,
             train_preset() if transforms is None else transforms,
             check_pixels(max_pixels),
-            targets,
+            [each for each in targets if isinstance(each, str)],
+            [each for each in targets if isinstance(each, Field)],
         )
         with_pictures = Targets(
             manifest,

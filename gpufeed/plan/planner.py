@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from gpufeed.errors import ConfigError, TransformError
 from gpufeed.faults.blank import blank_sizes
 from gpufeed.plan.compose import Composed, compose
+from gpufeed.plan.fields import Field, check_fields, values_of
 from gpufeed.plan.stages import Stages
 from gpufeed.plan.targets import ViewTargets, follow
 from gpufeed.plan.view import Mix, Partners
@@ -52,6 +53,8 @@ class BatchPlan:
         mix: who is mixed with whom; None where no transform does.
         soft_labels: float32 (n, classes); None where no transform makes them.
         targets: boxes and points on each view's images; empty where none are asked for.
+        fields: by name, each field's values for each view, or once where geometry does not move
+            them.
     """
 
     step: int
@@ -67,6 +70,7 @@ class BatchPlan:
     mix: Mix | None
     soft_labels: npt.NDArray[np.float32] | None
     targets: tuple[ViewTargets, ...]
+    fields: Mapping[str, list[npt.NDArray[Any]]]
 
     def __len__(self) -> int:
         return len(self.record_keys)
@@ -100,6 +104,7 @@ class Planner:
         transforms: Sequence[Transform] | Views,
         max_pixels: int = 1 << 62,
         targets: Collection[str] = (),
+        fields: Sequence[Field] = (),
     ) -> None:
         if sampler.num_records != len(manifest):
             raise ConfigError(
@@ -122,6 +127,8 @@ class Planner:
         self._labels = manifest.frame["label"].to_numpy()
         self._boxes = _corners(manifest)
         self._boxes_follow = "boxes" in targets
+        check_fields(fields)
+        self._fields = [(field, field.bind(manifest)) for field in fields]
         used = any(
             isinstance(each, GeometricTransform) and each.uses_objects
             for each in itertools.chain(*self.views)
@@ -224,6 +231,7 @@ class Planner:
                 f"{len(usual.stages)}; they must end in one fixed size, say CenterCrop(224)"
             )
         labels, mix = self._labels[keys], composed.mix
+        frames = [view.frame for view in composed.views]
         other, share = (None, None) if mix is None else (labels[mix.partner], mix.share)
         return BatchPlan(
             step=step,
@@ -239,6 +247,10 @@ class Planner:
             mix=mix,
             soft_labels=None if self._soft is None else self._soft.of(labels, other, share),
             targets=self._follow(composed, keys, blank),
+            fields={
+                field.name: values_of(field, values, keys, frames, blank)
+                for field, values in self._fields
+            },
         )
 
     def _follow(

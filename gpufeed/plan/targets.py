@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufeed.errors import ConfigError
+from gpufeed.plan.fields import Field
 from gpufeed.records.targets import check_box_format
 from gpufeed.transforms.objects import Objects
 
@@ -93,19 +94,25 @@ class Targets:
     def __init__(
         self,
         manifest: Manifest,
-        kinds: Collection[str],
+        asked: Collection[str | Field],
         box_format: str,
         max_boxes: int | None,
         collate_fn: CollateFn | None,
         transforms: Iterable[Transform],
     ) -> None:
-        if isinstance(kinds, str) or any(kind not in _KINDS for kind in kinds):
-            raise ConfigError(f'targets is {kinds!r}; it must hold "boxes", "points", or both')
+        known = not isinstance(asked, str)
+        if not known or any(each not in _KINDS for each in asked if not isinstance(each, Field)):
+            raise ConfigError(
+                f'targets is {asked!r}; it may hold "boxes", "points" and instances of Field'
+            )
+        self.fields = [each for each in asked if isinstance(each, Field)]
+        kinds = [each for each in asked if isinstance(each, str)]
+        moving = [*kinds, *(field.name for field in self.fields if field.moves)]
         for transform in transforms:
-            if kinds and transform.loses_targets:
+            if moving and transform.loses_targets:
                 raise ConfigError(
-                    f"targets is {kinds!r}, but {type(transform).__name__} moves or mixes pixels "
-                    "in ways that boxes and points do not follow; leave one of them out"
+                    f"targets has {moving}, but {type(transform).__name__} moves or mixes pixels "
+                    "in ways that they do not follow; leave one of them out"
                 )
         self._format = check_box_format(box_format)
         pads = isinstance(collate_fn, str)
@@ -137,12 +144,19 @@ class Targets:
 
     def made(self, plan: BatchPlan, adapter: Adapter) -> dict[str, Any]:
         """Return the targets of a batch by their names; for several views, a list of each."""
-        views = [self._view(targets, adapter) for targets in plan.targets]
-        if not views:
-            return {}
-        if len(views) == 1:
-            return views[0]
-        return {name: [view[name] for view in views] for name in views[0]}
+        made: dict[str, Any] = {}
+        for name, views in plan.fields.items():
+            arrays = [
+                adapter.labels(values) if values.dtype == np.int32 else adapter.arrays(values)
+                for values in views
+            ]
+            made[name] = arrays if len(arrays) > 1 else arrays[0]
+        followed = [self._view(targets, adapter) for targets in plan.targets]
+        if len(followed) == 1:
+            made |= followed[0]
+        elif followed:
+            made |= {name: [view[name] for view in followed] for name in followed[0]}
+        return made
 
     def _view(self, targets: ViewTargets, adapter: Adapter) -> dict[str, Any]:
         made: dict[str, Any] = {}
@@ -179,7 +193,10 @@ class Targets:
         """Return the batch as it is handed out: what a callable `collate_fn` makes of it."""
         if self._collate is None:
             return batch
-        several = {"image", "boxes", "box_labels", "points", "point_visible"} if views > 1 else ()
+        several: set[str] = set()
+        if views > 1:
+            moving = (field.name for field in self.fields if field.moves)
+            several = {"image", "boxes", "box_labels", "points", "point_visible", *moving}
 
         def of_record(name: str, values: Sequence[Any], place: int) -> Any:
             return [view[place] for view in values] if name in several else values[place]
