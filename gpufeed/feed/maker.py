@@ -18,7 +18,7 @@ from gpufeed.faults.failures import Failures
 from gpufeed.faults.policy import Policy
 from gpufeed.faults.repair import Repair
 from gpufeed.open.budget import Budget
-from gpufeed.source.base import Encoded, Source, hint
+from gpufeed.source.base import Encoded, Source, fetcher
 from gpufeed.source.threads import Threaded
 from gpufeed.source.timeout import Timeout
 from gpufeed.source.wrapper import Wrapper
@@ -80,6 +80,7 @@ class Maker:
         self.failures = failures
         self._planner = planner
         self._source = source
+        self._fetch = fetcher(source)
         self._policy = policy
         self._batch_size = batch_size
         self._device = device
@@ -161,7 +162,8 @@ class Maker:
         plan = self._planner.plan(step)
         if plan is None:
             raise IndexError(f"this shard gets no record of batch {step}")
-        hint(reader, self._planner.upcoming(step))
+        if self._fetch is not None:
+            self._fetch(self._planner.upcoming(step))
         return self.opener.open(plan, self._read(plan, reader))
 
     def make(self, step: int) -> Made:

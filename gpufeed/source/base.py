@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence, Sized
+from collections.abc import Callable, Sequence, Sized
 from typing import BinaryIO, Protocol, TypeGuard
 
 import numpy as np
@@ -15,7 +15,7 @@ __all__ = [
     "Encoded",
     "Source",
     "check_source",
-    "hint",
+    "fetcher",
     "is_encoded",
     "open_image",
     "read_images",
@@ -128,11 +128,10 @@ def open_image(source: Source, key: int) -> BinaryIO:
     return io.BytesIO(found)
 
 
-def hint(source: Source, keys: Keys) -> None:
-    """Tell a source which keys will be read soon, where it wants to know."""
-    fetch = getattr(source, "fetch", None)
-    if fetch is not None:
-        fetch(keys)
+def fetcher(source: Source) -> Callable[[Keys], None] | None:
+    """Return the `fetch` of a source; None where it wants to know nothing beforehand."""
+    found: Callable[[Keys], None] | None = getattr(source, "fetch", None)
+    return found
 
 
 def _kind(value: object) -> str:

@@ -8,7 +8,7 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from gpufeed.source.base import Encoded, Source, hint, open_image, read_images
+from gpufeed.source.base import Encoded, Source, fetcher, open_image, read_images
 from gpufeed.source.files import FileSource
 
 __all__ = ["Part", "join", "take"]
@@ -27,6 +27,9 @@ class Part:
 
     def __init__(self, sources: Sequence[Source], which: Int64, keys: Int64) -> None:
         self.sources = tuple(sources)
+        self._fetchers = [fetcher(source) for source in sources]
+        # None where no source wants to know: finding out what comes next is not free.
+        self.fetch = self._fetch if any(self._fetchers) else None
         self.which = which
         self.keys = keys
 
@@ -58,11 +61,12 @@ class Part:
         """Open an image: see `Source`."""
         return open_image(self.sources[self.which[key]], int(self.keys[key]))
 
-    def fetch(self, keys: Int64) -> None:
-        """Pass the hint on: see `Source`."""
+    def _fetch(self, keys: Int64) -> None:
         which, inner = self.which[keys], self.keys[keys]
         for number in np.unique(which):
-            hint(self.sources[number], inner[which == number])
+            fetch = self._fetchers[number]
+            if fetch is not None:
+                fetch(inner[which == number])
 
 
 def join(sources: Sequence[Source], counts: Sequence[int]) -> Source:

@@ -9,7 +9,7 @@ from typing import BinaryIO, Self
 import numpy as np
 import numpy.typing as npt
 
-from gpufeed.source.base import Encoded, Source, hint, open_image
+from gpufeed.source.base import Encoded, Source, open_image
 
 __all__ = ["GivenUp", "Wrapper"]
 
@@ -46,10 +46,6 @@ class Wrapper(abc.ABC):
     def open(self, key: int) -> BinaryIO:
         """Open an image: see `Source`."""
         return open_image(self.source, key)
-
-    def fetch(self, keys: npt.NDArray[np.int64]) -> None:
-        """Pass the hint on: see `Source`."""
-        hint(self.source, keys)
 
     def give_up(self) -> None:  # noqa: B027 - most have nobody to tell
         """Have those who wait in `read` wait no longer, where that can be done."""
