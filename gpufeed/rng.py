@@ -264,6 +264,9 @@ def minus_log(values: Float64) -> Float64:
     return np.asarray(-(exponent * _LN_2 + 2 * ratio * series))
 
 
+_EXP_SERIES = [1 / math.factorial(number) for number in range(14, -1, -1)]
+
+
 def exp(values: Float64) -> Float64:
     """Return e to the power of numbers below 709, by exact operations as `minus_log` does.
 
@@ -273,7 +276,8 @@ def exp(values: Float64) -> Float64:
     values = np.maximum(values, -750.0)  # where it is 0
     power = np.rint(values / _LN_2)
     rest = (values - power * _LN_2_FIRST) - power * _LN_2_LAST
-    series = np.zeros_like(rest)
-    for number in range(14, -1, -1):
-        series = series * rest + 1 / math.factorial(number)
+    series = np.full_like(rest, _EXP_SERIES[0])
+    for coefficient in _EXP_SERIES[1:]:
+        series *= rest
+        series += coefficient
     return np.asarray(np.ldexp(series, power.astype(np.int32)))
