@@ -47,10 +47,6 @@ class Opened:
     views: Sequence[Sequence[Pixels]] = ()
     ready: frozenset[int] = frozenset()
 
-    def unchanged(self, encoded: Sequence[Encoded | DecodeError]) -> frozenset[int]:
-        """Return the places in `ready` at which the encoded image is still the same object."""
-        return frozenset(place for place in self.ready if encoded[place] is self.encoded[place])
-
 
 class Opener(Protocol):
     """One way to open images: on the host before the graph, in the graph, or partly in each.
@@ -79,8 +75,7 @@ class Opener(Protocol):
         Args:
             plan: the batch.
             encoded: for each record its encoded image, or why there is none.
-            before: what was opened of the same batch when some of it was bad; images with the same
-                bytes are taken over.
+            before: the same batch when some of it was bad; what is `ready` of it is taken over.
         """
         ...
 
