@@ -231,6 +231,10 @@ class Loader:
         # On a GPU, DALI's graph decodes and resizes; on the CPU there is a faster way.
         on_host = _opens_on_host(opener, self.device)
         check_functions(self._planner.stages, on_host=on_host)
+        if decoder is not None and not callable(decoder):
+            raise ConfigError(
+                f"decoder is {decoder!r}; it must be callable and make a decoder, as a class does"
+            )
         if decoder is not None and not on_host:
             raise ConfigError(
                 "decoder is for images that threads open, but here the graph opens them; pass "

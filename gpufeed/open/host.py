@@ -86,8 +86,7 @@ class HostOpener:
         if errors:
             if before is None:
                 return finished(Opened(plan, encoded, errors=errors))
-            ready = before.unchanged(encoded)
-            return finished(Opened(plan, encoded, {}, errors, before.views, ready))
+            return finished(Opened(plan, encoded, {}, errors, before.views, before.ready))
         contents = [each for each in encoded if not isinstance(each, DecodeError)]
         batch = _Batch(plan, contents, self, before)
         try:
@@ -151,13 +150,13 @@ class _Batch(Future[Opened]):
         self._lock = threading.Lock()
         self._places = list(range(len(encoded)))
         if before is not None:
-            self._take_over(before, before.unchanged(encoded))
+            self._take_over(before)
         self._begun = self._made = 0
 
-    def _take_over(self, before: Opened, same: frozenset[int]) -> None:
-        self._places = [place for place in self._places if place not in same]
+    def _take_over(self, before: Opened) -> None:
+        self._places = [place for place in self._places if place not in before.ready]
         for view, images in zip(self._views, before.views):  # noqa: B905 - there may be no views
-            for place in same:
+            for place in before.ready:
                 view.images[place] = images[place]
 
     @property
@@ -200,6 +199,11 @@ class _Batch(Future[Opened]):
         window = tools.decoder.decode(content, tuple(start), tuple(shape))
         if window is None:
             raise undecodable(content, key, name)
+        if window.dtype != np.uint8 or window.shape != (*shape, 3):
+            raise ConfigError(
+                f"{type(tools.decoder).__name__}.decode returned {window.dtype} {window.shape}; it "
+                f"must return uint8 {(*shape, 3)}, the window alone, or None"
+            )
         for view in self._views:
             view.write(place, window, tools.resizer)
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from gpufeed.errors import ConfigError, TransformError
 from gpufeed.faults.blank import blank_sizes
+from gpufeed.order.sampler import Visits
 from gpufeed.plan.compose import Composed, compose
 from gpufeed.plan.fields import Field, check_fields, values_of
 from gpufeed.plan.stages import Stages
@@ -24,7 +25,7 @@ from gpufeed.transforms.objects import Objects
 from gpufeed.transforms.views import Views, check_views
 
 if TYPE_CHECKING:
-    from gpufeed.order.sampler import Sampler, Visits
+    from gpufeed.order.sampler import Sampler
     from gpufeed.order.schedule import Schedule
     from gpufeed.records import Manifest
     from gpufeed.transforms import Transform
@@ -182,7 +183,39 @@ class Planner:
         if (step + 1) % self._schedule.steps_per_epoch == 0:
             return np.empty(0, dtype=np.int64)
         positions, _ = self._schedule.positions(step + 1)
-        return self._sampler.visits(positions).record_key
+        return self._visits(positions).record_key
+
+    def _visits(self, positions: npt.NDArray[np.int64]) -> Visits:
+        """Return what the sampler has at some positions.
+
+        Raises:
+            ConfigError: the sampler, one of a user's own say, does not keep its contract.
+        """
+        visits = self._sampler.visits(positions)
+        name, count = type(self._sampler).__name__, len(self._labels)
+        arrays = {each: np.asarray(getattr(visits, each, None)) for each in Visits._fields}
+        for each, values in arrays.items():
+            if values.shape != positions.shape or values.dtype.kind not in "iu":
+                raise ConfigError(
+                    f"{name}.visits returned {each} as {values.dtype} {values.shape}; it must "
+                    f"return Visits of three int64 arrays {positions.shape}"
+                )
+        keys = arrays["record_key"]
+        outside = (keys < 0) | (keys >= count)
+        if outside.any():
+            raise ConfigError(
+                f"{name}.visits returned the record key {keys[outside][0]}, but there are the "
+                f"records 0 to {count - 1}"
+            )
+        epochs = positions // self._sampler.epoch_size
+        if (arrays["epoch"] != epochs).any():
+            wrong = int((arrays["epoch"] != epochs).argmax())
+            raise ConfigError(
+                f"{name}.visits returned epoch {arrays['epoch'][wrong]} for position "
+                f"{positions[wrong]}, which lies in epoch {epochs[wrong]} of {name}.epoch_size = "
+                f"{self._sampler.epoch_size} positions each"
+            )
+        return Visits(*(values.astype(np.int64, copy=False) for values in arrays.values()))
 
     def plan(
         self, step: int, replaced: Callable[[Visits], Replaced] | None = None
@@ -201,7 +234,7 @@ class Planner:
         positions, delivered = self._schedule.positions(step)
         if not len(positions):
             return None
-        visits: Visits = self._sampler.visits(positions)
+        visits = self._visits(positions)
         keys, blank = visits.record_key, np.zeros(len(positions), dtype=np.bool_)
         if replaced is not None:
             keys, blank = replaced(visits)

@@ -19,6 +19,7 @@ from gpufeed._util.limits import available_threads
 from gpufeed._util.progress import progress as progress_bar
 from gpufeed._util.sanitize import sanitize
 from gpufeed._util.thread_map import thread_map
+from gpufeed.feed.loader import MAX_PIXELS
 from gpufeed.records.boxes import BOX
 from gpufeed.records.headers import most_bytes
 from gpufeed.source.base import Source, check_source
@@ -76,7 +77,7 @@ def check(
     frame: pl.DataFrame,
     source: Source | str | Path,
     *,
-    max_pixels: int,
+    max_pixels: int = MAX_PIXELS,
     threads: int | None = None,
     progress: bool | None = None,
 ) -> Report:
