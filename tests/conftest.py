@@ -14,7 +14,7 @@ from PIL import Image
 from gpufeed import Manifest
 from gpufeed._util import open_regular
 from gpufeed.tools.synth import write_nabirds
-from media import make_manifest
+from tests.support.media import make_manifest
 
 # Deadlines and slow generation are timings, and this suite times nothing.
 settings.register_profile(
@@ -30,6 +30,8 @@ settings.load_profile("gpufeed")
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Tests neither use nor fill the cache of whoever runs them."""
     with pytest.MonkeyPatch.context() as patch:
+        # Processes that tests start import gpufeed and tests from here.
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[1]), prepend=os.pathsep)
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
 
