@@ -16,12 +16,13 @@ from gpufeed._util import open_regular
 from gpufeed.tools.synth import write_nabirds
 from tests.support.media import make_manifest
 
-# Deadlines and slow generation are timings, and this suite times nothing.
+# Deadlines and slow generation are timings, and this suite times nothing. What fixtures give to
+# tests of many examples is only read.
 settings.register_profile(
     "gpufeed",
     deadline=None,
     print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("gpufeed")
 
@@ -73,6 +74,13 @@ def birds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A synthetic set in NABirds' shape: eighty images, which tests only read."""
     folder = tmp_path_factory.getbasetemp() / "synthetic-80"
     return write_nabirds(folder, images=80, max_side=320, progress=False)
+
+
+@pytest.fixture(scope="session")
+def many_birds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A synthetic set of 144 small images, which fills a batch of 64; its folder is "nabirds"."""
+    folder = tmp_path_factory.mktemp("many") / "nabirds"
+    return write_nabirds(folder, images=144, seed=1, max_side=128, progress=False)
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ import gpufeed
 from gpufeed import Manifest, SequentialSampler
 from gpufeed import transforms as tf
 from gpufeed.tools.called import call, purpose, signature
-from gpufeed.tools.synth import write_nabirds
 from tests.support import differences
 from tests.support.differences import (
     ABSTRACT,
@@ -83,10 +82,9 @@ def test_what_is_compared_would_show() -> None:
     assert (row.mean, row.largest, row.share) == (3 / 96, 3, 1 / 96)
 
 
-def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_runs(many_birds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (example,) = re.findall(r"^```python\n(.*?)^```", TEXT, flags=re.MULTILINE | re.DOTALL)
-    write_nabirds(tmp_path / "nabirds", images=144, seed=1, max_side=256, progress=False)
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(many_birds.parent)
     names: dict[str, object] = {}
     exec(example, names)  # noqa: S102 - the document's own code
     loader = names["loader"]

@@ -8,23 +8,15 @@ from pathlib import Path
 import pytest
 
 import gpufeed
-from gpufeed.tools.synth import write_nabirds
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
 
 
-@pytest.fixture(scope="module")
-def nabirds(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("readme")
-    write_nabirds(folder / "nabirds", images=144, seed=1, max_side=128, progress=False)
-    return folder
-
-
 @pytest.mark.parametrize("place", range(6))
-def test_examples_run(nabirds: Path, place: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_run(many_birds: Path, place: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(EXAMPLES) == 6
-    monkeypatch.chdir(nabirds)
+    monkeypatch.chdir(many_birds.parent)
     names: dict[str, object] = {}
     exec(EXAMPLES[place], names)  # noqa: S102 - the README's own code
     loader = names["loader"]

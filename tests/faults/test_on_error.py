@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpufeed import (
@@ -152,7 +152,7 @@ def test_a_stand_in_looks_as_the_record_would_have(birds: Manifest) -> None:
     assert healthy != mended
 
 
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=5)
 @given(
     bad=st.sets(st.integers(0, COUNT - 1), max_size=COUNT - 1),
     shards=st.sampled_from([1, 2, 4]),

@@ -345,7 +345,6 @@ def fit(trainer: Any, module: Any, loader: Loader, *, in_module: bool, **options
 @pytest.mark.parametrize(
     ("saves", "in_module", "saved_at"),
     [
-        ({"every_n_train_steps": 4}, False, 4),
         ({"every_n_train_steps": 9}, False, 9),
         ({"every_n_train_steps": 6}, False, 6),
         ({"every_n_train_steps": 9}, True, 9),

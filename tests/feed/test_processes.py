@@ -140,12 +140,6 @@ def test_processes_of_jax_are_one(folder: Path, alone: Alone, tmp_path: Path) ->
     check(got, 2, alone)
 
 
-def test_processes_started_by_hand_are_one(folder: Path, alone: Alone, tmp_path: Path) -> None:
-    command = ["-m", feed_a_shard.__name__, "env", str(folder), str(tmp_path)]
-    environs = [{"RANK": str(index), "WORLD_SIZE": "4"} for index in range(4)]
-    check(run([(command, environ) for environ in environs], tmp_path), 4, alone)
-
-
 # --------------------------------------------------------------- without processes
 
 

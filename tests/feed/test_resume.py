@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpufeed import Manifest
@@ -46,9 +46,7 @@ def check(found: dict[int, list[resumable.Row]], manifest: Manifest, case: Case)
         assert found[step] == rows, (case, step)
 
 
-@settings(
-    max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
-)
+@settings(max_examples=8)
 @given(QUICK)
 def test_a_new_loader_goes_on_with_the_rest(pictures: Manifest, case: Case) -> None:
     check(rest(pictures, stopped(pictures, case)), pictures, case)
@@ -67,7 +65,7 @@ def test_a_new_process_goes_on_with_the_rest(pictures: Manifest, tmp_path: Path)
             stop=1 + number % 7,
             threads=1 + number % 3,
             prefetch=1 + number % 4,
-            world=1 + (number + 1) % 4,
+            world=1 + (number + 1) % 4 if number % 5 else 1,
         )
         for number, sampler in enumerate(sorted(SAMPLERS))
     ]

@@ -21,13 +21,13 @@ from tests.support.heap import used_bytes
 from tests.support.watched import DiedError, lines
 from tests.support.written import cells
 
-FILES = 60
+FILES = 55
 
 
 @pytest.fixture(scope="module")
 def outcome(testdata: Path, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     scratch = tmp_path_factory.mktemp("hostile")
-    return Run(testdata, scratch, files=FILES, seed=1, odd_step=10, together=True).run()
+    return Run(testdata, scratch, files=FILES, seed=1, odd_step=20, together=True).run()
 
 
 @pytest.mark.parametrize("policy", POLICIES)

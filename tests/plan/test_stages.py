@@ -124,6 +124,7 @@ LISTS: dict[str, Any] = {
         for name in gpufeed.presets.__all__
         if callable(getattr(gpufeed.presets, name))
     },
+    "dino": lambda: gpufeed.presets.dino(local_crops=2),
     "warps, flips, parts, mixes": lambda: [
         tf.RandomVerticalFlip(),
         TURN,

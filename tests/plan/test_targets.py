@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -99,7 +99,7 @@ WARPS = st.one_of(
 TURNS = (tf.RandomRotation, tf.RandomAffine, tf.RandomPerspective)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(st.lists(STEPS | WARPS, min_size=1, max_size=5), st.integers(0, 2**32))
 def test_targets_follow_the_pictures(marked: Manifest, steps: list[Any], seed: int) -> None:
     """Boxes and points are found again as the marks that were drawn for them.

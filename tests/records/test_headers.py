@@ -16,7 +16,6 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from gpufeed.open.decoders import NvImageCodec
 from gpufeed.records.headers import check_scans, image_size
 from tests.support.damage import pieces
-from tests.support.nabirds_data import UNTIMED
 
 TURN = Image.Exif()
 TURN[0x0112] = 6
@@ -400,7 +399,6 @@ WHOLE = [encoded(kind, exif=TURN) for kind in ("JPEG", "PNG", "WEBP", "TIFF")] +
 ]
 
 
-@UNTIMED
 @given(st.sampled_from(WHOLE), st.data())
 def test_damage_gives_a_size_or_a_value_error_and_nothing_else(
     whole: bytes, data: st.DataObject

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records import Manifest
-from tests.support.nabirds_data import UNTIMED
 
 CLASSES = ("ant", "bee")
 
@@ -364,7 +363,7 @@ def drawn(rows: list[dict[str, Any]]) -> Manifest:
 ROWS = st.lists(st.fixed_dictionaries(CELLS), min_size=1, max_size=5)
 
 
-@UNTIMED
+@settings(max_examples=30)
 @given(ROWS, st.data())
 def test_any_one_cell_changes_the_fingerprint(
     rows: list[dict[str, Any]], data: st.DataObject
@@ -379,7 +378,7 @@ def test_any_one_cell_changes_the_fingerprint(
     assert drawn(changed).fingerprint() != drawn(rows).fingerprint()
 
 
-@UNTIMED
+@settings(max_examples=30)
 @given(ROWS, st.data())
 def test_the_order_of_the_rows_counts_and_that_of_the_columns_does_not(
     rows: list[dict[str, Any]], data: st.DataObject

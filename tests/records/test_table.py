@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gpufeed.errors import ManifestError
 from gpufeed.records import read_table
-from tests.support.nabirds_data import UNTIMED, write_picture
+from tests.support.nabirds_data import write_picture
 
 
 @pytest.fixture
@@ -271,7 +271,6 @@ LABELS = st.one_of(
 )
 
 
-@UNTIMED
 @given(LABELS)
 def test_every_label_is_the_name_of_its_class(labels: list[Any]) -> None:
     n = len(labels)

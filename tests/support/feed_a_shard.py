@@ -2,7 +2,7 @@
 
 python -m tests.support.feed_a_shard HOW SET OUT
 
-HOW is how the process learns its shard: "torch", "jax" or "env". SET is a folder that `save_set`
+HOW is how the process learns its shard: "torch" or "jax". SET is a folder that `save_set`
 filled. Each process writes one JSON file below OUT.
 """
 
@@ -106,6 +106,7 @@ def feed_torch(manifest: Manifest) -> dict[str, Any]:
         counts.add_(here)
 
     shard = gpufeed.shard_from_torch()
+    assert shard == gpufeed.shard_from_env()
     steps = {}
     for ending in ENDINGS:
         on_batch = count_everywhere if ending == "pad" else None
@@ -129,15 +130,10 @@ def feed_jax(manifest: Manifest) -> dict[str, Any]:
     return {"shard": shard, "steps": steps}
 
 
-def feed_env(manifest: Manifest) -> dict[str, Any]:
-    shard = gpufeed.shard_from_env()
-    return {"shard": shard, "steps": {e: feed(make(manifest, shard, e)) for e in ENDINGS}}
-
-
 def main(how: str, folder: Path, out: Path) -> None:
     # A collective that waits for ever holds no lock of Python's, but does not return to it either.
     faulthandler.dump_traceback_later(PATIENCE, exit=True)
-    got = {"torch": feed_torch, "jax": feed_jax, "env": feed_env}[how](load_set(folder))
+    got = {"torch": feed_torch, "jax": feed_jax}[how](load_set(folder))
     got["shard"] = (got["shard"].shard_index, got["shard"].shard_count)
     # By process, not by shard: processes that take the same shard are then seen.
     (out / f"{os.getpid()}.json").write_text(json.dumps(got))

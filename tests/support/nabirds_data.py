@@ -8,11 +8,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, settings
 from PIL import Image
-
-# A slow or busy machine is no fault of the code.
-UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 CLASSES = {
     0: "Birds",

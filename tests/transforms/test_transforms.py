@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -246,7 +246,7 @@ RESIZES = (
 )
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40)
 @given(st.lists(STEPS, min_size=1, max_size=5), st.integers(0, 2**32), st.booleans())
 def test_any_composition_is_pillows(
     pictures: Manifest, steps: list[tf.GeometricTransform], seed: int, in_graph: bool

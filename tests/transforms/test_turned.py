@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -143,7 +143,7 @@ MOVES = st.one_of(
 )
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25)
 @given(st.lists(MOVES, min_size=1, max_size=4), st.integers(0, 2**32))
 def test_points_follow_their_pixels(
     tmp_path_factory: pytest.TempPathFactory, moves: list[tf.GeometricTransform], seed: int
