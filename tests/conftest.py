@@ -14,14 +14,15 @@ from PIL import Image
 from gpufeed import Manifest
 from gpufeed._util import open_regular
 from gpufeed.tools.synth import write_nabirds
-from media import make_manifest
+from tests.support.media import make_manifest
 
-# Deadlines and slow generation are timings, and this suite times nothing.
+# Deadlines and slow generation are timings, and this suite times nothing. What fixtures give to
+# tests of many examples is only read.
 settings.register_profile(
     "gpufeed",
     deadline=None,
     print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("gpufeed")
 
@@ -30,6 +31,8 @@ settings.load_profile("gpufeed")
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Tests neither use nor fill the cache of whoever runs them."""
     with pytest.MonkeyPatch.context() as patch:
+        # Processes that tests start import gpufeed and tests from here.
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[1]), prepend=os.pathsep)
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
 
@@ -71,6 +74,13 @@ def birds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A synthetic set in NABirds' shape: eighty images, which tests only read."""
     folder = tmp_path_factory.getbasetemp() / "synthetic-80"
     return write_nabirds(folder, images=80, max_side=320, progress=False)
+
+
+@pytest.fixture(scope="session")
+def many_birds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A synthetic set of 144 small images, which fills a batch of 64; its folder is "nabirds"."""
+    folder = tmp_path_factory.mktemp("many") / "nabirds"
+    return write_nabirds(folder, images=144, seed=1, max_side=128, progress=False)
 
 
 @pytest.fixture

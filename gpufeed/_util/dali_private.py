@@ -1,6 +1,6 @@
 """The private parts of DALI that gpufeed needs, all of them.
 
-DALI may change these in any version; `tests/test_dali_private.py` names the one that is gone.
+DALI may change these in any version; `tests/util/test_dali_private.py` names the one that is gone.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Each takes a `DataNode` of uint8 HWC RGB images, on the CPU or the GPU, and a CPU `DataNode` with
 a number for each record, and returns images of the same size and type. They mean what torchvision
 v2's functions of these names mean, of Pillow's images unless said otherwise, which cut fractions
-off rather than round; `tests/test_colour.py` says to how many levels they agree.
+off rather than round; `tests/transforms/test_colour.py` says to how many levels they agree.
 
 They may be called within `where`. So no array is a constant here: in a graph, a constant belongs to
 all records of a batch and cannot meet some of them.

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpufeed import Loader, Manifest
 from gpufeed.open.base import Opened
-from loaders import make
+from tests.support.loaders import make
 
 
 @pytest.fixture(scope="module")

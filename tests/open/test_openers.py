@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from gpufeed import ConfigError, Manifest, SequentialSampler
 from gpufeed import transforms as tf
 from gpufeed.open.host import HostOpener
-from loaders import digest, make
-from media import make_manifest
+from tests.support.loaders import digest, make
+from tests.support.media import make_manifest
 
 UINT8 = tf.ToDtype("uint8", layout="NHWC")
 CHAINS: dict[str, list[tf.Transform]] = {

@@ -10,7 +10,7 @@ import pytest
 
 import gpufeed
 from gpufeed import ConfigError, Manifest, Sampler, Visits
-from loaders import make
+from tests.support.loaders import make
 
 VISITS: dict[str, tuple[Callable[..., Any], str]] = {
     "negative": (

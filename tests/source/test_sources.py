@@ -25,8 +25,8 @@ from gpufeed.source.threads import Threaded
 from gpufeed.tools.bench import bench
 from gpufeed.tools.check.dataset import check
 from gpufeed.tools.show import show_batch
-from loaders import digest, make
-from media import jpeg, make_manifest, picture
+from tests.support.loaders import digest, make
+from tests.support.media import jpeg, make_manifest, picture
 
 Keys = npt.NDArray[np.int64]
 

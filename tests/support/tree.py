@@ -1,6 +1,6 @@
 """The tree of gpufeed's modules, a line each, from their docstrings.
 
-`python tests/support/tree.py` writes it into docs/design.md.
+`python -m tests.support.tree` writes it into docs/design.md.
 """
 
 from __future__ import annotations

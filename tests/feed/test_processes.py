@@ -1,0 +1,211 @@
+"""Shards in processes of their own: together, record for record and byte for byte, one process."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpufeed import ConfigError, IndexSampler, Manifest, ShardOptions
+from gpufeed.order.schedule import LastBatch, Schedule
+from tests.support import feed_a_shard
+from tests.support.feed_a_shard import ENDINGS, EPOCHS, GLOBAL_BATCH, Row, feed, make, save_set
+from tests.support.media import make_manifest
+
+PATIENCE = 120
+"""Seconds; more than the processes' own, whose word on where they hung is worth waiting for."""
+
+Alone = dict[str, dict[int, list[Row]]]
+"""What one process is handed: by ending, by step."""
+
+
+@pytest.fixture(scope="module")
+def folder(pictures: Manifest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The set, where other processes find it."""
+    made = tmp_path_factory.mktemp("set")
+    save_set(pictures, made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def alone(pictures: Manifest) -> Alone:
+    return {ending: dict(feed(make(pictures, ShardOptions(), ending))) for ending in ENDINGS}
+
+
+def run(processes: Sequence[tuple[list[str], dict[str, str]]], out: Path) -> list[dict[str, Any]]:
+    """Run commands side by side; return what each process wrote, by shard.
+
+    The first that fails, or the time running out, ends them all.
+    """
+    # No GPU is taken, and no interface but this machine's own.
+    common = {"JAX_PLATFORMS": "cpu", "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    started: list[subprocess.Popen[bytes]] = []
+    logs = [out / f"{number}.log" for number in range(len(processes))]
+    try:
+        for (command, environ), path in zip(processes, logs, strict=True):
+            # torchrun leaves a folder behind.
+            settled = {**os.environ, **common, **environ, "TMPDIR": str(out)}
+            with path.open("wb") as log:
+                started.append(
+                    subprocess.Popen(
+                        [sys.executable, *command], env=settled, stdout=log, stderr=log
+                    )
+                )
+        end = time.monotonic() + PATIENCE
+        while None in (codes := [each.poll() for each in started]):
+            if any(codes) or time.monotonic() > end:
+                break
+            time.sleep(0.05)
+    finally:
+        # SIGTERM first: torchrun passes it on to its processes, which SIGKILL would leave behind.
+        for each in started:
+            each.terminate()
+        for each in started:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                each.wait(40)
+            each.kill()
+            each.wait()
+    said = "\n".join(path.read_text(errors="replace") for path in logs)
+    assert codes == [0] * len(started), f"exit codes {codes} (None: ended, out of time)\n{said}"
+    return sorted(
+        (json.loads(path.read_text()) for path in out.glob("*.json")),
+        key=lambda written: written["shard"],
+    )
+
+
+def check(got: list[dict[str, Any]], world: int, alone: Alone) -> None:
+    """The shards are those of `world` processes, and their parts make up each global batch."""
+    assert [written["shard"] for written in got] == [[index, world] for index in range(world)]
+    for ending in ENDINGS:
+        shards = [dict(written["steps"][ending]) for written in got]
+        share = GLOBAL_BATCH // world
+        for shard in shards:
+            if ending != "partial":
+                # A collective in each step would hang otherwise.
+                assert list(shard) == list(alone[ending])
+                assert {len(handed) for handed in shard.values()} == {share}
+            assert max(len(handed) for handed in shard.values()) == share
+        for step, whole in alone[ending].items():
+            # In the shards' order, so that shard r is seen to have the r-th part.
+            together = [tuple(row) for shard in shards for row in shard.get(step, [])]
+            assert together == whole, f"last_batch={ending!r}, step {step}"
+        assert set().union(*shards) == set(alone[ending])
+
+
+def test_one_process_is_handed_each_record_once(pictures: Manifest, alone: Alone) -> None:
+    """What the others are compared with holds all there is."""
+    size = len(pictures)
+    once = [(epoch, key) for epoch in range(EPOCHS) for key in range(size)]
+    for ending, count in {"drop": 96, "pad": 100, "partial": 100}.items():
+        handed = [row for rows in alone[ending].values() for row in rows if row[4]]
+        seen = sorted(row[:2] for row in handed)
+        assert len(seen) == count
+        assert len(set(seen)) == count
+        assert seen == once or ending == "drop"
+        assert all(row[2] == pictures.frame["label"][row[1]] for row in handed)
+        # Crops and flips differ from epoch to epoch.
+        assert len({row[3] for row in handed}) == count
+
+
+def test_processes_of_torchrun_are_one(
+    pictures: Manifest, folder: Path, alone: Alone, tmp_path: Path
+) -> None:
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
+    child = ["-m", feed_a_shard.__name__, "torch", str(folder), str(tmp_path)]
+    command = [*torchrun, "--nproc-per-node=2", *child]
+    got = run([(command, {})], tmp_path)
+    check(got, 2, alone)
+    # By collectives in each padded step: every record of every epoch once, in all processes' eyes.
+    for written in got:
+        assert written["counts"] == [[1] * len(pictures)] * EPOCHS
+
+
+def test_processes_of_jax_are_one(folder: Path, alone: Alone, tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    environ = {"TEST_COORDINATOR": address, "TEST_PROCESSES": "2"}
+    command = ["-m", feed_a_shard.__name__, "jax", str(folder), str(tmp_path)]
+    got = run([(command, {**environ, "TEST_PROCESS": str(i)}) for i in range(2)], tmp_path)
+    check(got, 2, alone)
+
+
+# --------------------------------------------------------------- without processes
+
+
+def test_an_evaluation_is_the_same_number_at_any_number_of_shards() -> None:
+    """As many records as NABirds' test part has, 64 at a time: each counts once, in equal steps."""
+    size = 24_633
+    correct = np.random.default_rng(0).random(size) < 0.7
+    sampler = IndexSampler(size, shuffle=True, seed=3, num_epochs=1)
+    for world in (1, 3, 7, 8):
+        counted = np.zeros(size, dtype=np.int64)
+        right = total = 0
+        plans = [Schedule(size, 1, 64, ShardOptions(i, world), "pad") for i in range(world)]
+        assert {plan.num_steps for plan in plans} == {-(-size // (64 * world))}
+        for plan in plans:
+            for step in range(plan.steps_per_epoch):
+                positions, valid = plan.positions(step)
+                assert len(positions) == len(valid) == 64
+                keys = sampler.visits(positions).record_key[valid]
+                np.add.at(counted, keys, 1)
+                right += int(correct[keys].sum())
+                total += len(keys)
+        assert (counted == 1).all()
+        assert right / total == correct.sum() / size
+
+
+def many(last_batch: LastBatch) -> list[Schedule | str]:
+    """Schedules of three records for eight shards, one record at a time; or why there is none."""
+    plans: list[Schedule | str] = []
+    for index in range(8):
+        try:
+            plans.append(Schedule(3, None, 1, ShardOptions(index, 8), last_batch))
+        except ConfigError as error:
+            plans.append(str(error))
+    return plans
+
+
+def test_more_shards_than_records_is_padded_or_named() -> None:
+    for number, plan in enumerate(many("pad")):
+        assert isinstance(plan, Schedule)
+        for epoch in (0, 1):
+            positions, valid = plan.positions(epoch)
+            assert positions.tolist() == [3 * epoch + min(number, 2)]
+            assert valid.tolist() == [number < 3]
+    for reason in many("drop"):
+        assert isinstance(reason, str)
+        assert reason.startswith("an epoch of 3 records has no whole batch of 1 x 8 shard(s)")
+    for reason in many("partial"):
+        assert isinstance(reason, str)
+        assert reason.startswith("shard 7 of 8 would never get a record")
+
+
+def test_more_shards_than_pictures_are_fed_or_named(tmp_path: Path) -> None:
+    manifest = make_manifest(tmp_path, [(60, 80), (50, 70), (90, 40)])
+    shards = [ShardOptions(index, 8) for index in range(8)]
+    for shard in shards:
+        with pytest.raises(ConfigError, match="has no whole batch of 1 x 8"):
+            make(manifest, shard, "drop")
+        with pytest.raises(ConfigError, match="shard 7 of 8 would never get"):
+            make(manifest, shard, "partial")
+    padded = [feed(make(manifest, shard, "pad")) for shard in shards]
+    for steps in padded:
+        assert [(step, len(handed)) for step, handed in steps] == [(0, 1), (1, 1)]
+    whole = [row for _, handed in feed(make(manifest, ShardOptions(), "pad")) for row in handed]
+    valid = [row for row in whole if row[4]]
+    assert sorted(row[:2] for row in valid) == [
+        (epoch, key) for epoch in (0, 1) for key in range(3)
+    ]
+    together = [row for step in (0, 1) for steps in padded for row in steps[step][1]]
+    assert [row for row in together if row[4]] == valid

@@ -1,0 +1,280 @@
+"""Tables of one's own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpufeed.errors import ManifestError
+from gpufeed.records import read_table
+from tests.support.nabirds_data import write_picture
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for number in range(4):
+        write_picture(tmp_path / "pictures" / f"{number}.png", (10 + number, 20))
+    return tmp_path / "pictures"
+
+
+def table(**columns: Any) -> pl.DataFrame:
+    base = {"path": [f"{number}.png" for number in range(4)], "label": ["b", "a", "b", "c"]}
+    return pl.DataFrame(base | columns)
+
+
+def test_a_frame(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = read_table(table(note=[1, None, 3, 4]), root=root)
+    assert read.classes == ("a", "b", "c")
+    assert read.frame.rows() == [
+        ("0.png", 1, 10, 20, 1),
+        ("1.png", 0, 11, 20, None),
+        ("2.png", 1, 12, 20, 3),
+        ("3.png", 2, 13, 20, 4),
+    ]
+    assert read.frame.columns == ["path", "label", "width", "height", "note"]
+    monkeypatch.chdir(root)
+    assert read_table(table(note=[1, None, 3, 4])).fingerprint() == read.fingerprint()
+    assert read_table(table()).root == root
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet", ".PQ"])
+def test_a_file(root: Path, ending: str) -> None:
+    file = root / f"table[1]*{ending}"
+    if ending == ".csv":
+        table().write_csv(file)
+    else:
+        table().write_parquet(file)
+    for given_as in (file, str(file)):
+        read = read_table(given_as)
+        assert read.root == root
+        assert read.fingerprint() == read_table(table(), root=root).fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes", "expected"),
+    [
+        ([10, 9, 10, -1], ("-1", "9", "10"), [2, 1, 2, 0]),
+        ([True, False, True, True], ("false", "true"), [1, 0, 1, 1]),
+        (["10", "9", "10", ""], ("", "10", "9"), [1, 2, 1, 0]),
+        (["é", "z", "Z", "z"], ("Z", "z", "é"), [2, 1, 0, 1]),
+        (pl.Series(["y", "x", "y", "y"], dtype=pl.Categorical), ("x", "y"), [1, 0, 1, 1]),
+        (pl.Series(["y", "x", "y", "y"], dtype=pl.Enum(["y", "x"])), ("x", "y"), [1, 0, 1, 1]),
+        (pl.Series([2**63, 1, 2, 2], dtype=pl.UInt64), ("1", "2", str(2**63)), [2, 0, 1, 1]),
+    ],
+)
+def test_labels_of_any_kind(
+    root: Path, labels: Any, classes: tuple[str, ...], expected: Any
+) -> None:
+    read = read_table(table(label=labels), root=root)
+    assert read.classes == classes
+    assert read.frame["label"].to_list() == expected
+    assert read.frame.schema["label"] == pl.Int32
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        (["10", "9", "10", "9"], ("9", "10")),
+        (["0817", "817", "9", "10"], ("0817", "10", "817", "9")),
+        (["1", "x", "1", "1"], ("1", "x")),
+        (["1.0", "2", "2", "2"], ("1.0", "2")),
+    ],
+)
+def test_labels_in_csv_are_numbers_where_that_loses_nothing(
+    root: Path, labels: list[str], classes: tuple[str, ...]
+) -> None:
+    table(label=labels).write_csv(root / "table.csv")
+    assert read_table(root / "table.csv").classes == classes
+
+
+def test_other_names_for_the_columns(root: Path) -> None:
+    frame = table().rename({"path": "file", "label": "species"})
+    read = read_table(frame, path="file", label="species", root=root)
+    assert read.frame.columns == ["path", "label", "width", "height", "species"]
+    assert [read.classes[label] for label in read.frame["label"]] == ["b", "a", "b", "c"]
+    assert read.frame["species"].to_list() == ["b", "a", "b", "c"]
+
+
+def test_paths_may_repeat(root: Path) -> None:
+    assert len(read_table(table(path=["0.png"] * 4), root=root)) == 4
+
+
+def test_sizes_and_boxes_of_the_table_are_taken(tmp_path: Path) -> None:
+    columns = {name: [1, 2, 3, 4] for name in ("box_x", "box_y", "box_width", "box_height")}
+    read = read_table(table(width=[8] * 4, height=[9] * 4, **columns), root=tmp_path / "nowhere")
+    assert read.sizes().tolist() == [[9, 8]] * 4
+    assert read.boxes().tolist() == [[n] * 4 for n in (1, 2, 3, 4)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        ({}, {"path": "file"}, "there is no column 'file'; there are ['path', 'label']"),
+        ({}, {"label": "kind"}, "there is no column 'kind'; there are ['path', 'label']"),
+        ({}, {"label": "path"}, "column 'path' cannot be both the path and the label"),
+        (
+            {"file": ["x"] * 4},
+            {"path": "file"},
+            "the column 'file' is to be 'path', but there is a column of this name already; "
+            "rename or drop it",
+        ),
+        (
+            {"kind": [1] * 4},
+            {"label": "kind"},
+            "the column 'kind' is to be 'label', but there is a column of this name already; "
+            "rename or drop it",
+        ),
+        ({"label": ["a", None, "b", "c"]}, {}, "row 1: label is null"),
+        ({"path": ["a", None, "b", "c"]}, {}, "row 1: path is null"),
+        ({"path": [1, 2, 3, 4]}, {}, "column 'path' must be text, not Int64"),
+        (
+            {"label": [0.5, 1, 2, 3]},
+            {},
+            "column 'label' must hold integers, text or booleans, not Float64",
+        ),
+        ({"path": ["a", "b", "c/../../d", "e"]}, {}, "the path 'c/../../d' leaves the root by"),
+        ({"path": ["a", "b", "/c", "e"]}, {}, "row 2: the path '/c' is absolute; paths are rel"),
+        ({"width": [1] * 4}, {}, "there is a column 'width' but not its counterpart"),
+        (
+            {"width": [1, 1, 0, 1], "height": [1] * 4},
+            {},
+            "row 2 (2.png): width 0 is no size in pixels",
+        ),
+        (
+            {"width": [1, None, 0, 1], "height": [1] * 4},
+            {},
+            "row 1 (1.png): width is null",
+        ),
+        ({"path": ["0.png", "x.png", "0.png", "0.png"]}, {}, "1 of 4 images cannot be read: "),
+    ],
+)
+def test_what_it_refuses(
+    root: Path, columns: dict[str, Any], options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ManifestError) as caught:
+        read_table(table(**columns), root=root, **options)
+    assert message in str(caught.value)
+
+
+def test_a_link_out_of_the_root(root: Path) -> None:
+    (root / "link.png").symlink_to("/etc/hostname")
+    with pytest.raises(ManifestError, match=r"the table, row 3: .*by a symbolic link"):
+        read_table(table(path=["0.png", "0.png", "0.png", "link.png"]), root=root)
+    with pytest.raises(ManifestError, match=r"row 1: .* to /etc/hostname, as do 2 more rows; re"):
+        read_table(table(path=["0.png", "link.png", "link.png", "link.png"]), root=root)
+    mixed = table(path=["link.png", "0.png", "none.png", "0.png"])
+    found = read_table(mixed, root=root, on_bad_image="drop")
+    assert found.frame["path"].to_list() == ["0.png", "0.png"]
+    assert found.frame["label"].to_list() == [0, 2]
+    assert found.repairs == {"links_dropped": 1, "images_dropped": 1}
+    sized = mixed.with_columns(width=pl.Series([1, 2, 3, 4]), height=1)
+    found = read_table(sized, root=root, on_bad_image="drop")
+    assert found.sizes()[:, 1].tolist() == [2, 3, 4]
+    assert found.repairs == {"links_dropped": 1}
+    # Rows are named as the table has them.
+    box = {"box_x": 0, "box_y": 0, "box_width": 5, "box_height": pl.Series([1, 2, 3, 99])}
+    lists = pl.Series("boxes", [[[0.0, 0, 1, 1]]] * 3 + [[[0.0, 0]]])
+    for broken, boxes, row in (
+        (sized.with_columns(width=pl.Series([1, 2, 0, 4])), None, 2),
+        (mixed.with_columns(**box), None, 3),
+        (sized.with_columns(lists), "boxes", 3),
+    ):
+        with pytest.raises(ManifestError, match=f"the table.* row {row}"):
+            read_table(broken, root=root, on_bad_image="drop", boxes=boxes)
+    with pytest.raises(ManifestError, match=f"all that is listed leaves the root {root} by sym"):
+        read_table(sized.with_columns(path=pl.lit("link.png")), root=root, on_bad_image="drop")
+
+
+@pytest.mark.parametrize("path", ["itself/1.png", "x" * 300 + "/1.png", "0.png/1.png"])
+def test_folders_that_can_not_be(root: Path, path: str) -> None:
+    """Only their own images cannot be read."""
+    (root / "itself").symlink_to("itself")
+    found = read_table(
+        table(path=["0.png", "1.png", path, "2.png"]), root=root, on_bad_image="drop"
+    )
+    assert found.frame["path"].to_list() == ["0.png", "1.png", "2.png"]
+
+
+def test_what_is_no_table(root: Path) -> None:
+    for wrong, message in (
+        (5, "a table is a polars DataFrame or a file, not int"),
+        ({"path": []}, "a table is a polars DataFrame or a file, not dict"),
+        (table().lazy(), r"not LazyFrame; call its collect\(\)"),
+        (root / "table.pkl", r"table.pkl ends in '.pkl'; a table ends in .csv, .parquet or .pq"),
+        (root / "none.csv", f"cannot read {root}/none.csv: No such file or directory"),
+        (table().clear(), "the table has no row"),
+    ):
+        with pytest.raises(ManifestError, match=message):
+            read_table(wrong, root=root)
+
+
+def write_pipe(file: Path) -> None:
+    os.mkfifo(file)
+
+
+def write_half(file: Path) -> None:
+    table().write_parquet(file)
+    os.truncate(file, file.stat().st_size // 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "message"),
+    [
+        ("a.parquet", write_half, r"FILE is no valid Parquet file: \w"),
+        ("a.parquet", b"", r"FILE is no valid Parquet file: \w"),
+        ("a.parquet", b"path,label\na,1\n", r"FILE is no valid Parquet file: \w"),
+        ("a.parquet", write_pipe, "cannot read FILE: not a regular file but a pipe"),
+        ("a.parquet", Path.mkdir, "cannot read FILE: not a regular file but a folder"),
+        ("a.csv", write_pipe, "cannot read FILE: not a regular file but a pipe"),
+        ("a.csv", b"", r"FILE is no valid CSV file: \w"),
+        ("a.csv", b"path,label\n1,2,3\n", r"FILE is no valid CSV file: \w"),
+        ("a.csv", b"path,label\n\xff,1\n", r"FILE is no valid CSV file: .*utf-8"),
+        (
+            "a.csv",
+            b"path,label\na\0b,1\n",
+            r"FILE, row 0: the path 'a\\x00b' holds a NUL",
+        ),
+        ("a.csv", table().write_parquet, r"FILE is no valid CSV file: \w"),
+        ("a.csv", b"\0" * 99, "FILE: there is no column 'path'; there are "),
+    ],
+)
+def test_a_damaged_file_is_named(root: Path, name: str, write: Any, message: str) -> None:
+    file = root / name
+    file.write_bytes(write) if isinstance(write, bytes) else write(file)
+    with pytest.raises(ManifestError, match=message.replace("FILE", str(file))):
+        read_table(file)
+
+
+def test_a_panic_of_polars_is_a_manifest_error(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no Exception."""
+
+    def panic(*_: object, **__: object) -> None:
+        raise pl.exceptions.PanicException("index out of bounds\nat line 3")
+
+    for ending, kind in (("parquet", "Parquet"), ("csv", "CSV")):
+        (root / f"a.{ending}").write_bytes(b"")
+        monkeypatch.setattr(pl, f"read_{ending}", panic)
+        message = f"{root}/a.{ending} is no valid {kind} file: index out of bounds$"
+        with pytest.raises(ManifestError, match=message):
+            read_table(root / f"a.{ending}")
+
+
+LABELS = st.one_of(
+    st.lists(st.text("ab,\"'é\n ", max_size=4), min_size=1, max_size=6),
+    st.lists(st.integers(-(2**31), 2**31), min_size=1, max_size=6),
+)
+
+
+@given(LABELS)
+def test_every_label_is_the_name_of_its_class(labels: list[Any]) -> None:
+    n = len(labels)
+    frame = pl.DataFrame({"path": ["x.jpg"] * n, "label": labels, "width": [1] * n})
+    read = read_table(frame.with_columns(height=2), root="/nowhere")
+    assert [read.classes[label] for label in read.frame["label"]] == [str(x) for x in labels]
+    assert list(read.classes) == [str(x) for x in sorted(set(labels))]

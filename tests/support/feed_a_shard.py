@@ -1,0 +1,143 @@
+"""What one process of test_processes.py does: feed its shard, and write down what it got.
+
+python -m tests.support.feed_a_shard HOW SET OUT
+
+HOW is how the process learns its shard: "torch" or "jax". SET is a folder that `save_set`
+filled. Each process writes one JSON file below OUT.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+import gpufeed
+from gpufeed import Batch, IndexSampler, Loader, Manifest, ShardOptions
+from gpufeed import transforms as tf
+from gpufeed.adapters import Framework
+from gpufeed.order.schedule import LastBatch
+
+GLOBAL_BATCH = 12
+EPOCHS = 2
+ENDINGS: tuple[LastBatch, ...] = ("drop", "pad", "partial")
+PATIENCE = 90
+"""Seconds after which a process that hangs ends itself, and shows where it hung."""
+
+Row = tuple[int, int, int, str, bool]
+"""Of one record handed out: epoch, record_key, label, digest of the image, valid."""
+
+
+def save_set(manifest: Manifest, folder: Path) -> None:
+    """Write down which set the processes read."""
+    manifest.frame.write_parquet(folder / "table.parquet")
+    about = {"root": str(manifest.root), "classes": manifest.classes}
+    (folder / "about.json").write_text(json.dumps(about))
+
+
+def load_set(folder: Path) -> Manifest:
+    about = json.loads((folder / "about.json").read_text())
+    return Manifest(pl.read_parquet(folder / "table.parquet"), about["root"], about["classes"])
+
+
+def rows(batch: Batch) -> list[Row]:
+    names = ("epoch", "record_key", "label", "image")
+    epochs, keys, labels, images = (np.asarray(batch[name]) for name in names)
+    digests = [
+        hashlib.sha256(np.ascontiguousarray(image).tobytes()).hexdigest() for image in images
+    ]
+    valid = np.asarray(batch["valid"]) if "valid" in batch else np.ones(len(keys), dtype=bool)
+    return list(
+        zip(epochs.tolist(), keys.tolist(), labels.tolist(), digests, valid.tolist(), strict=True)
+    )
+
+
+def make(
+    manifest: Manifest, shard: ShardOptions, last_batch: LastBatch, framework: Framework = "numpy"
+) -> Loader:
+    return Loader(
+        manifest,
+        sampler=IndexSampler(len(manifest), shuffle=True, seed=3),
+        transforms=[tf.RandomResizedCrop(24), tf.RandomHorizontalFlip(), tf.Normalize()],
+        batch_size=GLOBAL_BATCH // shard.shard_count,
+        shard=shard,
+        last_batch=last_batch,
+        device="cpu",
+        framework=framework,
+        num_threads=1,
+    )
+
+
+def feed(
+    loader: Loader, on_batch: Callable[[Batch], None] | None = None
+) -> list[tuple[int, list[Row]]]:
+    """Iterate all epochs; return each step's number and what was handed out in it."""
+    steps = []
+    with loader:
+        for _ in range(EPOCHS):
+            for batch in loader:
+                steps.append((loader.step - 1, rows(batch)))
+                if on_batch is not None:
+                    on_batch(batch)
+    return steps
+
+
+def feed_torch(manifest: Manifest) -> dict[str, Any]:
+    """Also count, by a collective in each padded step, how often all processes got each record."""
+    import torch
+    from torch import distributed
+
+    distributed.init_process_group("gloo", timeout=timedelta(seconds=PATIENCE))
+    counts = torch.zeros(EPOCHS, len(manifest), dtype=torch.int64)
+
+    def count_everywhere(batch: Batch) -> None:
+        here = torch.zeros_like(counts)
+        here[batch["epoch"][batch["valid"]], batch["record_key"][batch["valid"]]] += 1
+        distributed.all_reduce(here)
+        counts.add_(here)
+
+    shard = gpufeed.shard_from_torch()
+    assert shard == gpufeed.shard_from_env()
+    steps = {}
+    for ending in ENDINGS:
+        on_batch = count_everywhere if ending == "pad" else None
+        steps[ending] = feed(make(manifest, shard, ending, "torch"), on_batch)
+    distributed.destroy_process_group()
+    return {"shard": shard, "steps": steps, "counts": counts.tolist()}
+
+
+def feed_jax(manifest: Manifest) -> dict[str, Any]:
+    import jax
+
+    jax.distributed.initialize(
+        os.environ["TEST_COORDINATOR"],
+        int(os.environ["TEST_PROCESSES"]),
+        int(os.environ["TEST_PROCESS"]),
+        initialization_timeout=PATIENCE,
+    )
+    shard = gpufeed.shard_from_jax()
+    steps = {ending: feed(make(manifest, shard, ending, "jax")) for ending in ENDINGS}
+    jax.distributed.shutdown()
+    return {"shard": shard, "steps": steps}
+
+
+def main(how: str, folder: Path, out: Path) -> None:
+    # A collective that waits for ever holds no lock of Python's, but does not return to it either.
+    faulthandler.dump_traceback_later(PATIENCE, exit=True)
+    got = {"torch": feed_torch, "jax": feed_jax}[how](load_set(folder))
+    got["shard"] = (got["shard"].shard_index, got["shard"].shard_count)
+    # By process, not by shard: processes that take the same shard are then seen.
+    (out / f"{os.getpid()}.json").write_text(json.dumps(got))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))
