@@ -367,7 +367,7 @@ def test_nabirds_is_listed_whatever_its_pictures_are(
     assert left.frame["path"].to_list() == [paths[0], paths[3]]
     assert fails_of(left) == set()
     (images / paths[2]).symlink_to("/etc/hostname")
-    with pytest.raises(ManifestError, match="by a symbolic link"):
+    with pytest.raises(ManifestError, match="through a symbolic link"):
         open_manifest(course)
     assert main(["check", str(course), "--parquet", str(findings)]) == 1
     said = capfd.readouterr().out

@@ -769,7 +769,8 @@ def test_files_far_too_long_are_not_read(birds: Manifest) -> None:
         epochs(loader, 1)
         (failure,) = loader.quarantine
     assert re.fullmatch(
-        r"cannot be read: it has 4,294,967,296 bytes, of which 16,[\d,]{7} may be", failure.reason
+        r"cannot be read: the file has 4,294,967,296 bytes; the limit is 16,[\d,]{7}",
+        failure.reason,
     )
 
 

@@ -206,7 +206,7 @@ def second(name: str, value: object) -> pl.Expr:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (second("path", "../x.jpg"), ", row 1: the path '../x.jpg' leaves the root by '..'"),
+        (second("path", "../x.jpg"), ", row 1: the path '../x.jpg' leaves the root through '..'"),
         (second("path", "/x.jpg"), ", row 1: the path '/x.jpg' is absolute"),
         (second("path", None), ", row 1: path is null"),
         (second("width", 0), ", row 1: 0x40 is no size in pixels"),

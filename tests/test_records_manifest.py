@@ -132,12 +132,15 @@ def test_it_pickles() -> None:
         ({"path": ["a", "", "c"]}, "row 1: the path '' is empty"),
         (
             {"path": ["a", "b", "/etc/x"]},
-            "row 2: the path '/etc/x' is absolute; paths are relative to the root",
+            "row 2: the path '/etc/x' is absolute; paths must be relative to the root",
         ),
-        ({"path": ["a", "../b", "c"]}, "row 1: the path '../b' leaves the root by '..'"),
-        ({"path": ["a", "b/../../c", "c"]}, "row 1: the path 'b/../../c' leaves the root by '..'"),
-        ({"path": ["a\\b", "b", "c"]}, r"row 0: the path 'a\\b' holds a backslash; write '/'"),
-        ({"path": ["a\0b", "b", "c"]}, r"row 0: the path 'a\x00b' holds a NUL character"),
+        ({"path": ["a", "../b", "c"]}, "row 1: the path '../b' leaves the root through '..'"),
+        (
+            {"path": ["a", "b/../../c", "c"]},
+            "row 1: the path 'b/../../c' leaves the root through '..'",
+        ),
+        ({"path": ["a\\b", "b", "c"]}, r"row 0: the path 'a\\b' contains a backslash; use '/'"),
+        ({"path": ["a\0b", "b", "c"]}, r"row 0: the path 'a\x00b' contains a NUL character"),
         ({"path": ["a", "b/", "c"]}, "row 1: the path 'b/' names a folder, not a file"),
     ],
 )

@@ -342,11 +342,11 @@ def line_becomes(birds: Path, name: str, number: int, text: str) -> None:
         ("images.txt", f"{SECOND}", "expected 2 fields (uuid, path), with one space between, not"),
         ("images.txt", "", "expected 2 fields (uuid, path), with one space between, not ''"),
         ("images.txt", f"{FIRST} 0001/a.jpg", f"image {FIRST} is listed already"),
-        ("images.txt", f"{SECOND} ../a.jpg", "the path '../a.jpg' leaves the root by '..'"),
-        ("images.txt", f"{SECOND} a/../../b.jpg", "leaves the root by '..'"),
+        ("images.txt", f"{SECOND} ../a.jpg", "the path '../a.jpg' leaves the root through '..'"),
+        ("images.txt", f"{SECOND} a/../../b.jpg", "leaves the root through '..'"),
         ("images.txt", f"{SECOND} /etc/passwd", "the path '/etc/passwd' is absolute"),
-        ("images.txt", f"{SECOND} a\\b.jpg", "holds a backslash"),
-        ("images.txt", f"{SECOND} a\0b.jpg", "holds a NUL character"),
+        ("images.txt", f"{SECOND} a\\b.jpg", "contains a backslash"),
+        ("images.txt", f"{SECOND} a\0b.jpg", "contains a NUL character"),
         ("image_class_labels.txt", f"{SECOND} x1", "class_id 'x1' is no whole number"),
         ("image_class_labels.txt", f"{SECOND} 1.0", "class_id '1.0' is no whole number"),
         ("image_class_labels.txt", f"{SECOND} 99999999999", "'99999999999' is no whole number"),
@@ -414,8 +414,8 @@ def test_a_link_out_of_the_root(tmp_path: Path) -> None:
     file.symlink_to(secret)
     assert refusal(birds) == (
         f"{birds / 'images.txt'}, line 3: the path '{picture_path(*IMAGES[2][:2])}' leaves the "
-        f"root {birds / 'images'} by a symbolic link, to {secret}; remove such links, copy "
-        'there what they lead to, or leave them out with on_bad_image="drop"'
+        f"root {birds / 'images'} through a symbolic link to {secret}; replace such "
+        'links with copies of their targets, or leave them out with on_bad_image="drop"'
     )
     whole = read_nabirds(write_nabirds(tmp_path / "whole", pictures=True))
     for sizes in ("manifest", "headers"):
@@ -454,7 +454,7 @@ def test_sizes_from_headers_that_can_not_be_read(tmp_path: Path) -> None:
         path.unlink()
         path.symlink_to("/etc/hostname")
     for sizes in ("manifest", "headers"):
-        said = f"all that is listed leaves the root {birds / 'images'} by symbolic links"
+        said = f"every image listed leaves the root {birds / 'images'} through a symbolic link"
         assert refusal(birds, sizes=sizes, on_bad_image="drop").startswith(said)
 
 
@@ -464,7 +464,7 @@ def test_a_folder_that_is_a_link_out_of_the_root(tmp_path: Path) -> None:
     folder.rename(tmp_path / "elsewhere")
     folder.symlink_to(tmp_path / "elsewhere")
     assert f"line 2: the path '{folder.name}/" in (said := refusal(birds))
-    assert "by a symbolic link, to " + str(tmp_path / "elsewhere") in said
+    assert "through a symbolic link to " + str(tmp_path / "elsewhere") in said
 
 
 def test_the_root_may_be_a_link_itself(tmp_path: Path) -> None:

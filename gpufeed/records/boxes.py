@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from gpufeed._util.rows import Where, first_true
+from gpufeed._util.rows import RowName, first_true
 from gpufeed.errors import ManifestError
 
 __all__ = ["BOX", "clamp_boxes"]
@@ -13,7 +13,7 @@ __all__ = ["BOX", "clamp_boxes"]
 BOX = ("box_x", "box_y", "box_width", "box_height")
 
 
-def clamp_boxes(frame: pl.DataFrame, where: Where) -> tuple[pl.DataFrame, int]:
+def clamp_boxes(frame: pl.DataFrame, where: RowName) -> tuple[pl.DataFrame, int]:
     """Cut the boxes down to their images.
 
     Args:

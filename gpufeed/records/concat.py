@@ -14,7 +14,7 @@ from gpufeed.records.boxes import BOX
 from gpufeed.records.manifest import Manifest
 from gpufeed.records.targets import BOX_LABELS, BOXES, POINTS
 from gpufeed.source.files import FileSource
-from gpufeed.source.part import join
+from gpufeed.source.selection import join
 
 __all__ = ["concat"]
 

@@ -19,7 +19,7 @@ from gpufeed.records.headers import image_size
 from gpufeed.records.listing import Listing
 from gpufeed.records.species import collapse, join_name, label_classes, spread
 from gpufeed.source.files import FileSource
-from gpufeed.source.paths import inside
+from gpufeed.source.paths import is_inside
 
 __all__ = ["list_course"]
 
@@ -143,7 +143,7 @@ def _are_cleaned(files: FileSource, frame: pl.DataFrame) -> bool:
     for row in rows:
         if same + other == _SAMPLE:
             break
-        if not inside(files.name(row), real_root):
+        if not is_inside(files.name(row), real_root):
             continue
         try:
             with files.open(row) as file:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from gpufeed._util.rows import at_line, first_true
+from gpufeed._util.rows import first_true, line_name
 from gpufeed.errors import ManifestError
 from gpufeed.records.files import read_text
 
@@ -37,7 +37,7 @@ def read_lines(file: Path, fields: Mapping[str, type[pl.DataType]]) -> pl.DataFr
     wrong = short if open_end else short | frame["rest"].is_not_null()
     # An empty field is a null of its own where it is the last, and a doubled space elsewhere.
     wrong |= frame.select(pl.any_horizontal(pl.col(names) == "")).to_series().fill_null(True)
-    at = at_line(file)
+    at = line_name(file)
     if (row := first_true(wrong)) is not None:
         raise ManifestError(
             f"{at(row)}: expected {len(names)} fields ({', '.join(names)}), with one space "

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from gpufeed._util.rows import Where
+from gpufeed._util.rows import RowName
 from gpufeed.records.boxes import BOX, clamp_boxes
 from gpufeed.records.manifest import Manifest
 from gpufeed.records.sizes import OnBadImage, drop_links, with_sizes
@@ -41,8 +41,8 @@ class Listing:
     classes: Sequence[str]
     repairs: dict[str, int]
     columns: Sequence[str]
-    at: Where
-    at_box: Where
+    at: RowName
+    at_box: RowName
     cut: bool = False
 
     def unopened(self) -> pl.DataFrame:

@@ -21,7 +21,7 @@ from gpufeed.records.headers import most_bytes
 from gpufeed.records.targets import BOX_LABELS, BOXES, POINTS, check_targets, flatten
 from gpufeed.source.base import Source, check_source
 from gpufeed.source.files import FileSource
-from gpufeed.source.part import take
+from gpufeed.source.selection import take
 
 __all__ = ["DROPPED", "Manifest"]
 

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from gpufeed._util.rows import at_line, first_true
+from gpufeed._util.rows import first_true, line_name
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.boxes import BOX
 from gpufeed.records.course import list_course
@@ -135,7 +135,7 @@ def list_nabirds(
 
 def _list_distribution(folder: Path, labels: str, images: Path | None) -> Listing:
     tables = {name: read_lines(folder / name, fields) for name, fields in _PER_IMAGE.items()}
-    at = {name: at_line(folder / name) for name in _PER_IMAGE}
+    at = {name: line_name(folder / name) for name in _PER_IMAGE}
     listed, split, size = tables[_IMAGES], tables[_SPLIT], tables[_SIZES]
     if (row := first_true(~listed["uuid"].is_first_distinct())) is not None:
         raise ManifestError(f"{at[_IMAGES](row)}: image {listed['uuid'][row]} is listed already")
@@ -172,7 +172,7 @@ def _read_parts(folder: Path, ids: pl.Series) -> pl.Series:
     """The parts of each image; those without a line are not visible."""
     names = read_lines(folder / _PARTS, {"part": _NUMBER, "name": _TEXT})
     fields = {"uuid": _TEXT, "part": _NUMBER, "x": _NUMBER, "y": _NUMBER, "visible": _NUMBER}
-    lines, at = read_lines(folder / _PART_LOCS, fields), at_line(folder / _PART_LOCS)
+    lines, at = read_lines(folder / _PART_LOCS, fields), line_name(folder / _PART_LOCS)
     for column, known, where in (("uuid", ids, _IMAGES), ("part", names["part"], _PARTS)):
         if (row := first_true(~lines[column].is_in(known.to_list()))) is not None:
             kind = "image" if column == "uuid" else "part"
@@ -200,7 +200,7 @@ def _aligned(folder: Path, listed: pl.DataFrame, name: str, table: pl.DataFrame)
         return table
     if len(own) == len(ids) and (own == ids).all():
         return table.drop("uuid")
-    at = at_line(folder / name)
+    at = line_name(folder / name)
     if (row := first_true(~own.is_in(ids.to_list()))) is not None:
         raise ManifestError(f"{at(row)}: image {own[row]} is not in {_IMAGES}")
     if (row := first_true(~own.is_first_distinct())) is not None:
@@ -209,7 +209,7 @@ def _aligned(folder: Path, listed: pl.DataFrame, name: str, table: pl.DataFrame)
     if (row := first_true(missing)) is not None:
         raise ManifestError(
             f"{folder / name}: {missing.sum()} of {len(ids)} images have no row; the first is "
-            f"{ids[row]} ({at_line(folder / _IMAGES)(row)})"
+            f"{ids[row]} ({line_name(folder / _IMAGES)(row)})"
         )
     # Both hold the same ids, each once, so the k-th smallest of one is that of the other.
     order = np.empty(len(ids), dtype=np.int64)
@@ -225,7 +225,7 @@ def _read_classes(folder: Path, class_ids: pl.Series) -> tuple[pl.DataFrame, int
     for file, ids in ((_CLASSES, table["class_id"]), (_HIERARCHY, links["child"])):
         if (row := first_true(~ids.is_first_distinct())) is not None:
             raise ManifestError(
-                f"{at_line(folder / file)(row)}: class {ids[row]} has a row already"
+                f"{line_name(folder / file)(row)}: class {ids[row]} has a row already"
             )
     for file, ids in (
         (_HIERARCHY, links["child"]),
@@ -234,7 +234,7 @@ def _read_classes(folder: Path, class_ids: pl.Series) -> tuple[pl.DataFrame, int
     ):
         if (row := first_true(~ids.is_in(known))) is not None:
             raise ManifestError(
-                f"{at_line(folder / file)(row)}: class {ids[row]} is not in {_CLASSES}"
+                f"{line_name(folder / file)(row)}: class {ids[row]} is not in {_CLASSES}"
             )
     used = table.filter(table["class_id"].is_in(class_ids.unique().to_list()))
     mended = int((collapse(used["class_name"]) != used["class_name"]).sum())

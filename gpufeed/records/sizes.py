@@ -15,15 +15,15 @@ from gpufeed._util.atomic_write import atomic_write
 from gpufeed._util.cache_folder import cache_folder
 from gpufeed._util.limits import local_world_size
 from gpufeed._util.progress import progress
-from gpufeed._util.rows import Where
+from gpufeed._util.rows import RowName
 from gpufeed._util.thread_map import thread_map
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.files import read_parquet
 from gpufeed.records.headers import image_size
 from gpufeed.source.base import Source, open_image
 from gpufeed.source.files import FileSource
-from gpufeed.source.part import take
-from gpufeed.source.paths import all_leave, links_out, tell_link
+from gpufeed.source.paths import all_escape_message, escape_message, find_escapes
+from gpufeed.source.selection import take
 
 __all__ = ["OnBadImage", "check_on_bad_image", "drop_links", "read_sizes", "with_sizes"]
 
@@ -56,7 +56,7 @@ def check_on_bad_image(on_bad_image: object) -> None:
 
 
 def drop_links(
-    frame: pl.DataFrame, source: FileSource, at: Where, on_bad_image: OnBadImage
+    frame: pl.DataFrame, source: FileSource, at: RowName, on_bad_image: OnBadImage
 ) -> tuple[pl.DataFrame, FileSource, dict[str, int]]:
     """Return frame and source without rows that a symbolic link takes out of the root.
 
@@ -66,13 +66,13 @@ def drop_links(
     Raises:
         ManifestError: there are such rows, and they are not to be dropped or are all there is.
     """
-    out = links_out(source.root, source.paths)
+    out = find_escapes(source.root, source.paths)
     if not out.any():
         return frame, source, {}
     if on_bad_image != "drop":
-        raise ManifestError(tell_link(source.root, source.paths, out, at))
+        raise ManifestError(escape_message(source.root, source.paths, out, at))
     if out.all():
-        raise ManifestError(all_leave(source.root))
+        raise ManifestError(all_escape_message(source.root))
     kept = source.take((~out).arg_true().to_numpy())
     return frame.filter(~out), kept, {"links_dropped": int(out.sum())}
 

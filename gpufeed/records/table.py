@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from gpufeed._util.rows import Where, first_true
+from gpufeed._util.rows import RowName, first_true
 from gpufeed._util.sanitize import sanitize
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.files import read_csv, read_parquet
@@ -184,7 +184,7 @@ def _frame(table: object, path: str, label: str | None) -> tuple[pl.DataFrame, s
 
 
 def _labels(
-    values: pl.Series, source: str, at: Where, *, is_text: bool
+    values: pl.Series, source: str, at: RowName, *, is_text: bool
 ) -> tuple[pl.Series, list[str]]:
     """The labels from 0, Int32, and their names."""
     if values.dtype == pl.Boolean or values.dtype.is_integer():

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from gpufeed._util.rows import Where, first_true
+from gpufeed._util.rows import RowName, first_true
 from gpufeed.errors import ConfigError, ManifestError
 
 __all__ = [
@@ -74,7 +74,7 @@ def ragged(values: npt.NDArray[Any] | pl.Series, offsets: Int64) -> pl.Series:
 
 
 def read_boxes(
-    frame: pl.DataFrame, column: str, labels: str | None, box_format: BoxFormat, at: Where
+    frame: pl.DataFrame, column: str, labels: str | None, box_format: BoxFormat, at: RowName
 ) -> tuple[pl.DataFrame, dict[str, int]]:
     """Return the frame with canonical boxes, and how many of them were clamped and dropped.
 
@@ -118,7 +118,7 @@ def read_boxes(
 
 
 def _read_labels(
-    column: pl.Series, offsets: Int64, kept: npt.NDArray[np.bool_], at: Where
+    column: pl.Series, offsets: Int64, kept: npt.NDArray[np.bool_], at: RowName
 ) -> pl.Series:
     """Return the labels of the boxes that are kept: Int32 as they are, or an Enum of their text."""
     if not isinstance(column.dtype, pl.List):
@@ -146,7 +146,7 @@ def _read_labels(
     return ragged(values.filter(pl.Series(kept)), before[offsets]).alias(BOX_LABELS)
 
 
-def read_points(frame: pl.DataFrame, column: str, at: Where) -> pl.DataFrame:
+def read_points(frame: pl.DataFrame, column: str, at: RowName) -> pl.DataFrame:
     """Return the frame with canonical points: as many for each image, each x, y, visible.
 
     Args:
@@ -166,7 +166,7 @@ def read_points(frame: pl.DataFrame, column: str, at: Where) -> pl.DataFrame:
     return frame.drop(column).with_columns(ragged(points, offsets).alias(POINTS))
 
 
-def _numbers(column: pl.Series, lengths: tuple[int, ...], at: Where) -> tuple[Float64, Int64]:
+def _numbers(column: pl.Series, lengths: tuple[int, ...], at: RowName) -> tuple[Float64, Int64]:
     """Return the rows of numbers in a column of lists, float64 (m, k), and the lists' offsets."""
     wanted = " or ".join(map(str, lengths))
     shape = f"column {column.name!r} must hold lists of {wanted} numbers each"
@@ -197,7 +197,7 @@ def _numbers(column: pl.Series, lengths: tuple[int, ...], at: Where) -> tuple[Fl
     return numbers, offsets
 
 
-def check_targets(frame: pl.DataFrame, at: Where) -> None:
+def check_targets(frame: pl.DataFrame, at: RowName) -> None:
     """Raise `ManifestError` where `boxes`, `box_labels` or `points` are not canonical."""
     for name, dtype in ((BOXES, BOXES_TYPE), (POINTS, POINTS_TYPE)):
         if name not in frame.columns:
@@ -232,7 +232,7 @@ def check_targets(frame: pl.DataFrame, at: Where) -> None:
         _check_labels(frame, at)
 
 
-def _check_labels(frame: pl.DataFrame, at: Where) -> None:
+def _check_labels(frame: pl.DataFrame, at: RowName) -> None:
     dtype = frame[BOX_LABELS].dtype
     inner = dtype.inner if isinstance(dtype, pl.List) else None
     if BOXES not in frame.columns or not (inner == pl.Int32 or isinstance(inner, pl.Enum)):

@@ -23,7 +23,7 @@ from gpufeed.records.boxes import BOX
 from gpufeed.records.headers import most_bytes
 from gpufeed.source.base import Source, check_source
 from gpufeed.source.files import FileSource
-from gpufeed.source.paths import links_out
+from gpufeed.source.paths import find_escapes
 from gpufeed.tools.check.kinds import KINDS, Finding, Kind
 from gpufeed.tools.check.picture import Examiner, Looked, Size
 
@@ -103,7 +103,7 @@ def check(
     away: set[int] = set()
     if isinstance(source, FileSource):
         source = source.limited(np.full(len(source), most_bytes(max_pixels)))
-        away = set(links_out(source.root, source.paths).arg_true().to_list())
+        away = set(find_escapes(source.root, source.paths).arg_true().to_list())
     within = [key for key in range(frame.height) if key not in away]
     threads = threads or available_threads()
     items = [(key, expected[key]) for key in within]
