@@ -10,8 +10,9 @@ import polars as pl
 
 from gpufeed._util.sanitize import sanitize
 from gpufeed.errors import ConfigError, ManifestError
+from gpufeed.records.bad_images import OnBadImage, check_on_bad_image
 from gpufeed.records.manifest import Manifest
-from gpufeed.records.sizes import OnBadImage, check_on_bad_image, with_sizes
+from gpufeed.records.sizes import with_sizes
 from gpufeed.source.files import FileSource
 from gpufeed.source.paths import PATH_CHARS, all_escape_message, is_inside
 

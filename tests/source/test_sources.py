@@ -199,7 +199,7 @@ def test_what_is_no_source_is_refused(pictures: Manifest) -> None:
             Manifest(pictures.frame, wrong, pictures.classes)  # type: ignore[arg-type]
     with pytest.raises(ManifestError, match=r"24 rows, but MemorySource\(1 images\) has 1 images"):
         Manifest(pictures.frame, MemorySource([b""]), pictures.classes)
-    with pytest.raises(ConfigError, match="root is '/', but source has the images"):
+    with pytest.raises(ConfigError, match="root is '/', but source is given too"):
         gpufeed.read_table(pictures.frame, root="/", source=MemorySource([]))
     with pytest.raises(ConfigError, match=r"images\[1\] is str; it must be the content of an"):
         MemorySource([b"", "x"])  # type: ignore[list-item]
