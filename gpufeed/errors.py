@@ -1,19 +1,19 @@
-"""What can go wrong, as one tree: every error gpufeed raises on purpose is a `GpufeedError`.
+"""The exception hierarchy: every error that gpufeed raises deliberately is a `GpufeedError`.
 
 GpufeedError
-|- ManifestError       the list of images, or a file it came from, is not what it should be
-|- ConfigError         an argument is out of range, or two of them contradict each other
+|- ManifestError       the manifest, or a file it is read from, is invalid
+|- ConfigError         an argument is out of range or contradicts another
 |- StateError          a saved state cannot be loaded
-|  `- StateMismatchError   it was saved with another manifest, sampler or transforms
-|- LedgerError         a ledger cannot be read, or ledgers are not of one run
-|- EpochsExhausted     the sampler has no epoch left
-|- DecodeError         one image could not be read or decoded; names the record and its file
-|  `- SizeMismatchError    it decodes, but is not of the size the manifest gives
-|- TooManyFailuresError  more images are bad than the loader was told to put up with
-|- SourceError         a source raised an error, or returned what is no image
-|- TransformError      a transform raised an error; names it
-|- PipelineError       DALI failed in a way that is no single image's fault
-|- DeviceError         the device asked for is not there
+|  `- StateMismatchError   the state belongs to another manifest, sampler or transforms
+|- LedgerError         a ledger cannot be read, or belongs to another run
+|- EpochsExhausted     the sampler has no epochs left
+|- DecodeError         an image could not be read or decoded; names the record and its file
+|  `- SizeMismatchError    the image's size differs from the manifest's
+|- TooManyFailuresError  more images failed than `max_failures` allows
+|- SourceError         a source raised an error or returned something that is not an image
+|- TransformError      a transform raised an error; names the transform
+|- PipelineError       DALI failed, and no single image is the cause
+|- DeviceError         the requested device is not available
 `- MissingExtraError   an optional package is not installed
 """
 
@@ -42,17 +42,17 @@ __all__ = [
 ]
 
 
-GO_ON = (
-    'to go on, take on_error="substitute" or skip() the batch; `gpufeed check DATA --parquet FILE` '
-    "lists all that are bad, for Manifest.without"
+CONTINUE_HINT = (
+    'to continue, pass on_error="substitute" or skip() the batch; `gpufeed check DATA --parquet '
+    "FILE` lists every bad image, for Manifest.without"
 )
-"""What to do where an image is bad: a note of `DecodeError`, for those who have a loader."""
+"""Note that a loader adds to a `DecodeError`: what to do about a bad image."""
 
 
 class GpufeedError(Exception):
-    """Root of all errors that gpufeed raises on purpose.
+    """Base class of all errors that gpufeed raises deliberately.
 
-    As text it is one line that can be printed, whatever names of files stand in it.
+    Its text is a single printable line, whatever file names it contains.
     """
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class GpufeedError(Exception):
 
 
 class ManifestError(GpufeedError, ValueError):
-    """A manifest, or a file it is read from, is wrong; the message names file and line or row."""
+    """A manifest, or a file it is read from, is invalid; the message names file and line or row."""
 
 
 class ConfigError(GpufeedError, ValueError):
@@ -68,15 +68,15 @@ class ConfigError(GpufeedError, ValueError):
 
 
 class StateError(GpufeedError, ValueError):
-    """A saved state cannot be loaded here; the message names what differs."""
+    """A saved state cannot be loaded into this loader; the message names what differs."""
 
 
 class StateMismatchError(StateError):
-    """A state was saved with something else than this loader has.
+    """A saved state does not match this loader.
 
     Attributes:
-        changed: from what differs ("manifest", "sampler", "transforms", "version") to what it was
-            and what it is.
+        changed: maps each part that differs ("manifest", "sampler", "transforms", "version") to
+            its saved and its current value.
     """
 
     def __init__(self, message: str, changed: dict[str, tuple[str, str]] | None = None) -> None:
@@ -85,20 +85,20 @@ class StateMismatchError(StateError):
 
 
 class LedgerError(GpufeedError, ValueError):
-    """A ledger cannot be read, or does not belong to the others."""
+    """A ledger cannot be read, or belongs to another run."""
 
 
 class EpochsExhausted(GpufeedError):  # noqa: N818 - reads as the condition it names
-    """The loader was asked to go on after the sampler's last epoch."""
+    """The loader was iterated past the sampler's last epoch."""
 
 
 class DecodeError(GpufeedError):
     """One record's image could not be read or decoded.
 
     Attributes:
-        record_key: the record's number in its manifest.
-        path: the image's name as its source gives it: the file, where it is one.
-        reason: what was found wrong, in words.
+        record_key: row number of the record in its manifest.
+        path: name of the image as its source gives it, such as a file path.
+        reason: why it failed, in words.
     """
 
     def __init__(self, record_key: int, path: str, reason: str) -> None:
@@ -112,14 +112,14 @@ class DecodeError(GpufeedError):
 
 
 class SizeMismatchError(DecodeError):
-    """An image's own size is not the one its manifest gives."""
+    """The size of an image differs from the size in its manifest."""
 
 
 class TooManyFailuresError(GpufeedError):
     """More images could not be read or decoded than `max_failures` allows.
 
     Attributes:
-        failures: the error of each, in the order in which they were found.
+        failures: the error of each image, in the order they were found.
     """
 
     def __init__(self, message: str, failures: Sequence[DecodeError] = ()) -> None:
@@ -128,18 +128,18 @@ class TooManyFailuresError(GpufeedError):
 
 
 class SourceError(GpufeedError):
-    """A source, one of a user's own say, does not do what `Source` asks of it; names it."""
+    """A source violates the `Source` protocol; the message names the source."""
 
 
 class TransformError(GpufeedError):
-    """A transform, one of a user's own say, raised an error, which is this one's cause.
+    """A transform raised an error, which is the `__cause__` of this one.
 
     Attributes:
-        transform: its class, and for a `Lambda` the function's name.
-        said: the error, as text.
-        step: the batch that it was at work on; None where it was at work for all.
-        record_key: the record; None where it was at work on a whole batch.
-        path: that record's file.
+        transform: class of the transform; for a `Lambda` also the name of its function.
+        said: text of the original error.
+        step: batch being processed; None if the error concerns every batch.
+        record_key: record being processed; None if the transform was processing a whole batch.
+        path: name of that record's image.
     """
 
     def __init__(self, transform: str, said: str) -> None:
@@ -158,18 +158,18 @@ class TransformError(GpufeedError):
 
 
 class PipelineError(GpufeedError, RuntimeError):
-    """DALI failed, and no single image was found to be the cause."""
+    """DALI failed, and no single image is the cause."""
 
 
 class DeviceError(GpufeedError, RuntimeError):
-    """The device asked for is not usable on this machine."""
+    """The requested device is not usable on this machine."""
 
 
 class MissingExtraError(GpufeedError, ImportError):
-    """An optional package is missing; the message has the command that installs it."""
+    """An optional package is missing; the message gives the command that installs it."""
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(package, extra)  # what the error is made of again when it is unpickled
+        super().__init__(package, extra)  # unpickling passes these arguments again
         self.package = package
         self.extra = extra
 

@@ -1,1 +1,1 @@
-"""What every package needs and nothing of the field: files, threads, limits, texts."""
+"""Internal helpers that are not specific to images: files, threads, limits, text."""

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Writes files atomically."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ __all__ = ["atomic_write"]
 
 
 def atomic_write(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write a file, which replaces an older one at once and whole; if that fails, nothing changes.
+    """Write a file, replacing an existing one atomically; if that fails, nothing changes.
 
-    A device or a pipe, as /dev/stdout, is written to as it is.
+    A device or pipe, such as /dev/stdout, is written to directly.
 
     Args:
-        path: where to; symbolic links are followed.
-        content: what it is to hold.
+        path: destination; symbolic links are followed.
+        content: the file's new content.
 
     Raises:
-        OSError: it cannot be written; the error names `path`.
+        OSError: the file cannot be written; the error names `path`.
     """
     try:
         _write(Path(os.path.realpath(path)), content)
@@ -38,16 +38,17 @@ def _write(target: Path, content: bytes) -> None:
         with target.open("wb") as file:
             file.write(content)
         return
-    # In the same folder, so that it can be renamed; by a short name, since long ones are refused.
-    unfinished = target.with_name(f".{secrets.token_hex(8)}.unfinished")
+    # In the same folder, so that it can be renamed. The name is short, since the target's name plus
+    # a suffix could exceed the file system's limit.
+    temporary = target.with_name(f".{secrets.token_hex(8)}.unfinished")
     try:
-        with unfinished.open("xb") as file:
+        with temporary.open("xb") as file:
             if mode is not None:
                 os.fchmod(file.fileno(), stat.S_IMODE(mode))
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())  # a disk over a network may tell only now that it is full
-        unfinished.replace(target)
+            os.fsync(file.fileno())  # a network file system may report a full disk only here
+        temporary.replace(target)
     finally:
         with contextlib.suppress(OSError):
-            unfinished.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Where gpufeed keeps what it can make again."""
+"""The folder of gpufeed's caches."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["cache_folder"]
 def cache_folder() -> Path:
     """Return `gpufeed` in the user's cache folder: $XDG_CACHE_HOME, or else ~/.cache.
 
-    It need not exist.
+    The folder need not exist.
 
     Raises:
-        ConfigError: there is neither, as for a user without a home.
+        ConfigError: $XDG_CACHE_HOME is not set and the user has no home folder.
     """
-    # The XDG specification has a relative path ignored.
+    # The XDG specification says to ignore a relative path.
     named = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if named.is_absolute():
         return named / "gpufeed"

@@ -1,6 +1,6 @@
-"""The private parts of DALI that gpufeed needs, all of them.
+"""Every use that gpufeed makes of DALI's private API.
 
-DALI may change these in any version; `tests/util/test_dali_private.py` names the one that is gone.
+Any DALI release may change it; `tests/util/test_dali_private.py` names the part that is gone.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ _UNCHECKED = contextlib.nullcontext()
 
 
 def split_batch(node: Any, mask: Any) -> tuple[Any, Any]:
-    """Split a batch into the records that `mask` chooses and the others.
+    """Split a batch into the records where `mask` is true and the others.
 
-    This is what DALI makes of an `if` in a pipeline definition.
+    DALI compiles an `if` in a pipeline definition to this.
     """
     from nvidia.dali import fn
 
-    chosen, others = fn._conditional.split(node, predicate=mask, _if_stmt=True)
-    return chosen, others
+    selected, others = fn._conditional.split(node, predicate=mask, _if_stmt=True)
+    return selected, others
 
 
-def merge_batch(chosen: Any, others: Any, mask: Any) -> Any:
+def merge_batch(selected: Any, others: Any, mask: Any) -> Any:
     """Undo `split_batch`."""
     from nvidia.dali import fn
 
-    return fn._conditional.merge(chosen, others, predicate=mask)
+    return fn._conditional.merge(selected, others, predicate=mask)
 
 
 def skip_api_check(pipeline: Any) -> None:
-    """Skip DALI's check that nobody mixes ways to run a pipeline.
+    """Disable DALI's check that a pipeline is always run through the same API.
 
-    The check creates a class at each call, three a batch, each in a reference cycle (as of 2.4.0,
-    and with `enable_api_check(False)` too).
+    Each call of the check creates a class in a reference cycle, three per batch (as of 2.4.0, even
+    with `enable_api_check(False)`).
     """
     pipeline._check_api_type_scope = lambda _: _UNCHECKED
 
 
 def abandon(pipeline: Any) -> None:
-    """Keep a pipeline from ever being ended; its memory goes with the process.
+    """Leak a pipeline, so that it is never destroyed; its memory is freed when the process ends.
 
-    In a forked process, where its threads are missing, DALI would wait for them forever or crash.
+    In a forked process the pipeline's threads do not exist: destroying it would hang or crash.
     """
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(pipeline._pipe))
     pipeline._pipe = None

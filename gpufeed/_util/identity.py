@@ -1,7 +1,7 @@
-"""Identities of samplers and transforms as text: canonical JSON, with arrays packed.
+"""Identities of samplers and transforms: canonical JSON, with packed arrays.
 
 A packed array is a mapping of its dtype, length, digest and compressed bytes. Compressed bytes may
-differ from machine to machine, so identities are compared by `brief`, which leaves them out.
+differ between machines, so identities are compared by `brief`, which omits them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _PACKED = {"dtype", "length", "sha256", "zlib"}
 
 
 def encode(identity: object) -> str:
-    """Return JSON values as text: the same text for the same values."""
+    """Return JSON values as canonical text: equal values give equal text."""
     return json.dumps(identity, sort_keys=True, separators=(",", ":"))
 
 
 def pack(array: npt.NDArray[Any]) -> dict[str, object]:
-    """Return a one-dimensional array as JSON values."""
+    """Return a one-dimensional array as a mapping of JSON values."""
     little = array.astype(array.dtype.newbyteorder("<"))
     content = little.tobytes()
     return {
@@ -38,15 +38,15 @@ def pack(array: npt.NDArray[Any]) -> dict[str, object]:
 
 
 def is_packed(value: object) -> bool:
-    """Whether `pack` may have returned this value."""
+    """Return whether a value has the form that `pack` returns."""
     return isinstance(value, dict) and value.keys() == _PACKED
 
 
 def unpack(packed: dict[str, Any]) -> npt.NDArray[Any]:
-    """Return the array that was packed.
+    """Return the array that `pack` packed.
 
     Raises:
-        ValueError: there is none in it.
+        ValueError: it is damaged.
     """
     try:
         content = zlib.decompress(base64.b64decode(packed["zlib"]))

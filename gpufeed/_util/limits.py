@@ -1,7 +1,7 @@
-"""How many cores and how much memory this process may take.
+"""The number of cores and the amount of memory that this process may use.
 
-Containers and job schedulers limit both by cgroups. Launchers start several processes on a machine,
-which share what there is.
+Containers and job schedulers limit both through cgroups. Processes that a launcher started on the
+same machine share them.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from pathlib import Path
 __all__ = ["available_threads", "local_world_size", "quarter_of_memory"]
 
 _ROOT = Path("/")
-# What launchers call the number of processes on a machine: torchrun, Open MPI, MPICH and Intel MPI.
+# Number of processes on this machine, as set by torchrun, Open MPI, and MPICH or Intel MPI.
 _LOCAL_SIZES = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
 
 
 def available_threads() -> int:
-    """Return how many cores this process may use, at least 1.
+    """Return the number of cores that this process may use, at least 1.
 
-    It is this process's share of the cores of its cgroups, or the number of cores that it is bound
-    to, where that is less.
+    This is the smaller of its share of its cgroups' cores and the number of cores it is bound to.
     """
     shared = min([os.cpu_count() or 1, *_cpusets(), *_quotas()])
     return max(1, min(len(os.sched_getaffinity(0)), shared // local_world_size()))
@@ -39,15 +38,16 @@ def quarter_of_memory() -> int:
 
 
 def local_world_size() -> int:
-    """Return how many processes the innermost launcher started on this machine, at least 1."""
+    """Return the number of processes that the innermost launcher started on this machine, or 1."""
     sizes = [os.environ.get(variable, "") for variable in _LOCAL_SIZES]
     return max(1, next((int(size) for size in sizes if size.isdecimal()), _slurm_tasks()))
 
 
 def _slurm_tasks() -> int:
-    """Return the tasks of this step on this node; "4(x2),3" is 4 on two nodes and 3 on the next.
+    """Return the number of this SLURM step's tasks on this node.
 
-    The job's own variables do not count: a batch script, which is one process, has them too.
+    "4(x2),3" means 4 tasks on each of two nodes and 3 on the next. The job's variables are not
+    used, since a batch script, which is a single process, has them too.
     """
     number = os.environ.get("SLURM_NODEID", "")
     node = int(number) if number.isdecimal() else 0
@@ -70,12 +70,15 @@ def _cpusets() -> Iterator[int]:
 def _quotas() -> Iterator[int]:
     quotas = [limit.split() for (limit,) in _read_cgroups("cpu.max")]
     for quota, period in [*quotas, *_read_cgroups("cpu.cfs_quota_us", "cpu.cfs_period_us")]:
-        if quota.strip().isdecimal():  # neither "max" nor "-1"
+        if quota.strip().isdecimal():  # "max" and "-1" mean no limit
             yield math.ceil(int(quota) / int(period))
 
 
 def _read_cgroups(*names: str) -> Iterator[list[str]]:
-    """Read these files of each cgroup of this process and of those around it, where it has them."""
+    """Yield the content of these files in each of this process's cgroups and their parents.
+
+    Cgroups without these files are skipped.
+    """
     try:
         cgroups = (_ROOT / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -85,7 +88,7 @@ def _read_cgroups(*names: str) -> Iterator[list[str]]:
         for mount in controllers.split(",") if controllers else ("", "unified"):
             top = _ROOT / "sys/fs/cgroup" / mount
             inner = top / path.lstrip("/")
-            # In a container that does not see its own path, its limits are those at the top.
+            # A container that cannot see its own cgroup path has its limits at the top.
             for folder in (inner, *inner.parents):
                 with contextlib.suppress(OSError):
                     yield [(folder / name).read_text() for name in names]

@@ -1,4 +1,4 @@
-"""Opens regular files and nothing else: a pipe would block, a device may never end."""
+"""Opens regular files only: a pipe could block, and a device could be endless."""
 
 from __future__ import annotations
 
@@ -18,45 +18,45 @@ _KINDS = {
 
 
 class EmptyFileError(OSError):
-    """A file has no bytes."""
+    """A file is empty."""
 
 
 class FileTooLongError(OSError):
-    """A file has more bytes than it may have."""
+    """A file is longer than allowed."""
 
 
 def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
-    """Return a regular file, opened to be read.
+    """Open a regular file for reading.
 
     Raises:
-        OSError: it cannot be opened, or is no regular file.
+        OSError: it cannot be opened, or is not a regular file.
     """
-    descriptor, _ = _opened(path)
+    descriptor, _ = _open_descriptor(path)
     return os.fdopen(descriptor, "rb")
 
 
-def read_file(path: str | os.PathLike[str], most: int = 1 << 40) -> bytes:
+def read_file(path: str | os.PathLike[str], max_bytes: int = 1 << 40) -> bytes:
     """Return the content of a regular file.
 
     Args:
-        path: where it is.
-        most: how many bytes it may have.
+        path: the file.
+        max_bytes: longest file that is read.
 
     Raises:
-        EmptyFileError: it has no bytes.
-        FileTooLongError: it has more than `most`.
-        OSError: it cannot be read, or is no regular file.
+        EmptyFileError: the file is empty.
+        FileTooLongError: the file is longer than `max_bytes`.
+        OSError: it cannot be read, or is not a regular file.
     """
-    descriptor, size = _opened(path)
+    descriptor, size = _open_descriptor(path)
     try:
-        if size > most:
-            raise FileTooLongError(f"it has {size:,} bytes, of which {most:,} may be")
+        if size > max_bytes:
+            raise FileTooLongError(f"the file has {size:,} bytes; the limit is {max_bytes:,}")
         content = os.read(descriptor, size)
         while len(content) < size:
-            more = os.read(descriptor, size - len(content))
-            if not more:
+            chunk = os.read(descriptor, size - len(content))
+            if not chunk:
                 break
-            content += more
+            content += chunk
     finally:
         os.close(descriptor)
     if not content:
@@ -64,20 +64,20 @@ def read_file(path: str | os.PathLike[str], most: int = 1 << 40) -> bytes:
     return content
 
 
-def _opened(path: str | os.PathLike[str]) -> tuple[int, int]:
-    """The descriptor, and how many bytes there are."""
-    # A device may do something when it is opened: rewind a tape, raise a line.
-    _check_regular(os.stat(path).st_mode)  # noqa: PTH116 - of many files, and any path
-    # It may be another one by now: a pipe would have us wait for whoever writes to it, a terminal
-    # would become that of this process.
+def _open_descriptor(path: str | os.PathLike[str]) -> tuple[int, int]:
+    """Return an open file descriptor and the file's length in bytes."""
+    # Checked before it is opened, since opening a device may have side effects.
+    _check_regular(os.stat(path).st_mode)  # noqa: PTH116 - a hot path
+    # Another file may have replaced it by now. The flags keep a pipe from blocking, and a terminal
+    # from becoming this process's controlling terminal.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     try:
-        found = os.fstat(descriptor)
-        _check_regular(found.st_mode)
+        status = os.fstat(descriptor)
+        _check_regular(status.st_mode)
     except OSError:
         os.close(descriptor)
         raise
-    return descriptor, found.st_size
+    return descriptor, status.st_size
 
 
 def _check_regular(mode: int) -> None:

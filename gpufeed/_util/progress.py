@@ -1,4 +1,4 @@
-"""One progress bar for everything that takes long: on standard error, and only on a terminal."""
+"""A progress bar on standard error, shown by default only on a terminal."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ def progress(
     """Show a progress bar while the block runs.
 
     Args:
-        description: what is going on, in a few words.
-        total: how many steps there are; None where that is not known.
-        show: True or False to force or silence the bar; None shows it on a terminal only.
-        unit: what is counted, such as "images"; the bar then also gives the rate.
+        description: text before the bar.
+        total: total number of steps; None if unknown.
+        show: whether to show the bar; None shows it on a terminal only.
+        unit: what a step is, such as "images"; the bar then also shows the rate.
 
     Yields:
-        A function to call with the number of steps done since its last call. It may be called
-        from any thread.
+        A function to call, from any thread, with the number of steps done since its last call.
     """
     if show is None:
         show = sys.stderr.isatty()
@@ -31,7 +30,7 @@ def progress(
         yield lambda _done: None
         return
 
-    # Imported here: rich takes longer to import than many runs take that show nothing.
+    # Imported lazily, since rich is slow to import and many runs show nothing.
     from rich.console import Console
     from rich.progress import (
         BarColumn,

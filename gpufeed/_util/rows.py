@@ -1,4 +1,4 @@
-"""How a wrong row is found and named."""
+"""Finds invalid rows of a table and names them in error messages."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from pathlib import Path
 
 import polars as pl
 
-__all__ = ["Where", "at_line", "first_true"]
+__all__ = ["RowName", "first_true", "line_name"]
 
-Where = Callable[[int], str]
-"""Names a row, by its number from 0, in an error message."""
+RowName = Callable[[int], str]
+"""Returns the name of a row, given its number from 0, for an error message: "a.csv, row 3"."""
 
 
-def at_line(file: Path) -> Where:
-    """Row i of a file without a header is its line i + 1."""
+def line_name(file: Path) -> RowName:
+    """Return a function that names the rows of a file without a header: row i is line i + 1."""
     return lambda row: f"{file}, line {row + 1}"
 
 
 def first_true(mask: pl.Series) -> int | None:
-    """The number of the first row that is True; None where there is none. Null is not True."""
-    found = mask.arg_true()
-    return int(found[0]) if len(found) else None
+    """Return the number of the first row that is true, or None; null counts as false."""
+    rows = mask.arg_true()
+    return int(rows[0]) if len(rows) else None

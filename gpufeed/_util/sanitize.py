@@ -1,31 +1,31 @@
-"""Texts that came out of files, made fit to be told.
+"""Makes text from untrusted files safe to show in messages.
 
-Whoever wrote a file chose them: they may have megabytes, lines that look like other messages,
-escape sequences that a terminal obeys, or halves of letters that cannot be printed at all.
+Such text may be megabytes long, imitate other messages with line breaks, contain terminal escape
+sequences, or hold lone surrogates that cannot be printed.
 """
 
 from __future__ import annotations
 
 __all__ = ["printable", "sanitize"]
 
-_LONGEST = 200
+_MAX_CHARS = 200
 
 
 def printable(text: str) -> str:
-    r"""Return a text with all that is not printed, such as "\n" or "\x1b", as Python writes it."""
+    r"""Return a text with unprintable characters, such as "\n" or "\x1b", escaped as by `repr`."""
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
-def sanitize(text: str, most: int = _LONGEST) -> str:
-    """Return a text as an error tells it: printable, and of bounded length.
+def sanitize(text: str, max_chars: int = _MAX_CHARS) -> str:
+    """Return a text in printable form, and truncated.
 
     Args:
-        text: of whatever length; what `repr` returned stays as it is, but for its length.
-        most: how many letters are told; of a longer text also how many it has.
+        text: any text; the output of `repr` is only truncated.
+        max_chars: characters that are kept; the length of a longer text is appended.
     """
-    told = printable(text[:most])
-    if len(text) <= most and len(told) <= most:
-        return told
-    return f"{told[:most]}... ({len(text):,} letters)"
+    escaped = printable(text[:max_chars])
+    if len(text) <= max_chars and len(escaped) <= max_chars:
+        return escaped
+    return f"{escaped[:max_chars]}... ({len(text):,} characters)"

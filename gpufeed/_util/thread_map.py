@@ -1,4 +1,4 @@
-"""Spreads many small pieces of work over threads."""
+"""A map over a thread pool, for many small items."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def thread_map(
     name: str,
     chunk: int = 32,
 ) -> list[R]:
-    """Return what `work` gives for each item, in order.
+    """Return `work(item)` for each item, in order.
 
     Args:
-        work: called on several threads.
-        items: the items.
-        threads: how many work at a time.
-        done: called now and then with how many more are done.
-        name: what the threads' names begin with.
+        work: function to apply; called on several threads.
+        items: its arguments.
+        threads: number of threads.
+        done: called with the number of items finished since its last call.
+        name: prefix of the threads' names.
         chunk: items that a thread takes at a time.
     """
 

@@ -24,7 +24,7 @@ from gpufeed.cli import machine as _machine  # noqa: F401
 from gpufeed.cli import orders as _orders  # noqa: F401
 from gpufeed.cli import runs as _runs  # noqa: F401
 from gpufeed.cli.app import FAILED, Settings, app
-from gpufeed.errors import GO_ON, DecodeError, GpufeedError
+from gpufeed.errors import CONTINUE_HINT, DecodeError, GpufeedError
 
 __all__ = ["app", "main"]
 
@@ -90,7 +90,7 @@ def _report(error: Exception, debug: bool) -> int:
         context = getattr(error, "ctx", None)
         text = f"{text.rstrip('.')}; see `{context.command_path if context else 'gpufeed'} --help`"
     elif isinstance(error, GpufeedError):
-        notes = [note for note in getattr(error, "__notes__", []) if note != GO_ON]
+        notes = [note for note in getattr(error, "__notes__", []) if note != CONTINUE_HINT]
         if isinstance(error, DecodeError):
             notes.append(
                 "`gpufeed check DATA --parquet FILE` lists all that are bad, and `--without FILE` "

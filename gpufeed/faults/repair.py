@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from gpufeed.errors import GO_ON, DecodeError, PipelineError
+from gpufeed.errors import CONTINUE_HINT, DecodeError, PipelineError
 
 if TYPE_CHECKING:
     from gpufeed.faults.failures import Failures
@@ -82,5 +82,5 @@ def _first_of(errors: Sequence[DecodeError]) -> DecodeError:
     if len(errors) > 1:
         # What cannot be read is known before the others are decoded.
         first.add_note(f"{len(errors)} images of this batch are bad, or more")
-    first.add_note(GO_ON)
+    first.add_note(CONTINUE_HINT)
     return first

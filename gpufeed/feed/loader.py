@@ -33,7 +33,7 @@ from gpufeed.plan.stages import check_functions
 from gpufeed.plan.targets import CollateFn, Targets
 from gpufeed.presets import train as train_preset
 from gpufeed.records import Manifest
-from gpufeed.records.targets import BoxFormat
+from gpufeed.records.annotations import BoxFormat
 
 if TYPE_CHECKING:
     import polars as pl

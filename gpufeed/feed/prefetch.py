@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpufeed.errors import ConfigError
-from gpufeed.source.wrapper import GivenUp
+from gpufeed.source.wrapper import ReadCancelled
 
 if TYPE_CHECKING:
     from gpufeed.engine.engine import Run
@@ -128,7 +128,7 @@ class Prefetcher:
             raise ConfigError(ENDED)
         try:
             return future.result()
-        except GivenUp:
+        except ReadCancelled:
             raise ConfigError(ENDED) from None
 
     def pause(self) -> None:
@@ -144,7 +144,7 @@ class Prefetcher:
         for item in list(self._queue):
             item.planned.cancel()
         if self._reader is not None:
-            self._reader.give_up()
+            self._reader.cancel()
 
     def _drop(self) -> None:
         for item in self._queue:

@@ -9,7 +9,7 @@ from PIL import Image
 
 from gpufeed.errors import DecodeError, SizeMismatchError
 from gpufeed.open.decoders import NvImageCodec
-from gpufeed.records.headers import check_scans, image_size, most_bytes
+from gpufeed.records.headers import check_scans, image_size, max_file_bytes
 
 if TYPE_CHECKING:
     from gpufeed.open.base import Name, Opened
@@ -40,7 +40,7 @@ def check_header(content: Encoded, expected: Size, record_key: int, name: Name) 
         raise DecodeError(
             record_key, name(record_key), f"not an image that can be read: {error}"
         ) from None
-    if len(content) > (limit := most_bytes(height * width)):
+    if len(content) > (limit := max_file_bytes(height * width)):
         reason = f"the file is {len(content):,} bytes long; the limit for its size is {limit:,}"
         raise DecodeError(record_key, name(record_key), reason)
     if (height, width) != expected:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from gpufeed.errors import ConfigError
 from gpufeed.plan.fields import Field
-from gpufeed.records.targets import check_box_format
+from gpufeed.records.annotations import check_box_format
 from gpufeed.transforms.objects import Objects
 
 if TYPE_CHECKING:

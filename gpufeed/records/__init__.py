@@ -1,4 +1,4 @@
-"""Which images exist: manifests, and the readers that make them."""
+"""Manifests, which list the images of a dataset, and readers that create them."""
 
 from gpufeed.records.concat import concat as concat
 from gpufeed.records.folder import read_folder as read_folder

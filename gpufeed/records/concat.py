@@ -1,4 +1,4 @@
-"""Several manifests as one."""
+"""Concatenation of manifests."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ import numpy as np
 import polars as pl
 
 from gpufeed.errors import ManifestError
-from gpufeed.records.boxes import BOX
+from gpufeed.records.annotations import BOX_LABELS, BOXES, POINTS
+from gpufeed.records.bounding_box import BOX_COLUMNS
 from gpufeed.records.manifest import Manifest
-from gpufeed.records.targets import BOX_LABELS, BOXES, POINTS
 from gpufeed.source.files import FileSource
-from gpufeed.source.part import join
+from gpufeed.source.selection import join
 
 __all__ = ["concat"]
 
-_WHOLE = (*BOX, BOXES, BOX_LABELS, POINTS, "is_training_img")
-"""Columns that a manifest has for every row or not at all."""
+_NOT_NULLABLE = (*BOX_COLUMNS, BOXES, BOX_LABELS, POINTS, "is_training_img")
+"""Columns that may be absent but may not contain nulls."""
 
 
 def concat(manifests: Iterable[Manifest]) -> Manifest:
-    """Return the images of several manifests as one manifest, one after the other.
+    """Concatenate the images of several manifests into one manifest.
 
-    Classes of the same name become one class; labels are numbered anew, in the order in which the
-    manifests name their classes. Where all images are files, the root is the folder that all roots
-    are in, so the fingerprint also tells where they lie in it. A column that only some have is null
-    for the others; boxes, points and `is_training_img` are kept only if all have them. The column
-    `source` (Int32), which replaces one that there is, tells which manifest an image is from.
-    `MixtureSampler` mixes them in fixed proportions.
+    Classes of the same name become one class; labels are renumbered in the order in which the
+    manifests name their classes. If all images are files, the root is the common parent folder of
+    all roots, so the fingerprint depends on their locations within it. A column that only some
+    manifests have is null for the others; boxes, points and `is_training_img` are kept only if all
+    manifests have them. The column `source` (Int32) gives the index of each image's manifest and
+    replaces a column of that name. `MixtureSampler` mixes the manifests in fixed proportions.
 
     Raises:
-        ManifestError: there is none, or a column is of dtypes that do not go together.
+        ManifestError: there is no manifest, or a column has incompatible dtypes.
     """
     given: object = manifests
     manifests = [] if isinstance(given, Manifest) else list(manifests)
@@ -44,14 +44,16 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
     roots = [each.source.root for each in manifests if isinstance(each.source, FileSource)]
     all_files = len(roots) == len(manifests)
     root = Path(os.path.commonpath(roots)) if all_files else None
-    lost = {name for name in _WHOLE if any(name not in each.frame.columns for each in manifests)}
+    dropped = {
+        name for name in _NOT_NULLABLE if any(name not in each.frame.columns for each in manifests)
+    }
     frames = []
     for source, each in enumerate(manifests):
         labels = np.array([label_of[name] for name in each.classes], dtype=np.int32)
-        below = "." if root is None else each.root.relative_to(root).as_posix()
-        prefix = "" if below == "." else f"{below}/"
+        folder = "." if root is None else each.root.relative_to(root).as_posix()
+        prefix = "" if folder == "." else f"{folder}/"
         frames.append(
-            each.frame.drop(lost, strict=False).with_columns(
+            each.frame.drop(dropped, strict=False).with_columns(
                 path=prefix + pl.col("path"),
                 label=pl.Series(labels[each.frame["label"].to_numpy()]),
                 source=pl.lit(source, dtype=pl.Int32),
@@ -60,12 +62,12 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
     try:
         frame = pl.concat(frames, how="diagonal_relaxed")
     except pl.exceptions.PolarsError as error:
-        raise ManifestError(f"the manifests' columns do not go together: {error}") from error
+        raise ManifestError(f"the manifests' columns are incompatible: {error}") from error
     for each in manifests:
         for name, dtype in each.frame.schema.items():
             if name in frame.columns and frame[name].dtype == pl.String != dtype:
                 raise ManifestError(
-                    f"column {name!r} is of dtype {dtype} in one manifest and text in another; "
+                    f"column {name!r} has dtype {dtype} in one manifest and is text in another; "
                     "cast or drop it first"
                 )
     repairs: dict[str, int] = {}

@@ -1,8 +1,8 @@
-"""A content hash of a frame that is the same on every machine and with every version of polars.
+"""A content hash of a manifest that does not depend on the machine or the version of polars.
 
-The bytes that are hashed are spelled out here, and not taken from any library's own format:
-numbers little-endian, strings as their lengths and then their UTF-8, nulls as a mask of bits.
-Every part is preceded by its length, so no two different contents give the same bytes.
+The hashed bytes are defined here, independently of any library's format: numbers are
+little-endian, strings are their lengths followed by their UTF-8, and nulls are a bit mask. Every
+part is preceded by its length, so different contents never give the same bytes.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class _Hash:
 
 
 def fingerprint(frame: pl.DataFrame, classes: Sequence[str]) -> str:
-    """SHA-256, as 64 hex digits, of the classes and of every column's name, dtype and values.
+    """Return the SHA-256 (64 hex digits) of the classes and each column's name, dtype and values.
 
-    The order of the rows counts, that of the columns does not. -0.0 and 0.0 differ; all NaN are
-    one. Categorical and Enum columns are hashed by their text.
+    It depends on the order of the rows, but not of the columns. -0.0 and 0.0 differ; all NaNs are
+    equal. Categorical and Enum columns are hashed as text.
 
     Raises:
-        ManifestError: a column is of a dtype that has no canonical form (Object).
+        ManifestError: a column has a dtype without a canonical form (Object).
     """
     digest = _Hash()
     digest.add(_VERSION)
@@ -67,7 +67,7 @@ def fingerprint(frame: pl.DataFrame, classes: Sequence[str]) -> str:
 
 
 def check_dtypes(frame: pl.DataFrame) -> None:
-    """Raise `ManifestError` where a column is of a dtype that no fingerprint can be made of."""
+    """Raise `ManifestError` if a column has a dtype that cannot be fingerprinted."""
     fingerprint(frame.clear(), ())
 
 
@@ -125,7 +125,7 @@ def _add(digest: _Hash, values: pl.Series, column: str) -> None:
         digest.add("null")
     else:
         raise ManifestError(
-            f"column {column!r} is of dtype {dtype}, which has no fingerprint; drop or cast it"
+            f"column {column!r} has dtype {dtype}, which cannot be fingerprinted; drop or cast it"
         )
 
 

@@ -1,4 +1,4 @@
-"""A folder in which each class has a folder of its own."""
+"""Reads a folder that contains one folder of images for each class."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import polars as pl
 
 from gpufeed._util.sanitize import sanitize
 from gpufeed.errors import ConfigError, ManifestError
+from gpufeed.records.bad_images import OnBadImage, check_on_bad_image
 from gpufeed.records.manifest import Manifest
-from gpufeed.records.sizes import OnBadImage, check_on_bad_image, with_sizes
+from gpufeed.records.sizes import with_sizes
 from gpufeed.source.files import FileSource
-from gpufeed.source.paths import LONGEST, all_leave, inside
+from gpufeed.source.paths import PATH_CHARS, all_escape_message, is_inside
 
 __all__ = ["EXTENSIONS", "list_folder", "read_folder"]
 
-_TOLD = 5
-"""Links that an error names."""
+_MAX_LINKS_SHOWN = 5
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp")
 
 
@@ -29,34 +29,36 @@ def read_folder(
     on_bad_image: OnBadImage = "raise",
     progress: bool | None = None,
 ) -> Manifest:
-    """Read `path/class name/.../image`, in the order torchvision's `ImageFolder` gives.
+    """Read `path/class name/.../image`, in the order of torchvision's `ImageFolder`.
 
     The columns are `path`, `label`, `width`, `height` and `class_name`. Sizes are read from the
-    images' headers and kept for the next time. Hidden files and folders are passed over.
+    images' headers and cached. Hidden files and folders are skipped.
 
     Args:
-        path: the folder of the class folders.
-        extensions: how an image's file name ends, in small letters or capitals.
+        path: folder that contains the class folders.
+        extensions: file name extensions of images, each with its dot; case does not matter.
         on_bad_image: "raise", or "drop" to leave out images whose header cannot be read and
-            symbolic links that leave the folder, and to count them in `repairs`, `images_dropped`
-            and `links_dropped`. All classes stay, also those of which no image is left.
-        progress: whether to show a progress bar; None on a terminal only.
+            symbolic links that leave the folder. They are counted in `repairs` as `images_dropped`
+            and `links_dropped`. All classes are kept, even those without any image left.
+        progress: whether to show a progress bar; None shows it on a terminal only.
 
     Raises:
-        ManifestError: there is no class folder, or none of the images of a class; an image
-            cannot be read; a symbolic link leaves the folder.
-        ConfigError: an extension does not begin with a dot, or `on_bad_image` is none of the above.
+        ManifestError: there is no class folder; a class folder has no image; an image cannot be
+            read; a symbolic link leaves the folder.
+        ConfigError: an extension does not begin with a dot, or `on_bad_image` is neither value.
     """
     check_on_bad_image(on_bad_image)
     root = Path(path)
-    frame, classes, away = list_folder(path, extensions=extensions, on_bad_image=on_bad_image)
+    frame, classes, dropped_links = list_folder(
+        path, extensions=extensions, on_bad_image=on_bad_image
+    )
     if frame.is_empty():
-        raise ManifestError(all_leave(root))
+        raise ManifestError(all_escape_message(root))
     files = FileSource(root, frame["path"], where=lambda row: f"{root}, file {row}")
     frame, source, repairs = with_sizes(frame, files, show=progress, on_bad_image=on_bad_image)
     frame = frame.select("path", "label", "width", "height", "class_name")
-    if away:
-        repairs["links_dropped"] = len(away)
+    if dropped_links:
+        repairs["links_dropped"] = len(dropped_links)
     return Manifest(frame, source, classes, repairs=repairs)
 
 
@@ -66,108 +68,123 @@ def list_folder(
     extensions: Sequence[str] = EXTENSIONS,
     on_bad_image: OnBadImage = "raise",
 ) -> tuple[pl.DataFrame, list[str], list[str]]:
-    """List the images of class folders without opening any.
+    """List the images of class folders without opening any of them.
 
     Returns:
-        The columns `path`, `label` (Int32) and `class_name`; the classes; and, with "drop", the
-        symbolic links that leave the folder, as paths in it, which are not among the former.
+        A frame with `path`, `label` (Int32) and `class_name`; the classes; and, with "drop", the
+        symbolic links that leave the folder, as paths relative to it. The frame does not contain
+        these.
 
     Raises:
-        ManifestError: as `read_folder`, but that no image can be read.
+        ManifestError: as `read_folder`, except that no image is read.
         ConfigError: an extension does not begin with a dot.
     """
-    if isinstance(extensions, str) or not all(end.startswith(".") for end in extensions):
-        raise ConfigError(f"extensions must be a sequence of endings as '.jpg', not {extensions!r}")
+    if isinstance(extensions, str) or not all(each.startswith(".") for each in extensions):
+        raise ConfigError(
+            f"extensions must be a sequence such as ('.jpg', '.png'), not {extensions!r}"
+        )
     root = Path(path)
     if not root.is_dir():
         raise ManifestError(f"there is no folder {root}")
-    ends = tuple(end.lower() for end in extensions)
-    away = _Away(root)
-    names, links = _entries(root, "", ends, away)
-    # A folder that is a link out is a class as well, so that labels do not hang on what is dropped.
-    classes = sorted([name for name, is_folder in names if is_folder] + links)
-    listed: list[list[str]] = []
+    suffixes = tuple(each.lower() for each in extensions)
+    escapes = _EscapingLinks(root)
+    names, linked_folders = _entries(root, "", suffixes, escapes)
+    # An escaping folder is a class too, so that labels do not depend on what is dropped.
+    classes = sorted([name for name, is_folder in names if is_folder] + linked_folders)
+    files_by_class: list[list[str]] = []
     empty: list[str] = []
     for name in classes:
-        if name in links:
-            listed.append([])
+        if name in linked_folders:
+            files_by_class.append([])
             continue
-        met = away.met
-        found = _below(root, name, ends, frozenset(), away)
+        count = escapes.count
+        found = _walk(root, name, suffixes, frozenset(), escapes)
         # By folder and then by name, so that "a-b/" comes before "a/c/".
-        listed.append([file for _, files in sorted(found) for file in files])
-        if not listed[-1] and away.met == met:
+        files_by_class.append([file for _, files in sorted(found) for file in files])
+        if not files_by_class[-1] and escapes.count == count:
             empty.append(name)
-    if away.links and on_bad_image != "drop":
-        raise ManifestError(_tell_away(root, away.paths()))
+    if escapes.links and on_bad_image != "drop":
+        raise ManifestError(_escapes_message(root, escapes.paths()))
     if not classes:
         raise ManifestError(
-            f"{root} has no class folder; images belong in a folder for each class, as "
-            "root/wren/1.jpg, or in a table for read_table, which takes any paths and labels"
+            f"{root} has no class folder; put the images of each class into a folder of their own, "
+            "such as root/wren/1.jpg, or use read_table, which takes any paths and labels"
         )
     if empty:
         raise ManifestError(
-            f"the class folder {root / empty[0]} holds no image (no file ends in {', '.join(ends)})"
+            f"the class folder {root / empty[0]} has no image (no file ends in "
+            f"{', '.join(suffixes)})"
         )
+    rows = [(file, label) for label, files in enumerate(files_by_class) for file in files]
     frame = pl.DataFrame(
         {
-            "path": [file for found in listed for file in found],
-            "label": [label for label, found in enumerate(listed) for _ in found],
-            "class_name": [classes[label] for label, found in enumerate(listed) for _ in found],
+            "path": [file for file, _ in rows],
+            "label": [label for _, label in rows],
+            "class_name": [classes[label] for _, label in rows],
         },
         schema={"path": pl.String, "label": pl.Int32, "class_name": pl.String},
     )
-    return frame, classes, away.paths()
+    return frame, classes, escapes.paths()
 
 
-class _Away:
-    """Links that leave the root, to folders or to what is named as an image.
+class _EscapingLinks:
+    """Symbolic links that leave the root and lead to folders or are named like images.
 
     Attributes:
-        real_root: the root, its own links followed.
-        links: where each is in truth, and its path from the root.
-        met: how often one was met, by whatever links within the root.
+        real_root: the root with its links resolved.
+        links: maps each link's resolved location to its path relative to the root.
+        count: number of encounters; links within the root may lead to the same link several times.
     """
 
     def __init__(self, root: Path) -> None:
         self.real_root = os.path.realpath(root)
         self.links: dict[str, str] = {}
-        self.met = 0
+        self.count = 0
 
     def add(self, folder: Path, name: str, path: str) -> None:
-        """Note one."""
+        """Record an encounter of a link."""
         self.links.setdefault(os.path.join(os.path.realpath(folder), name), path)  # noqa: PTH118
-        self.met += 1
+        self.count += 1
 
     def paths(self) -> list[str]:
-        """All of them, each once, as paths from the root."""
+        """Return the path of each link, relative to the root."""
         return sorted(self.links.values())
 
 
-def _below(
-    root: Path, folder: str, ends: tuple[str, ...], above: frozenset[str], away: _Away
+def _walk(
+    root: Path,
+    folder: str,
+    suffixes: tuple[str, ...],
+    ancestors: frozenset[str],
+    escapes: _EscapingLinks,
 ) -> list[tuple[str, list[str]]]:
-    """This folder and each one below it, with its images in order, as paths from the root."""
-    above |= {os.path.realpath(root / folder)}
-    entries, _ = _entries(root / folder, f"{folder}/", ends, away)
-    found = [
-        (folder, [path for path, deeper in entries if not deeper and path.lower().endswith(ends)])
-    ]
-    for path, deeper in entries:
-        if deeper and os.path.realpath(root / path) not in above:  # a link may form a ring
-            found += _below(root, path, ends, above, away)
+    """Return this folder and all folders below it, each with its sorted images.
+
+    All paths are relative to the root.
+    """
+    ancestors |= {os.path.realpath(root / folder)}
+    entries, _ = _entries(root / folder, f"{folder}/", suffixes, escapes)
+    files = [path for path, is_folder in entries if not is_folder]
+    found = [(folder, [path for path in files if path.lower().endswith(suffixes)])]
+    for path, is_folder in entries:
+        if is_folder and os.path.realpath(root / path) not in ancestors:  # links may form a cycle
+            found += _walk(root, path, suffixes, ancestors, escapes)
     return found
 
 
 def _entries(
-    folder: Path, before: str, ends: tuple[str, ...], away: _Away
+    folder: Path, prefix: str, suffixes: tuple[str, ...], escapes: _EscapingLinks
 ) -> tuple[list[tuple[str, bool]], list[str]]:
-    """What is in a folder and not hidden, in order, `before` before it, and which are folders.
+    """List a folder's entries, without hidden ones.
 
-    Links that leave the root are not among them. Those that matter are added to `away`: to folders,
-    which are returned too, and below the root what is named as an image.
+    Escaping links to folders, and below the root also those named like images, are added to
+    `escapes`; other escaping links are ignored.
+
+    Returns:
+        The entries, sorted, as (path with `prefix`, whether it is a folder), without escaping
+        links; and the escaping links to folders.
     """
-    found, links = [], []
+    found, linked_folders = [], []
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -177,34 +194,35 @@ def _entries(
                     entry.name.encode()
                 except UnicodeEncodeError:
                     raise ManifestError(f"a file name is not UTF-8: {entry.path!r}") from None
-                path = before + entry.name
+                path = prefix + entry.name
                 try:
                     is_folder = entry.is_dir()
-                except OSError:  # a link to itself, which cannot be read as an image either
+                except OSError:  # a link to itself; reading it as an image fails later
                     is_folder = False
-                if not entry.is_symlink() or inside(entry.path, away.real_root):
+                if not entry.is_symlink() or is_inside(entry.path, escapes.real_root):
                     found.append((path, is_folder))
-                elif is_folder or (before and path.lower().endswith(ends)):
-                    away.add(folder, entry.name, path)
-                    links += [path] if is_folder else []
+                elif is_folder or (prefix and path.lower().endswith(suffixes)):
+                    escapes.add(folder, entry.name, path)
+                    linked_folders += [path] if is_folder else []
     except OSError as error:
         raise ManifestError(f"cannot list the folder {folder}: {error.strerror}") from error
-    return sorted(found), links
+    return sorted(found), linked_folders
 
 
-def _tell_away(root: Path, links: Sequence[str]) -> str:
-    def tell(link: str) -> str:
+def _escapes_message(root: Path, links: Sequence[str]) -> str:
+    def describe(link: str) -> str:
         target = os.path.realpath(root / link)
-        return f"{sanitize(str(root / link), LONGEST)} to {sanitize(target, LONGEST)}"
+        return f"{sanitize(str(root / link), PATH_CHARS)} to {sanitize(target, PATH_CHARS)}"
 
-    told = "; ".join(tell(link) for link in links[:_TOLD])
+    shown = "; ".join(describe(link) for link in links[:_MAX_LINKS_SHOWN])
     if len(links) == 1:
         return (
-            f"a symbolic link leaves the folder {root}: {told}; remove it, copy there what it "
-            'leads to, or leave it out with on_bad_image="drop"'
+            f"a symbolic link leaves the folder {root}: {shown}; replace it with a copy of its "
+            'target, or leave it out with on_bad_image="drop"'
         )
-    more = f"; and {len(links) - _TOLD:,} more" if len(links) > _TOLD else ""
+    hidden = len(links) - _MAX_LINKS_SHOWN
+    more = f"; and {hidden:,} more" if hidden > 0 else ""
     return (
-        f"{len(links):,} symbolic links leave the folder {root}: {told}{more}; remove them, copy "
-        'there what they lead to, or leave them out with on_bad_image="drop"'
+        f"{len(links):,} symbolic links leave the folder {root}: {shown}{more}; replace them with "
+        'copies of their targets, or leave them out with on_bad_image="drop"'
     )

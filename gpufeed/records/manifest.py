@@ -1,4 +1,4 @@
-"""The list of images that everything else works from."""
+"""The manifest: the table of images that everything else is based on."""
 
 from __future__ import annotations
 
@@ -14,56 +14,56 @@ import polars as pl
 from gpufeed._util.rows import first_true
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.faults.quarantine import Quarantine
-from gpufeed.records.boxes import BOX
-from gpufeed.records.files import read_parquet
+from gpufeed.records.annotations import BOX_LABELS, BOXES, POINTS, check_annotations, flatten
+from gpufeed.records.bounding_box import BOX_COLUMNS
 from gpufeed.records.fingerprint import check_dtypes, fingerprint
-from gpufeed.records.headers import most_bytes
-from gpufeed.records.targets import BOX_LABELS, BOXES, POINTS, check_targets, flatten
+from gpufeed.records.headers import max_file_bytes
+from gpufeed.records.table_files import read_parquet
 from gpufeed.source.base import Source, check_source
 from gpufeed.source.files import FileSource
-from gpufeed.source.part import take
+from gpufeed.source.selection import take
 
 __all__ = ["DROPPED", "Manifest"]
 
 DROPPED = ("images_dropped", "links_dropped")
-"""Under which names `repairs` counts what was left out."""
+"""Keys of `repairs` that count what was left out."""
 _SPLITS = ("train", "test")
 _INT32_MAX = 2**31 - 1
 
 
 class Manifest:
-    """The images of a dataset, one row each, in a fixed order; it never changes once made.
+    """The images of a dataset: an immutable table with one row per image, in a fixed order.
 
-    A record_key is a row number of one manifest, so `filter` and `split` give new keys.
+    A record_key is a row number of one manifest, so `filter` and `split` renumber the records.
 
     Args:
-        frame: at least the columns
+        frame: has at least the columns
 
-            - `path` (String): what the image is called; of files, the path below their folder,
-              with `/` between its parts;
+            - `path` (String): name of the image; for a file, its path relative to the root, with
+              `/` as the separator;
             - `label` (Int32): in [0, len(classes));
-            - `width`, `height` (Int32): of the image in pixels, its EXIF orientation applied;
+            - `width`, `height` (Int32): of the image in pixels, with its EXIF orientation applied;
 
             and optionally `box_x`, `box_y`, `box_width`, `box_height` (Int32, pixels, all four
             or none), a box inside the image. Other integer dtypes are cast to Int32. None of
-            these may be null. As `read_table` makes them, also
+            these may be null. Further optional columns, as `read_table` makes them, are
 
             - `boxes` (List(Array(Float64, 4))): any number of boxes, x0, y0, x1, y1 in pixels,
               inside the image and with area;
-            - `box_labels` (List(Int32) from 0, or List(Enum)): one for each of them;
-            - `points` (List(Array(Float64, 3))): x, y in pixels and visible, 0 or 1, as many for
-              each image.
+            - `box_labels` (List(Int32) from 0, or List(Enum)): a label for each of these boxes;
+            - `points` (List(Array(Float64, 3))): x, y in pixels and visible, 0 or 1; the same
+              number for each image.
 
-            Further columns are kept as they are.
-        source: where the images are, key i being the image of row i; or the folder that the paths
-            are relative to.
+            All other columns are kept unchanged.
+        source: source of the images, with key i for the image of row i; or the folder that the
+            paths are relative to.
         classes: the name of each label.
-        repairs: how often what was mended, or dropped as asked for, while the images were read.
-        numbers: of the rows, as errors are to give them; from 0 on where none are given.
+        repairs: counts of what was repaired or dropped when the dataset was read.
+        numbers: row numbers to give in error messages; by default they count from 0.
 
     Raises:
-        ManifestError: a column is missing or of a wrong dtype, there is no row, or a row breaks
-            one of the rules above; the message names the row.
+        ManifestError: a column is missing or has a wrong dtype, the frame is empty, or a row
+            violates one of the rules above; the message names the row.
     """
 
     __slots__ = ("_classes", "_fingerprint", "_frame", "_repairs", "_source")
@@ -82,30 +82,30 @@ class Manifest:
         if isinstance(classes, str) or not all(isinstance(name, str) for name in classes):
             raise ManifestError("classes must be a sequence of strings, one for each label")
         self._classes = tuple(classes)
-        self._frame = _checked(frame, len(self._classes), numbers)
-        self._source = _checked_source(source, self._frame, numbers)
+        self._frame = _check_frame(frame, len(self._classes), numbers)
+        self._source = _check_source(source, self._frame, numbers)
         self._repairs = dict(repairs or {})
         self._fingerprint: str | None = None
 
     @property
     def frame(self) -> pl.DataFrame:
-        """All columns; a cheap copy, so that changing it in place leaves the manifest alone."""
+        """All columns; a cheap copy, so changing it in place does not change the manifest."""
         return self._frame.clone()
 
     @property
     def source(self) -> Source:
-        """Where the images are; its key i is the image of row i."""
+        """The source of the images; key i is the image of row i."""
         return self._source
 
     @property
     def root(self) -> Path:
-        """The absolute folder below which the images are: `root / path` is the file.
+        """The absolute path of the folder of the images: `root / path` is the file.
 
         Raises:
-            ManifestError: the images are not files below one folder.
+            ManifestError: the images are not files in one folder.
         """
         if not isinstance(self._source, FileSource):
-            raise ManifestError(f"the images are not files below one folder but {self._source!r}")
+            raise ManifestError(f"the images are not files in one folder but {self._source!r}")
         return self._source.root
 
     @property
@@ -115,13 +115,13 @@ class Manifest:
 
     @property
     def repairs(self) -> Mapping[str, int]:
-        """What was mended while the whole set was read, such as `{"boxes_clamped": 201}`."""
+        """Counts of what was repaired when the whole set was read, as `{"boxes_clamped": 201}`."""
         return MappingProxyType(self._repairs)
 
     @property
     def has_boxes(self) -> bool:
-        """Whether there is a bounding box for every image."""
-        return BOX[0] in self._frame.columns
+        """Whether every image has a bounding box (`box_x` and so on)."""
+        return BOX_COLUMNS[0] in self._frame.columns
 
     def __len__(self) -> int:
         return self._frame.height
@@ -135,26 +135,26 @@ class Manifest:
         )
 
     def sizes(self) -> npt.NDArray[np.int32]:
-        """Height and width of each image in pixels; int32, (n, 2)."""
+        """Return the height and width of each image in pixels; int32, (n, 2)."""
         return self._integers("height", "width")
 
     def boxes(self) -> npt.NDArray[np.int32] | None:
-        """The bounding boxes x, y, width, height in pixels, int32, (n, 4); None without any."""
-        return self._integers(*BOX) if self.has_boxes else None
+        """Return the bounding boxes x, y, width, height in pixels, int32, (n, 4), or None."""
+        return self._integers(*BOX_COLUMNS) if self.has_boxes else None
 
     @property
     def has_objects(self) -> bool:
-        """Whether there are boxes: a list for each image, or the one box of `has_boxes`."""
+        """Whether there are boxes: a list for each image, or the single box of `has_boxes`."""
         return BOXES in self._frame.columns or self.has_boxes
 
     @property
     def has_points(self) -> bool:
-        """Whether there are points for every image."""
+        """Whether every image has points."""
         return POINTS in self._frame.columns
 
     @property
     def box_classes(self) -> tuple[str, ...]:
-        """The name of each label of `objects`; empty where those are numbers of your own."""
+        """The name of each label of `objects`; empty if `box_labels` has integers."""
         if BOXES not in self._frame.columns:
             return self._classes if self.has_boxes else ()
         if BOX_LABELS not in self._frame.columns:
@@ -165,14 +165,14 @@ class Manifest:
     def objects(
         self,
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int32], npt.NDArray[np.int64]] | None:
-        """All boxes of all images, those of an image side by side; None without any.
+        """Return the boxes of all images, concatenated; None if there are none.
 
-        They are those of the column `boxes`, or else the one box of each image; where there is no
+        They come from the column `boxes`, or else from the single box of each image. Without
         `box_labels`, a box has its image's label.
 
         Returns:
-            Boxes, float64 (m, 4) of x0, y0, x1, y1 in pixels; their labels, int32 (m,); and where
-            each image's begin and the last's end, int64 (n + 1).
+            Boxes, float64 (m, 4) of x0, y0, x1, y1 in pixels; their labels, int32 (m,); and
+            offsets, int64 (n + 1): the boxes of image i are those in [offsets[i], offsets[i + 1]).
         """
         single, labels = self.boxes(), self._frame["label"].to_numpy()
         if BOXES in self._frame.columns:
@@ -187,20 +187,20 @@ class Manifest:
         return boxes, labels, np.arange(len(boxes) + 1)
 
     def points(self) -> npt.NDArray[np.float64] | None:
-        """The points of each image, float64 (n, k, 3) of x, y in pixels and visible; or None."""
+        """Return the points, float64 (n, k, 3) of x, y in pixels and visible, or None."""
         if not self.has_points:
             return None
         return flatten(self._frame[POINTS])[0].reshape(len(self), -1, 3)
 
     def filter(self, predicate: pl.Expr | pl.Series | npt.NDArray[np.bool_]) -> Manifest:
-        """The images for which the predicate holds, in the same order, with the same classes.
+        """Return the images for which the predicate holds, in order, with the same classes.
 
         Args:
             predicate: a boolean polars expression over the columns, or a mask with one boolean
                 for each image. Null counts as False.
 
         Raises:
-            ConfigError: the predicate is not boolean, of the wrong length, or cannot be
+            ConfigError: the predicate is not boolean, has the wrong length, or cannot be
                 evaluated.
             ManifestError: no image is left.
         """
@@ -217,27 +217,27 @@ class Manifest:
             mask = pl.Series(predicate)
         else:
             raise ConfigError(
-                "a predicate is a polars expression or a mask of booleans, "
+                "a predicate must be a polars expression or a mask of booleans, "
                 f"not {_kind(predicate)}: {predicate!r}"
             )
         if mask.dtype != pl.Boolean:
             raise ConfigError(f"the predicate must give booleans, not {mask.dtype}")
         if len(mask) != len(self):
             raise ConfigError(f"the predicate gives {len(mask)} values for {len(self)} images")
-        return self._part(mask, "the filter leaves no image")
+        return self._select(mask, "the filter leaves no image")
 
     def without(self, bad: Quarantine | pl.DataFrame | str | Path) -> Manifest:
-        """The images that a list of bad ones does not name, in the same order.
+        """Return the images that are not in a list of bad ones, in order.
 
         Args:
-            bad: a loader's quarantine; or a list of paths relative to the same root, as
-                `loader.quarantine.save` and `gpufeed check` write it: a frame, or a Parquet file,
-                with a column `path`. Where it has a boolean column `fails`, only rows where that is
-                true count.
+            bad: a loader's quarantine; or a list of paths relative to the same root, as written by
+                `loader.quarantine.save` and `gpufeed check`: a frame, or a Parquet file, with a
+                column `path`. If it has a boolean column `fails`, only rows where that is true
+                count.
 
         Raises:
             ManifestError: the file cannot be read, has no such column, or names all images.
-            ConfigError: it is something else.
+            ConfigError: `bad` is something else.
         """
         source = "the list"
         if isinstance(bad, Quarantine):
@@ -248,11 +248,13 @@ class Manifest:
             frame, source = read_parquet(Path(bad)), str(bad)
         else:
             raise ConfigError(
-                f"without() was given {_kind(bad)}; it takes a loader's quarantine, a frame with a "
-                "column 'path', or the Parquet file of one"
+                f"bad must be a loader's quarantine, a frame with a column 'path', or the Parquet "
+                f"file of one, not {_kind(bad)}"
             )
         if frame.schema.get("path") != pl.String:
-            raise ManifestError(f"{source} has no column 'path' of text; there are {frame.columns}")
+            raise ManifestError(
+                f"{source} has no text column 'path'; the columns are {frame.columns}"
+            )
         if frame.schema.get("fails") == pl.Boolean:
             frame = frame.filter("fails")
         names = frame["path"].unique().to_list()
@@ -261,19 +263,19 @@ class Manifest:
             warnings.warn(
                 f"none of the {len(names)} paths in {source} is in this manifest; {source} names "
                 f"{names[0]!r}, this manifest {self._frame['path'][0]!r}"
-                + (f"; {dropped} were dropped already as it was read" if dropped else ""),
+                + (f"; {dropped} were already dropped when it was read" if dropped else ""),
                 stacklevel=2,
             )
-        return self._part(~self._frame["path"].is_in(names), f"{source} names every image")
+        return self._select(~self._frame["path"].is_in(names), f"{source} names every image")
 
     def split(self, name: str) -> Manifest:
-        """The images of one split by the column `is_training_img`, with the classes of the whole.
+        """Return the images of one split, given by `is_training_img`, with the same classes.
 
         Args:
             name: "train" or "test".
 
         Raises:
-            ConfigError: there is no split of this name.
+            ConfigError: `name` is neither.
             ManifestError: there is no such column, it is neither boolean nor 0 and 1, or no
                 image is in this split.
         """
@@ -282,50 +284,52 @@ class Manifest:
         column = "is_training_img"
         if column not in self._frame.columns:
             raise ManifestError(
-                f"there is no column {column!r} to split by; there are {self._frame.columns}; "
-                "use filter() with a condition of your own"
+                f"there is no column {column!r} to split by; the columns are "
+                f"{self._frame.columns}; use filter() with your own condition"
             )
         values = self._frame[column]
         if values.dtype.is_integer() and values.is_in([0, 1]).all(ignore_nulls=False):
             values = values == 1
         if values.dtype != pl.Boolean or values.null_count():
             raise ManifestError(f"column {column!r} must be boolean, or 0 and 1, in every row")
-        return self._part(values if name == "train" else ~values, f"no image is in split {name!r}")
+        return self._select(
+            values if name == "train" else ~values, f"no image is in split {name!r}"
+        )
 
     def rows(self, keys: npt.ArrayLike) -> pl.DataFrame:
-        """The rows of these record_keys, in their order, repeats included.
+        """Return the rows of these record_keys, in their order, repeats included.
 
         Args:
             keys: integers, (k,), each in [0, len(self)).
 
         Raises:
-            ConfigError: the keys are no integers, not one-dimensional, or out of range.
+            ConfigError: the keys are not integers, not one-dimensional, or out of range.
         """
-        return self._frame[self._checked_keys(keys)]
+        return self._frame[self._check_keys(keys)]
 
     def take(self, keys: npt.ArrayLike) -> Manifest:
-        """The images of these record_keys as a manifest, in their order, repeats included.
+        """Return the images of these record_keys as a manifest, in their order, repeats included.
 
         Args:
             keys: integers, (k,), k at least 1, each in [0, len(self)).
 
         Raises:
             ConfigError: as `rows`.
-            ManifestError: there are none.
+            ManifestError: there are no keys.
         """
-        rows = self._checked_keys(keys)
+        rows = self._check_keys(keys)
         if not len(rows):
             raise ManifestError("a manifest needs at least one image")
-        # A part of checked rows needs no second check.
-        part = object.__new__(Manifest)
-        part._frame = self._frame[rows]
-        part._source = take(self._source, rows)
-        part._classes = self._classes
-        part._repairs = self._repairs
-        part._fingerprint = None
-        return part
+        # The rows have been checked already.
+        taken = object.__new__(Manifest)
+        taken._frame = self._frame[rows]
+        taken._source = take(self._source, rows)
+        taken._classes = self._classes
+        taken._repairs = self._repairs
+        taken._fingerprint = None
+        return taken
 
-    def _checked_keys(self, keys: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    def _check_keys(self, keys: npt.ArrayLike) -> npt.NDArray[np.int64]:
         array = np.asarray(keys)
         if array.ndim != 1:
             raise ConfigError(f"record keys must have one dimension, not {array.ndim}")
@@ -339,13 +343,13 @@ class Manifest:
         return array.astype(np.int64)
 
     def fingerprint(self) -> str:
-        """SHA-256 of the classes and of all columns, as 64 hex digits; worked out once.
+        """Return the SHA-256 of the classes and all columns, as 64 hex digits; computed once.
 
         It depends on names, dtypes, values and the order of the rows; not on the root, the order
         of the columns, the machine, or the version of any library.
 
         Raises:
-            ManifestError: a column is of a dtype that has no canonical form (Object).
+            ManifestError: a column has a dtype without a canonical form (Object).
         """
         if self._fingerprint is None:
             self._fingerprint = fingerprint(self._frame, self._classes)
@@ -354,71 +358,75 @@ class Manifest:
     def _integers(self, *columns: str) -> npt.NDArray[np.int32]:
         return np.column_stack([self._frame[column].to_numpy() for column in columns])
 
-    def _part(self, mask: pl.Series, if_empty: str) -> Manifest:
+    def _select(self, mask: pl.Series, if_empty: str) -> Manifest:
         rows = mask.arg_true()
         if rows.is_empty():
             raise ManifestError(f"{if_empty} of {len(self)}")
         return self.take(rows.to_numpy())
 
 
-def _checked(
+def _check_frame(
     frame: pl.DataFrame, classes: int, numbers: Sequence[int] | None = None
 ) -> pl.DataFrame:
-    """The frame with its integers as Int32, once every rule holds."""
+    """Check all rules, and return the frame with its integers as Int32."""
     numbers = range(frame.height) if numbers is None else numbers
     for name in ("path", "label", "width", "height"):
         if name not in frame.columns:
-            raise ManifestError(f"there is no column {name!r}; there are {frame.columns}")
-    boxes = [name for name in BOX if name in frame.columns]
-    if boxes and len(boxes) < len(BOX):
-        raise ManifestError(f"boxes need all of the columns {list(BOX)}; there are only {boxes}")
+            raise ManifestError(f"there is no column {name!r}; the columns are {frame.columns}")
+    boxes = [name for name in BOX_COLUMNS if name in frame.columns]
+    if boxes and len(boxes) < len(BOX_COLUMNS):
+        raise ManifestError(
+            f"boxes need all of the columns {list(BOX_COLUMNS)}; there are only {boxes}"
+        )
     if frame.is_empty():
         raise ManifestError("a manifest needs at least one image")
     if frame["path"].dtype != pl.String:
-        raise ManifestError(f"column 'path' must be of dtype String, not {frame['path'].dtype}")
+        raise ManifestError(f"column 'path' must have dtype String, not {frame['path'].dtype}")
     integers = ["label", "width", "height", *boxes]
     for name in integers:
         if not frame[name].dtype.is_integer():
-            raise ManifestError(f"column {name!r} must be of dtype Int32, not {frame[name].dtype}")
+            raise ManifestError(f"column {name!r} must have dtype Int32, not {frame[name].dtype}")
 
-    def at(row: int) -> str:
+    def row_name(row: int) -> str:
         return f"row {numbers[row]} ({frame['path'][row]})"
 
     for name in ["path", *integers]:
         if (row := first_true(frame[name].is_null())) is not None:
-            raise ManifestError(f"{at(row)}: {name} is null")
+            raise ManifestError(f"{row_name(row)}: {name} is null")
     for name, low, high, problem in (
         ("label", 0, classes - 1, f"is not in [0, {classes}), the range of the classes"),
-        ("width", 1, _INT32_MAX, "is no size in pixels"),
-        ("height", 1, _INT32_MAX, "is no size in pixels"),
+        ("width", 1, _INT32_MAX, "is not a valid size"),
+        ("height", 1, _INT32_MAX, "is not a valid size"),
         *((name, 0, _INT32_MAX, "is out of range") for name in boxes),
     ):
         if (row := first_true(~frame[name].is_between(low, high))) is not None:
-            raise ManifestError(f"{at(row)}: {name} {frame[name][row]} {problem}")
+            raise ManifestError(f"{row_name(row)}: {name} {frame[name][row]} {problem}")
     check_dtypes(frame)
     frame = frame.with_columns(pl.col(integers).cast(pl.Int32))
     if boxes:
-        x, y, w, h, W, H = (frame[name].cast(pl.Int64) for name in (*BOX, "width", "height"))
+        x, y, w, h, W, H = (
+            frame[name].cast(pl.Int64) for name in (*BOX_COLUMNS, "width", "height")
+        )
         if (row := first_true((w < 1) | (h < 1) | (x + w > W) | (y + h > H))) is not None:
             raise ManifestError(
-                f"{at(row)}: the box {x[row]} {y[row]} {w[row]} {h[row]} (x y width height) is "
-                f"empty or not inside the image of {W[row]}x{H[row]} pixels"
+                f"{row_name(row)}: the box {x[row]} {y[row]} {w[row]} {h[row]} (x y width height) "
+                f"is empty or not inside the image of {W[row]}x{H[row]} pixels"
             )
-    check_targets(frame, at)
+    check_annotations(frame, row_name)
     return frame
 
 
-def _checked_source(
+def _check_source(
     source: Source | str | Path, frame: pl.DataFrame, numbers: Sequence[int] | None
 ) -> Source:
-    """The source; of files one that refuses those that are absurdly long for their pixels."""
+    """Check and return the source; files that are too long for their pixels are rejected."""
     if isinstance(source, str | Path):
         numbers = range(frame.height) if numbers is None else numbers
         source = FileSource(source, frame["path"], where=lambda row: f"row {numbers[row]}")
     check_source(source, frame.height)
     if isinstance(source, FileSource):
         pixels = frame["width"].cast(pl.Int64) * frame["height"].cast(pl.Int64)
-        source = source.limited(most_bytes(pixels.to_numpy()))
+        source = source.limited(max_file_bytes(pixels.to_numpy()))
     return source
 
 

@@ -1,4 +1,4 @@
-"""A table of images and labels of your own."""
+"""Reads a table of images and labels."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ from pathlib import Path
 
 import polars as pl
 
-from gpufeed._util.rows import Where, first_true
+from gpufeed._util.rows import RowName, first_true
 from gpufeed._util.sanitize import sanitize
 from gpufeed.errors import ConfigError, ManifestError
-from gpufeed.records.files import read_csv, read_parquet
-from gpufeed.records.manifest import Manifest
-from gpufeed.records.sizes import OnBadImage, check_on_bad_image, drop_links, with_sizes
-from gpufeed.records.targets import (
+from gpufeed.records.annotations import (
     BOX_LABELS,
     BOXES,
     POINTS,
@@ -22,6 +19,10 @@ from gpufeed.records.targets import (
     read_boxes,
     read_points,
 )
+from gpufeed.records.bad_images import OnBadImage, check_on_bad_image, drop_links
+from gpufeed.records.manifest import Manifest
+from gpufeed.records.sizes import with_sizes
+from gpufeed.records.table_files import read_csv, read_parquet
 from gpufeed.source.base import Source, check_source
 from gpufeed.source.files import FileSource
 
@@ -44,53 +45,51 @@ def read_table(
     on_bad_image: OnBadImage = "raise",
     progress: bool | None = None,
 ) -> Manifest:
-    """Make a manifest of a polars frame, a CSV file with a header, or a Parquet file.
+    """Make a manifest from a polars frame, a CSV file with a header, or a Parquet file.
 
-    Labels may be integers, text or booleans; the sorted different ones become 0, 1, 2 and so on,
-    and their text `classes`. In a CSV file they are numbers only where that loses nothing: "007"
-    stays text. All other columns are kept, the labels' own too unless it is called `label`.
-    `width` and `height` are taken where the table has them, else read from the images' headers
-    and kept for the next time; boxes are taken where it has `box_x`, `box_y`, `box_width` and
-    `box_height`.
+    Labels may be integers, text or booleans. The sorted distinct labels become 0, 1, 2 and so on,
+    and their text `classes`. In a CSV file, labels are numbers only if that loses nothing: "007"
+    stays text. All other columns are kept, including that of the labels unless it is called
+    `label`. `width` and `height` are taken from the table if it has them; otherwise they are read
+    from the images' headers and cached. The columns `box_x`, `box_y`, `box_width` and `box_height`,
+    if present, are the images' boxes.
 
-    Several boxes of an image, as detectors learn them, come from a column of lists. Those that
-    overrun their image are cut to it, those without area are dropped; both are counted in
-    `repairs`, `boxes_clamped` and `boxes_dropped`.
+    A column of lists gives several boxes per image, as for detection. Boxes that extend beyond
+    their image are clamped to it, and boxes without area are dropped; `repairs` counts both, as
+    `boxes_clamped` and `boxes_dropped`.
 
     Args:
         table: the frame, or a file that ends in .csv, .parquet or .pq.
-        path: the column of the images' paths, relative to the root; it becomes `path`.
-        label: the column of the labels; None where the images have none, which gives all of
-            them the label 0 of one class, "image".
-        boxes: a column of lists of four numbers, in pixels; it becomes `boxes`. Null and an empty
-            list are an image without boxes.
-        box_format: "xyxy" for (x0, y0, x1, y1), "xywh" for (x, y, width, height), as COCO has it.
-        box_labels: a column of lists, a label for each box; it becomes `box_labels`. Integers of 0
-            or more are kept, text is numbered as labels are: `Manifest.box_classes`. Boxes have
-            their image's label where none is given.
-        points: a column of lists of (x, y) or (x, y, visible), equally long; it becomes `points`.
-        root: the folder of the images; by default that of the table's file, or the current one.
-        source: where the images are, if they are not files: key i is the image of row i. The table
-            then needs no column of paths; where it has none, `path` is what the source calls the
-            images.
+        path: column of the images' paths, relative to the root; becomes `path`.
+        label: column of the labels; None gives every image the label 0 of a single class, "image".
+        boxes: column of lists of four numbers, in pixels; becomes `boxes`. Null and an empty list
+            mean no boxes.
+        box_format: "xyxy" for (x0, y0, x1, y1), or "xywh" for (x, y, width, height) as in COCO.
+        box_labels: column of lists, with a label for each box; becomes `box_labels`. Integers of 0
+            or more are kept, and text is numbered like labels: see `Manifest.box_classes`. By
+            default, boxes have their image's label.
+        points: column of lists of (x, y) or (x, y, visible), all of one length; becomes `points`.
+        root: folder of the images; by default the folder of the table's file, or the current one.
+        source: source of the images, if they are not files: key i is the image of row i. The table
+            then needs no column of paths; if it has none, `path` is the source's name of the image.
         on_bad_image: "raise", or "drop" to leave out images whose size must be read from their
-            header and cannot be, and those that a symbolic link leads out of the root, and to
-            count them in `repairs`, `images_dropped` and `links_dropped`.
-        progress: whether to show a progress bar; None on a terminal only.
+            header but cannot be, and those outside the root that a symbolic link leads to. They
+            are counted in `repairs` as `images_dropped` and `links_dropped`.
+        progress: whether to show a progress bar; None shows it on a terminal only.
 
     Raises:
-        ManifestError: the file cannot be read, a column is missing or of a wrong dtype, or a row
-            is wrong; the message names the file and the row (from 0, without the header).
-        ConfigError: `box_format` or `on_bad_image` is none of the above, `box_labels` comes without
-            `boxes`, or `root` with `source`.
+        ManifestError: the file cannot be read, a column is missing or has a wrong dtype, or a row
+            is invalid; the message names the file and the row (from 0, without the header).
+        ConfigError: `box_format` or `on_bad_image` is not one of its values, `box_labels` is given
+            without `boxes`, or `root` together with `source`.
     """
     check_box_format(box_format)
     check_on_bad_image(on_bad_image)
     if box_labels is not None and boxes is None:
         raise ConfigError(f"box_labels is {box_labels!r}, but boxes is not given")
     if source is not None and root is not None:
-        raise ConfigError(f"root is {root!r}, but source has the images; give one of them")
-    frame, name, is_text = _frame(table, path, label)
+        raise ConfigError(f"root is {root!r}, but source is given too; pass only one of them")
+    frame, name, labels_are_text = _load(table, path, label)
     if source is not None:
         check_source(source, frame.height)
     if source is not None and path not in frame.columns:
@@ -103,26 +102,27 @@ def read_table(
             raise ManifestError(f"{name}: label is None, but there is a column {label!r}")
         frame = frame.with_columns(pl.lit("image").alias(label))
     wanted = {boxes: BOXES, box_labels: BOX_LABELS, points: POINTS}
-    targets = [(asked, ours) for asked, ours in wanted.items() if asked is not None]
-    for asked in (path, label, *(asked for asked, _ in targets)):
-        if asked not in frame.columns:
+    annotations = [(given, ours) for given, ours in wanted.items() if given is not None]
+    for given in (path, label, *(given for given, _ in annotations)):
+        if given not in frame.columns:
             raise ManifestError(
-                f"{name}: there is no column {asked!r}; there are {sanitize(str(frame.columns))}"
+                f"{name}: there is no column {given!r}; the columns are "
+                f"{sanitize(str(frame.columns))}"
             )
     if path == label:
         raise ManifestError(f"{name}: column {path!r} cannot be both the path and the label")
-    for asked, ours in ((path, "path"), (label, "label"), *targets):
-        if asked != ours and ours in frame.columns:
+    for given, ours in ((path, "path"), (label, "label"), *annotations):
+        if given != ours and ours in frame.columns:
             raise ManifestError(
-                f"{name}: the column {asked!r} is to be {ours!r}, but there is a column of this "
-                "name already; rename or drop it"
+                f"{name}: the column {given!r} becomes {ours!r}, but there already is a column of "
+                "that name; rename or drop it"
             )
     if frame.is_empty():
-        raise ManifestError(f"{name}: the table has no row")
+        raise ManifestError(f"{name}: the table is empty")
 
     numbers: Sequence[int] = range(frame.height)
 
-    def at(row: int) -> str:
+    def row_name(row: int) -> str:
         return f"{name}, row {numbers[row]}"
 
     paths = frame[path].alias("path")
@@ -131,21 +131,23 @@ def read_table(
             f"{name}: column {path!r} must be text, not {sanitize(str(paths.dtype))}"
         )
     if (row := first_true(paths.is_null())) is not None:
-        raise ManifestError(f"{at(row)}: {path} is null")
+        raise ManifestError(f"{row_name(row)}: {path} is null")
     if source is None:
         if root is None:
             root = Path() if isinstance(table, pl.DataFrame) else Path(table).parent
-        source = FileSource(root, paths, where=at)
-    labels, classes = _labels(frame[label], name, at, is_text=is_text)
+        source = FileSource(root, paths, where=row_name)
+    labels, classes = _labels(frame[label], name, row_name, from_text=labels_are_text)
     frame = frame.drop(path, *(["label"] if label == "label" else []))
     frame = frame.with_columns(paths, labels)
 
     sized = [name for name in ("width", "height") if name in frame.columns]
     if len(sized) == 1:
-        raise ManifestError(f"{name}: there is a column {sized[0]!r} but not its counterpart")
+        raise ManifestError(
+            f"{name}: width and height must be given together; there is only {sized[0]!r}"
+        )
     numbered = frame.with_row_index(_NUMBER)
     if isinstance(source, FileSource):
-        numbered, source, repairs = drop_links(numbered, source, at, on_bad_image)
+        numbered, source, repairs = drop_links(numbered, source, row_name, on_bad_image)
     if not sized:
         numbered, source, dropped = with_sizes(
             numbered, source, show=progress, on_bad_image=on_bad_image
@@ -153,10 +155,10 @@ def read_table(
         repairs |= dropped
     numbers, frame = numbered[_NUMBER].to_list(), numbered.drop(_NUMBER)
     if boxes is not None:
-        frame, mended = read_boxes(frame, boxes, box_labels, box_format, at)
-        repairs |= mended
+        frame, repaired = read_boxes(frame, boxes, box_labels, box_format, row_name)
+        repairs |= repaired
     if points is not None:
-        frame = read_points(frame, points, at)
+        frame = read_points(frame, points, row_name)
     first = ["path", "label", "width", "height"]
     frame = frame.select(*first, pl.exclude(first))
     try:
@@ -165,41 +167,44 @@ def read_table(
         raise ManifestError(f"{name}: {error}") from None
 
 
-def _frame(table: object, path: str, label: str | None) -> tuple[pl.DataFrame, str, bool]:
-    """The table, what to call it in a message, and whether its labels are text at first."""
+def _load(table: object, path: str, label: str | None) -> tuple[pl.DataFrame, str, bool]:
+    """Return the table, its name in messages, and whether its labels were read as text."""
     if isinstance(table, pl.DataFrame):
         return table, "the table", False
     if not isinstance(table, str | Path):
         hint = "; call its collect()" if isinstance(table, pl.LazyFrame) else ""
         raise ManifestError(
-            f"a table is a polars DataFrame or a file, not {type(table).__qualname__}{hint}"
+            f"a table must be a polars DataFrame or a file, not {type(table).__qualname__}{hint}"
         )
     file = Path(table)
-    ending = file.suffix.lower()
-    if ending == ".csv":
+    suffix = file.suffix.lower()
+    if suffix == ".csv":
         return read_csv(file, dict.fromkeys([path, label or path], pl.String)), str(file), True
-    if ending in (".parquet", ".pq"):
+    if suffix in (".parquet", ".pq"):
         return read_parquet(file), str(file), False
-    raise ManifestError(f"{file} ends in {ending!r}; a table ends in .csv, .parquet or .pq")
+    raise ManifestError(f"{file} ends in {suffix!r}; a table must end in .csv, .parquet or .pq")
 
 
 def _labels(
-    values: pl.Series, source: str, at: Where, *, is_text: bool
+    values: pl.Series, table: str, row_name: RowName, *, from_text: bool
 ) -> tuple[pl.Series, list[str]]:
-    """The labels from 0, Int32, and their names."""
+    """Return the labels, Int32 from 0, and the class names.
+
+    With `from_text`, text that consists of canonical integers is sorted as integers.
+    """
     if values.dtype == pl.Boolean or values.dtype.is_integer():
         keys = values
     elif values.dtype == pl.String or isinstance(values.dtype, pl.Categorical | pl.Enum):
         keys = values.cast(pl.String)
         numbers = keys.cast(pl.Int64, strict=False)
-        if is_text and (numbers.cast(pl.String) == keys).all(ignore_nulls=False):
+        if from_text and (numbers.cast(pl.String) == keys).all(ignore_nulls=False):
             keys = numbers
     else:
         raise ManifestError(
-            f"{source}: column {values.name!r} must hold integers, text or booleans, "
+            f"{table}: column {values.name!r} must contain integers, text or booleans, "
             f"not {sanitize(str(values.dtype))}"
         )
     if (row := first_true(keys.is_null())) is not None:
-        raise ManifestError(f"{at(row)}: {values.name} is null")
+        raise ManifestError(f"{row_name(row)}: {values.name} is null")
     ranks = (keys.rank("dense").cast(pl.Int32) - 1).alias("label")
     return ranks, keys.unique().sort().cast(pl.String).to_list()

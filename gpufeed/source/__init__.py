@@ -1,4 +1,4 @@
-"""Where encoded images are: a source turns record keys into bytes."""
+"""Sources: where encoded images are stored. A source turns record keys into bytes."""
 
 from gpufeed.source.base import Encoded as Encoded
 from gpufeed.source.base import Source as Source

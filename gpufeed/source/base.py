@@ -1,4 +1,4 @@
-"""What a source is, and the one place that calls it and judges its answers."""
+"""The `Source` protocol, and functions that call a source and check what it returns."""
 
 from __future__ import annotations
 
@@ -22,52 +22,52 @@ __all__ = [
 ]
 
 Encoded = bytes | bytearray | memoryview
-"""An encoded image: the content of a JPEG file, say."""
+"""An encoded image, such as the content of a JPEG file."""
 
 Keys = npt.NDArray[np.int64]
 
 
 class Source(Protocol):
-    """Where the encoded images of a manifest are; key i is the image of row i.
+    """Reads the encoded images of a manifest; key i is the image of row i.
 
-    Write your own for images that gpufeed cannot read yet, and pass it to `read_table`. `read` and
-    `name` are called from several threads at a time. A source that goes to worker processes must
-    pickle.
+    Implement it for storage that gpufeed does not support, and pass it to `read_table`. `read` and
+    `name` are called from several threads at once. A source that is sent to worker processes must
+    be picklable.
 
-    Two methods are optional. `open(key) -> BinaryIO` returns an image as a file that can seek, and
-    raises `OSError` where there is none; with it, sizes are read from headers without reading
-    whole images. `fetch(keys) -> None` is told which keys will be read soon, and must not block.
+    Two methods are optional. `open(key) -> BinaryIO` opens an image as a seekable file and raises
+    `OSError` if it cannot; sizes are then read from headers, without reading whole images.
+    `fetch(keys) -> None` is a hint that these keys will be read soon; it must not block.
     """
 
     def read(self, keys: Keys) -> Sequence[Encoded | OSError]:
         """Read images.
 
         Args:
-            keys: int64 (n,), in any order, repeats included.
+            keys: int64 (n,), in any order, possibly with repeats.
 
         Returns:
-            For each key, in order, the encoded image, or an `OSError` that says why there is none.
-            It is returned and not raised, so that one bad image costs no other.
+            For each key, in order, the encoded image, or an `OSError` that says why it cannot be
+            read. The error is returned, not raised, so that one bad image does not affect others.
         """
         ...
 
     def name(self, key: int) -> str:
-        """Return what errors and pages call an image: its path or URL, say."""
+        """Return the name of an image in errors and reports, such as its path or URL."""
         ...
 
 
 def is_encoded(value: object) -> TypeGuard[Encoded]:
-    """Whether it is a sequence of bytes in memory, as decoders take it."""
+    """Return whether a value is bytes, a bytearray, or a contiguous memoryview of bytes."""
     if isinstance(value, memoryview):
         return value.c_contiguous and value.ndim == 1 and value.format == "B"
     return isinstance(value, bytes | bytearray)
 
 
 def check_source(source: object, count: int) -> None:
-    """Check that something is a source, and has as many images as there are rows, if it says so.
+    """Check that an object is a source and, if it has a length, that it has `count` images.
 
     Raises:
-        ManifestError: it is not, or has not.
+        ManifestError: it is not a source, or has another number of images.
     """
     if not all(callable(getattr(source, name, None)) for name in ("read", "name")):
         raise ManifestError(
@@ -86,50 +86,50 @@ def read_images(source: Source, keys: Keys) -> list[Encoded | OSError]:
         keys: int64 (n,).
 
     Returns:
-        For each key the image, or why there is none.
+        For each key, in order, the image or the `OSError` that says why it cannot be read.
 
     Raises:
-        SourceError: the source raised an exception, or did not return what it should.
+        SourceError: the source raised an exception or violated the protocol.
     """
     try:
-        found = list(source.read(keys))
+        images = list(source.read(keys))
     except MemoryError:
         raise
     except Exception as error:
         raise SourceError(
-            f"{_kind(source)}.read raised {type(error).__name__}: {error}; a source returns an "
-            "OSError for an image that it cannot read, and raises nothing"
+            f"{_kind(source)}.read raised {type(error).__name__}: {error}; for an image that it "
+            "cannot read, a source must return an OSError and not raise it"
         ) from error
-    if len(found) != len(keys):
-        raise SourceError(f"{_kind(source)}.read returned {len(found)} items for {len(keys)} keys")
-    for key, each in zip(keys, found, strict=True):
-        if not isinstance(each, OSError) and not is_encoded(each):
+    if len(images) != len(keys):
+        raise SourceError(f"{_kind(source)}.read returned {len(images)} items for {len(keys)} keys")
+    for key, image in zip(keys, images, strict=True):
+        if not isinstance(image, OSError) and not is_encoded(image):
             raise SourceError(
-                f"{_kind(source)}.read returned {_kind(each)} for key {key}; an image is bytes, a "
-                "bytearray, or a contiguous memoryview of bytes"
+                f"{_kind(source)}.read returned {_kind(image)} for key {key}; an image must be "
+                "bytes, a bytearray, or a contiguous memoryview of bytes"
             )
-    return found
+    return images
 
 
 def open_image(source: Source, key: int) -> BinaryIO:
-    """Open an image as a file that can seek.
+    """Open an image as a seekable file.
 
     Raises:
-        OSError: it cannot be read.
-        SourceError: the source does not keep its contract.
+        OSError: the image cannot be read.
+        SourceError: the source violates the protocol.
     """
     opener = getattr(source, "open", None)
     if opener is not None:
         opened: BinaryIO = opener(key)
         return opened
-    (found,) = read_images(source, np.array([key], dtype=np.int64))
-    if isinstance(found, OSError):
-        raise found
-    return io.BytesIO(found)
+    (image,) = read_images(source, np.array([key], dtype=np.int64))
+    if isinstance(image, OSError):
+        raise image
+    return io.BytesIO(image)
 
 
 def fetcher(source: Source) -> Callable[[Keys], None] | None:
-    """Return the `fetch` of a source; None where it wants to know nothing beforehand."""
+    """Return the `fetch` of a source, or None if it has none."""
     found: Callable[[Keys], None] | None = getattr(source, "fetch", None)
     return found
 

@@ -1,4 +1,4 @@
-"""Encoded images as files below one folder."""
+"""Encoded images in files below one folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from gpufeed._util.open_regular import open_regular, read_file
-from gpufeed._util.rows import Where
+from gpufeed._util.rows import RowName
 from gpufeed.source.paths import check_names
 
 __all__ = ["FileSource"]
@@ -25,16 +25,16 @@ class FileSource:
 
     Args:
         root: the folder; it may be a symbolic link.
-        paths: the file of each key, relative to the root, with `/` between its parts.
-        max_bytes: longer files are refused before they are read.
-        where: names a row in error messages.
+        paths: the file of each key, relative to the root, with `/` as the separator.
+        max_bytes: longer files are rejected without being read.
+        where: function that names a row in error messages.
 
     Raises:
-        ManifestError: a path is empty, absolute, leaves the root by `..`, names a folder, or holds
-            a backslash or a NUL; the message names it.
+        ManifestError: a path is empty or absolute, leaves the root through `..`, names a folder,
+            or contains a backslash or NUL; the message names it.
 
     Attributes:
-        root: the folder, absolute, so that it means the same after chdir and in another process.
+        root: the folder as an absolute path, independent of the working directory.
         paths: String, (n,).
     """
 
@@ -44,7 +44,7 @@ class FileSource:
         paths: pl.Series,
         *,
         max_bytes: int = MAX_BYTES,
-        where: Where = "row {}".format,
+        where: RowName = "row {}".format,
     ) -> None:
         check_names(paths, where)
         self.root = Path(root).absolute()
@@ -67,11 +67,11 @@ class FileSource:
         try:
             return read_file(self.name(key), limit)
         except OSError as error:
-            # Without its traceback, whose frames would keep the whole batch alive.
+            # The frames of its traceback would keep the whole batch alive.
             return error.with_traceback(None)
 
     def name(self, key: int) -> str:
-        """Return a file's whole path: see `Source`."""
+        """Return a file's full path: see `Source`."""
         return f"{self._folder}/{self.paths[key]}"
 
     def open(self, key: int) -> BinaryIO:
@@ -79,23 +79,23 @@ class FileSource:
         return open_regular(self.name(key))
 
     def take(self, keys: npt.NDArray[np.int64]) -> Self:
-        """Return a source of some of the files, in the order of `keys`, repeats included."""
-        part = copy.copy(self)
-        part.paths = self.paths.gather(keys)
-        part._limits = self._limits[keys]
-        return part
+        """Return a source of the files of `keys`, in their order, repeats included."""
+        taken = copy.copy(self)
+        taken.paths = self.paths.gather(keys)
+        taken._limits = self._limits[keys]
+        return taken
 
     def limited(self, max_bytes: npt.NDArray[np.int64]) -> Self:
-        """Return a source of the same files with a limit for each, int64 (n,), if it is lower."""
-        part = copy.copy(self)
-        part._limits = np.minimum(self._limits, max_bytes)
-        return part
+        """Return a source of the same files with each limit lowered to `max_bytes`, int64 (n,)."""
+        limited = copy.copy(self)
+        limited._limits = np.minimum(self._limits, max_bytes)
+        return limited
 
     def stamp(self, key: int) -> tuple[int, int]:
-        """Return a file's length in bytes and its time of change in nanoseconds.
+        """Return a file's length in bytes and its modification time in nanoseconds.
 
         Raises:
-            OSError: there is no such file.
+            OSError: the file does not exist.
         """
-        found = os.stat(self.name(key))  # noqa: PTH116 - a hot path
-        return found.st_size, found.st_mtime_ns
+        status = os.stat(self.name(key))  # noqa: PTH116 - a hot path
+        return status.st_size, status.st_mtime_ns

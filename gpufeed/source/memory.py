@@ -16,15 +16,15 @@ __all__ = ["MemorySource"]
 
 
 class MemorySource:
-    """Encoded images that are in memory already; nothing is copied.
+    """Encoded images in memory; nothing is copied.
 
     Args:
         images: bytes-like objects, each the content of an image file. Key i is the i-th of them.
-            In a mapping, its keys are the images' names; in a sequence these are "0", "1" and so
-            on.
+            The keys of a mapping are the images' names; in a sequence the names are "0", "1" and
+            so on.
 
     Raises:
-        ConfigError: it is no sequence or mapping, or one of them is not bytes-like.
+        ConfigError: `images` is not a sequence or mapping, or an item is not bytes-like.
     """
 
     def __init__(self, images: Sequence[Encoded] | Mapping[str, Encoded]) -> None:
@@ -36,9 +36,9 @@ class MemorySource:
         names = list(images) if isinstance(images, Mapping) else None
         self._names = names
         self._images = list(images.values()) if isinstance(images, Mapping) else images
-        for place, image in enumerate(self._images):
+        for index, image in enumerate(self._images):
             if not is_encoded(image):
-                name = place if names is None else repr(names[place])
+                name = index if names is None else repr(names[index])
                 raise ConfigError(
                     f"images[{name}] is {type(image).__name__}; it must be the content of an image "
                     "file as bytes, a bytearray, or a contiguous memoryview of bytes"

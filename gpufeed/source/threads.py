@@ -1,4 +1,4 @@
-"""Reads a source on several threads, where it is slow."""
+"""Reads a slow source on several threads."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from gpufeed.source.wrapper import Wrapper
 __all__ = ["SLOW", "THREADS", "Threaded"]
 
 THREADS = 8
-"""Threads that read: they wait for storage, so their number does not follow the cores."""
+"""Number of reading threads. They wait for storage, so it does not depend on the cores."""
 
 SLOW = 0.5e-3
-"""Seconds an image from which on reading side by side pays.
+"""Seconds per image above which reading on several threads is faster.
 
-A file in the page cache takes a tenth of that, and four times as long where threads that share an
-interpreter take turns; a disk or a network gains from many.
+A file in the page cache takes a tenth of this, and four times longer on several threads, which
+compete for the interpreter. Disks and networks gain from many threads.
 """
 
-_AT_A_TIME = 4
-"""Images read by one call and timed together."""
+_CHUNK = 4
+"""Images that are read in one call, and timed together, on the calling thread."""
 
 
 class Threaded(Wrapper):
-    """Reads on the calling thread as long as that is fast, else on several."""
+    """Reads on the calling thread while that is fast, otherwise on several threads."""
 
     def __init__(self, source: Source) -> None:
         super().__init__(source)
@@ -37,29 +37,29 @@ class Threaded(Wrapper):
 
     def read(self, keys: npt.NDArray[np.int64]) -> list[Encoded | OSError]:
         """Read images: see `Source`."""
-        found: list[Encoded | OSError] = []
-        while len(found) < len(keys) and not self._slow:
-            part, seconds = self._timed(keys[len(found) : len(found) + _AT_A_TIME])
-            found += part
+        images: list[Encoded | OSError] = []
+        while len(images) < len(keys) and not self._slow:
+            chunk, seconds = self._timed(keys[len(images) : len(images) + _CHUNK])
+            images += chunk
             self._slow = seconds > SLOW
-        rest = keys[len(found) :]
+        rest = keys[len(images) :]
         if len(rest):
-            # Few at a time, so that the last thread to finish is not far behind.
-            each = -(-len(rest) // (4 * THREADS))
-            parts = [rest[start : start + each] for start in range(0, len(rest), each)]
-            spent = 0.0
-            for part, seconds in self._pool.map(self._timed, parts):
-                found += part
-                spent += seconds * len(part)
-            self._slow = spent / len(rest) > SLOW
-        return found
+            # Small chunks, so that all threads finish at about the same time.
+            size = -(-len(rest) // (4 * THREADS))
+            chunks = [rest[start : start + size] for start in range(0, len(rest), size)]
+            total = 0.0
+            for chunk, seconds in self._pool.map(self._timed, chunks):
+                images += chunk
+                total += seconds * len(chunk)
+            self._slow = total / len(rest) > SLOW
+        return images
 
     def _timed(self, keys: npt.NDArray[np.int64]) -> tuple[list[Encoded | OSError], float]:
-        """Return images, and how many seconds each took."""
-        began = time.perf_counter()
-        found = read_images(self.source, keys)
-        return found, (time.perf_counter() - began) / len(keys)
+        """Read images, and return them with the seconds that each took on average."""
+        start = time.perf_counter()
+        images = read_images(self.source, keys)
+        return images, (time.perf_counter() - start) / len(keys)
 
     def close(self) -> None:
-        """End the threads, when they have read what they are reading."""
+        """Stop the threads after their current reads."""
         self._pool.shutdown(cancel_futures=True)

@@ -1,8 +1,8 @@
 """Reads a source whose storage may hang.
 
-Nothing can end a thread that hangs in a read. So a batch is read on a thread that can be spared,
-all on one as long as images come at once, and the thread that waits looks now and then at what is
-under way. A read that takes too long is given up with its thread, and another thread goes on.
+A thread that hangs in a read cannot be interrupted. So images are read on daemon threads, and the
+caller polls their progress: on one thread while images arrive quickly, otherwise on several. A read
+that takes too long is abandoned together with its thread, and another thread continues.
 """
 
 from __future__ import annotations
@@ -19,191 +19,191 @@ import numpy.typing as npt
 
 from gpufeed.source.base import Encoded, Source, read_images
 from gpufeed.source.threads import SLOW, THREADS
-from gpufeed.source.wrapper import GivenUp, Wrapper
+from gpufeed.source.wrapper import ReadCancelled, Wrapper
 
 __all__ = ["Timeout"]
 
 Work = Callable[[], None]
 
-_TURN = 0.1
-"""Seconds between two looks at what is under way, and for signals."""
+_POLL = 0.1
+"""Seconds between two checks of the reads in progress, and for signals."""
 
-_WAITING = 0.03
-"""Seconds after which others are read beside an image that is waited for."""
+_PARALLEL_AFTER = 0.03
+"""Seconds that one read may take before other images are read in parallel."""
 
-_LATE = 1.0
-"""Seconds after which a thread no longer counts among the `THREADS`, and another takes its place.
+_STALLED_AFTER = 1.0
+"""Seconds after which a reading thread no longer counts towards `THREADS`, so another may start.
 
-So where all reads hang, all are waited for at once, and not one eighth after the other.
+If all reads hang, they therefore time out together, and not `THREADS` at a time.
 """
 
 
 class Timeout(Wrapper):
-    """Waits for no image longer than some seconds; one that takes longer is a `TimeoutError`.
+    """Limits how long to wait for an image; one that takes longer is a `TimeoutError`.
 
-    An image that was given up is not read again before its read has come back: until then it fails
-    at once. So there are never more hanging threads than hanging images.
+    After a timeout, further reads of the image fail at once until its first read returns. So there
+    are never more hanging threads than hanging images.
 
     Args:
-        source: what is read.
-        seconds: how long to wait.
+        source: the source to read.
+        seconds: how long to wait for an image.
     """
 
     def __init__(self, source: Source, seconds: float) -> None:
         super().__init__(source)
         self._seconds = seconds
-        self._crew = _Crew()
+        self._threads = _DaemonThreads()
         self._hanging: set[int] = set()
-        self._under_way: set[_Reading] = set()
-        weakref.finalize(self, self._crew.dismiss).atexit = False
-        _all.add(self)
+        self._in_progress: set[_BatchRead] = set()
+        weakref.finalize(self, self._threads.stop).atexit = False
+        _instances.add(self)
 
     def read(self, keys: npt.NDArray[np.int64]) -> list[Encoded | OSError]:
         """Read images: see `Source`.
 
         Raises:
-            GivenUp: `give_up` was called meanwhile, or the interpreter ends.
+            ReadCancelled: `cancel` was called during the read, or the interpreter is exiting.
         """
-        reading = _Reading(self.source, keys.tolist(), self._seconds, self._crew, self._hanging)
-        self._under_way.add(reading)
+        batch = _BatchRead(self.source, keys.tolist(), self._seconds, self._threads, self._hanging)
+        self._in_progress.add(batch)
         try:
-            if _ending.is_set():
-                raise GivenUp
-            return reading.wait()
+            if _exiting.is_set():
+                raise ReadCancelled
+            return batch.wait()
         finally:
-            reading.give_up()
-            self._under_way.discard(reading)
+            batch.cancel()
+            self._in_progress.discard(batch)
 
-    def give_up(self) -> None:
-        """Have those who wait in `read` wait no longer."""
-        for reading in list(self._under_way):
-            reading.give_up()
+    def cancel(self) -> None:
+        """Make pending calls of `read` return at once."""
+        for batch in list(self._in_progress):
+            batch.cancel()
 
     def close(self) -> None:
-        """End the threads; those that read end when they have done so, and nobody waits."""
-        self.give_up()
-        self._crew.dismiss()
+        """Stop the threads without waiting for them; those that are reading stop afterwards."""
+        self.cancel()
+        self._threads.stop()
 
 
-class _Reading:
-    """The reading of one batch."""
+class _BatchRead:
+    """The read of one batch."""
 
     def __init__(
         self,
         source: Source,
         keys: list[int],
         timeout: float,
-        crew: _Crew,
+        threads: _DaemonThreads,
         hanging: set[int],
     ) -> None:
         self._source = source
         self._keys = keys
         self._timeout = timeout
-        self._crew = crew
+        self._threads = threads
         self._hanging = hanging
-        self._found: list[Encoded | OSError] = [b""] * len(keys)
-        self._left = len(keys)
+        self._images: list[Encoded | OSError] = [b""] * len(keys)
+        self._remaining = len(keys)
         self._next = 0
-        # The places that are being read, and since when.
-        self._since: dict[int, float] = {}
-        self._threads = 0
+        # Start time of each read in progress, by its place in the batch.
+        self._started: dict[int, float] = {}
+        self._active = 0
         self._error: BaseException | None = None
         self._lock = threading.Lock()
-        self._ended = threading.Event()
+        self._done = threading.Event()
 
     def wait(self) -> list[Encoded | OSError]:
-        """Begin, and wait for the end."""
-        self._add_threads(most=1)
-        while self._left and not self._ended.wait(min(_TURN, self._timeout / 4)):
-            self._look()
+        """Start reading, and wait until all images are read or have timed out."""
+        self._start_threads(limit=1)
+        while self._remaining and not self._done.wait(min(_POLL, self._timeout / 4)):
+            self._poll()
         if self._error is not None:
             raise self._error
-        if self._left:
-            raise GivenUp
-        return self._found
+        if self._remaining:
+            raise ReadCancelled
+        return self._images
 
-    def give_up(self) -> None:
-        """Begin no more reads, and wait for none."""
+    def cancel(self) -> None:
+        """Start no more reads, and stop waiting for those in progress."""
         with self._lock:
             self._next = len(self._keys)
-        self._ended.set()
+        self._done.set()
 
-    def _look(self) -> None:
-        """Give up what takes too long, and read others beside what is waited for."""
+    def _poll(self) -> None:
+        """Abandon reads that take too long, and start more threads while one is waited for."""
         now = time.monotonic()
         with self._lock:
-            for place, since in list(self._since.items()):
-                if now - since > self._timeout:
-                    del self._since[place]
+            for place, start in list(self._started.items()):
+                if now - start > self._timeout:
+                    del self._started[place]
                     self._hanging.add(self._keys[place])
-                    self._threads -= 1
-                    self._put(place, self._no_answer())
-            waiting = any(now - since > _WAITING for since in self._since.values())
-        if waiting or not self._threads:
-            self._add_threads(most=THREADS)
+                    self._active -= 1
+                    self._store(place, self._timeout_error())
+            waiting = any(now - start > _PARALLEL_AFTER for start in self._started.values())
+        if waiting or not self._active:
+            self._start_threads(limit=THREADS)
 
-    def _no_answer(self) -> TimeoutError:
+    def _timeout_error(self) -> TimeoutError:
         return TimeoutError(f"no answer within {self._timeout:g} s")
 
-    def _put(self, place: int, found: Encoded | OSError) -> None:
-        self._found[place] = found
-        self._left -= 1
-        if not self._left:
-            self._ended.set()
+    def _store(self, place: int, image: Encoded | OSError) -> None:
+        self._images[place] = image
+        self._remaining -= 1
+        if not self._remaining:
+            self._done.set()
 
-    def _add_threads(self, most: int) -> None:
+    def _start_threads(self, limit: int) -> None:
         now = time.monotonic()
         with self._lock:
-            late = sum(now - since > _LATE for since in self._since.values())
-            added = min(most + late - self._threads, len(self._keys) - self._next)
-            self._threads += max(added, 0)
+            stalled = sum(now - start > _STALLED_AFTER for start in self._started.values())
+            added = min(limit + stalled - self._active, len(self._keys) - self._next)
+            self._active += max(added, 0)
         for _ in range(added):
-            self._crew.lend(self._work)
+            self._threads.run(self._work)
 
     def _work(self) -> None:
-        """Read one image after the other, until none is left or this one took too long."""
+        """Read one image after the other, until none is left or a read was abandoned."""
         slow_in_a_row = 0
         try:
             while (place := self._take()) is not None:
-                began = time.monotonic()
-                (found,) = read_images(self._source, np.array([self._keys[place]]))
-                slow = time.monotonic() - began > SLOW
+                start = time.monotonic()
+                (image,) = read_images(self._source, np.array([self._keys[place]]))
+                slow = time.monotonic() - start > SLOW
                 with self._lock:
-                    if self._since.pop(place, None) is None:  # it was given up
+                    if self._started.pop(place, None) is None:  # the read was abandoned
                         self._hanging.discard(self._keys[place])
                         return
-                    self._put(place, found)
+                    self._store(place, image)
                 slow_in_a_row = slow_in_a_row + 1 if slow else 0
                 if slow_in_a_row == 2:
-                    self._add_threads(most=THREADS)
-        except BaseException as error:  # whatever it is, the waiting thread must hear of it
+                    self._start_threads(limit=THREADS)
+        except BaseException as error:  # raised again in the waiting thread
             self._error = error
-            self._ended.set()
+            self._done.set()
         with self._lock:
-            self._threads -= 1
+            self._active -= 1
 
     def _take(self) -> int | None:
-        """Return the next place to read; None where there is none."""
+        """Return the next place to read, or None if none is left."""
         with self._lock:
             while self._next < len(self._keys):
                 place = self._next
                 self._next += 1
                 if self._keys[place] not in self._hanging:
-                    self._since[place] = time.monotonic()
+                    self._started[place] = time.monotonic()
                     return place
-                self._put(place, self._no_answer())
+                self._store(place, self._timeout_error())
         return None
 
 
-class _Crew:
-    """Threads that can be spared: the end of the interpreter does not wait for them."""
+class _DaemonThreads:
+    """Reusable daemon threads, which the interpreter does not wait for when it exits."""
 
     def __init__(self) -> None:
         self._idle: list[_Tasks] = []
-        self._dismissed = False
+        self._stopped = False
 
-    def lend(self, work: Work) -> None:
-        """Have an idle thread do it, or a new one."""
+    def run(self, work: Work) -> None:
+        """Run `work` on an idle thread, or on a new one."""
         try:
             tasks = self._idle.pop()
         except IndexError:
@@ -212,9 +212,9 @@ class _Crew:
             threading.Thread(None, self._serve, "gpufeed-read", arguments, daemon=True).start()
         tasks.put(work)
 
-    def dismiss(self) -> None:
-        """End those that are idle, and the others as soon as they are."""
-        self._dismissed = True
+    def stop(self) -> None:
+        """Stop the idle threads now, and the others when they become idle."""
+        self._stopped = True
         with contextlib.suppress(IndexError):
             while True:
                 self._idle.pop().put(None)
@@ -222,26 +222,26 @@ class _Crew:
     def _serve(self, tasks: _Tasks) -> None:
         while (work := tasks.get()) is not None:
             work()
-            del work  # with what it refers to
+            del work  # and with it the batch
             self._idle.append(tasks)
-            if self._dismissed:  # perhaps before it could be seen in the list
-                self.dismiss()
+            if self._stopped:  # `stop` may not have seen this thread in the list
+                self.stop()
 
 
 _Tasks = SimpleQueue[Work | None]
 
 
-_all: weakref.WeakSet[Timeout] = weakref.WeakSet()
-_ending = threading.Event()
+_instances: weakref.WeakSet[Timeout] = weakref.WeakSet()
+_exiting = threading.Event()
 
 
-def _end() -> None:
-    _ending.set()
-    for each in list(_all):
-        each.give_up()
+def _cancel_all() -> None:
+    _exiting.set()
+    for instance in list(_instances):
+        instance.cancel()
 
 
-# Before concurrent.futures waits for its threads, of which one may wait here; `atexit` comes later.
-# A Python that has it no more ends when what hangs has been given up.
+# `atexit` would be too late: concurrent.futures first joins its threads, and one of them may be
+# waiting here. On a Python without this private function, the exit waits for the timeouts.
 with contextlib.suppress(AttributeError, RuntimeError):
-    threading._register_atexit(_end)  # type: ignore[attr-defined]
+    threading._register_atexit(_cancel_all)  # type: ignore[attr-defined]

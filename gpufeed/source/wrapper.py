@@ -1,4 +1,4 @@
-"""What wrappers of a source share: it is read otherwise, and all else is passed on."""
+"""The base class of wrappers, which change how a source is read."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import numpy.typing as npt
 
 from gpufeed.source.base import Encoded, Source, open_image
 
-__all__ = ["GivenUp", "Wrapper"]
+__all__ = ["ReadCancelled", "Wrapper"]
 
 
-class GivenUp(BaseException):
-    """Nobody wants what was being read any more. No `Exception`, since no image has failed."""
+class ReadCancelled(BaseException):
+    """A read was cancelled. Not an `Exception`, since no image has failed."""
 
 
 class Wrapper(abc.ABC):
-    """Reads another source in a way of its own, on threads that are kept until `close`.
+    """Reads another source on threads that live until `close`; passes everything else on.
 
-    The threads are kept since malloc may give a new thread a heap of its own, and these would grow
-    one after the other.
+    The threads are kept because malloc may give each new thread a heap of its own, so that starting
+    threads again and again would use ever more memory.
 
     Args:
-        source: what is read.
+        source: the source to read.
     """
 
     def __init__(self, source: Source) -> None:
@@ -36,7 +36,7 @@ class Wrapper(abc.ABC):
         """Read images: see `Source`.
 
         Raises:
-            GivenUp: `give_up` was called meanwhile.
+            ReadCancelled: `cancel` was called during the read.
         """
 
     def name(self, key: int) -> str:
@@ -47,20 +47,20 @@ class Wrapper(abc.ABC):
         """Open an image: see `Source`."""
         return open_image(self.source, key)
 
-    def give_up(self) -> None:  # noqa: B027 - most have nobody to tell
-        """Have those who wait in `read` wait no longer, where that can be done."""
+    def cancel(self) -> None:  # noqa: B027 - not every wrapper can cancel a read
+        """Make pending calls of `read` return at once, if the wrapper can."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """End the threads."""
+        """Stop the threads."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        error_type: type[BaseException] | None,
         error: BaseException | None,
-        at: TracebackType | None,
+        traceback: TracebackType | None,
     ) -> None:
         self.close()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from gpufeed.records import Manifest
-    from gpufeed.records.sizes import OnBadImage
+    from gpufeed.records.bad_images import OnBadImage
     from gpufeed.source.files import FileSource
     from gpufeed.transforms import DType, Layout, Transform, Views
 

@@ -201,7 +201,7 @@ def test_errors_have_no_traceback_unless_asked_for(
         (["synth", "{birds}", "--images", "9"], "is not a synthetic set of these arguments"),
         (["synth", "/proc/set"], "/proc/set: No such file or directory"),
         (["demo", "--out", "/proc/x.png"], "cannot write /proc/x.png: No such file"),
-        (["show", "--data", "{birds}/parts"], "images belong in a folder for each class"),
+        (["show", "--data", "{birds}/parts"], "put the images of each class into a folder"),
         (["bench"], "Missing argument 'DATA'; see `gpufeed bench --help`"),
         (["bench", "{birds}/none"], "there is no file or folder"),
         (["bench", "{birds}", "--batch-size", "999"], "has no whole batch of 999 x 1 shard(s)"),

@@ -114,7 +114,9 @@ def test_all_bad_batches_in_a_row_are_reported_each(twelve: Manifest) -> None:
         with pytest.raises(DecodeError) as caught:
             next(iter(loader))
         *counted, advice = caught.value.__notes__
-        assert advice.startswith('to go on, take on_error="substitute" or skip() the batch; `gpuf')
+        assert advice.startswith(
+            'to continue, pass on_error="substitute" or skip() the batch; `gpuf'
+        )
         # No chain of errors that are none of the user's business.
         assert "BadPictures" not in "".join(traceback.format_exception(caught.value))
         met.append((caught.value.record_key, counted))

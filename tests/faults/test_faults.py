@@ -40,7 +40,7 @@ FILES: dict[str, tuple[Callable[[Path], object], str | None]] = {
     "deleted": (Path.unlink, "cannot be read: No such file"),
     "emptied": (lambda path: os.truncate(path, 0), "cannot be read: the file is empty"),
     "cut off": (lambda path: os.truncate(path, 900), "the image is damaged: "),
-    "overgrown": (lambda path: os.truncate(path, 1 << 40), "bytes, of which"),
+    "overgrown": (lambda path: os.truncate(path, 1 << 40), "bytes; the limit is"),
     "replaced by text": (lambda path: swap(path, b"<html>"), "not an image that can be read"),
     "replaced by a larger one": (
         lambda path: swap(path, jpeg(picture(60, 70, seed=1))),

@@ -694,7 +694,7 @@ def test_the_list_is_written_and_read_back(birds: Manifest, tmp_path: Path) -> N
         birds.without(birds.frame)
     with pytest.raises(ManifestError, match="has no column 'path' of text"):
         birds.without(frame.drop("path"))
-    with pytest.raises(ManifestError, match="is no valid Parquet file"):
+    with pytest.raises(ManifestError, match="is not a valid Parquet file"):
         birds.without(path_of(birds, 0))
     with pytest.raises(ConfigError, match=r"without\(\) was given builtins.list; it takes"):
         birds.without(["00000.jpg"])
@@ -769,7 +769,8 @@ def test_files_far_too_long_are_not_read(birds: Manifest) -> None:
         epochs(loader, 1)
         (failure,) = loader.quarantine
     assert re.fullmatch(
-        r"cannot be read: it has 4,294,967,296 bytes, of which 16,[\d,]{7} may be", failure.reason
+        r"cannot be read: the file has 4,294,967,296 bytes; the limit is 16,[\d,]{7}",
+        failure.reason,
     )
 
 

@@ -46,7 +46,7 @@ def test_each_is_refused_by_name(said: Said, reader: str, harm: str) -> None:
         ("by_folder", "a device", "link leaves the folder ROOT: ROOT/auk/harm.jpg to /dev/zero"),
         ("by_loader", "a device", "cannot be read: not a regular file but a device"),
         ("by_loader", "a link to itself", "Too many levels of symbolic links"),
-        ("by_loader", "a PNG with a hole", "it has 4,294,967,296 bytes, of which"),
+        ("by_loader", "a PNG with a hole", "the file has 4,294,967,296 bytes; the limit"),
     ],
 )
 def test_it_is_said_what_was_met(said: Said, reader: str, harm: str, message: str) -> None:

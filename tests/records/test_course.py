@@ -152,10 +152,10 @@ def test_of_what_sort_pictures_are_is_not_seen_outside(course: Path, tmp_path: P
         write_picture(tmp_path / "outside" / path, size)
         (course / "images" / path).parent.mkdir(parents=True, exist_ok=True)
         (course / "images" / path).symlink_to(tmp_path / "outside" / path)
-    assert not list_nabirds(course, "class").cut
+    assert not list_nabirds(course, "class").cropped
     (course / "images" / paths(course)[0]).unlink()
     write_picture(course / "images" / paths(course)[0], SQUARES[0])
-    assert list_nabirds(course, "class").cut
+    assert list_nabirds(course, "class").cropped
 
 
 def test_a_few_originals_of_another_size_are_originals(course: Path) -> None:
@@ -206,12 +206,15 @@ def second(name: str, value: object) -> pl.Expr:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (second("path", "../x.jpg"), ", row 1: the path '../x.jpg' leaves the root by '..'"),
+        (second("path", "../x.jpg"), ", row 1: the path '../x.jpg' leaves the root through '..'"),
         (second("path", "/x.jpg"), ", row 1: the path '/x.jpg' is absolute"),
         (second("path", None), ", row 1: path is null"),
-        (second("width", 0), ", row 1: 0x40 is no size in pixels"),
+        (second("width", 0), ", row 1: 0x40 is not a valid size"),
         (second("width", 2**40), ", row 1: width 1099511627776 is out of range"),
-        (second("bb_x", 30), ", row 1: the box 30 0 30 45 (x y width height) lies wholly outside"),
+        (
+            second("bb_x", 30),
+            ", row 1: the box 30 0 30 45 (x y width height) lies entirely outside",
+        ),
         (second("is_training_img", 3), ", row 1: is_training_img 3 is neither 1 nor 0"),
         (second("UUID", "0a000000-0000-4000-8000-000000000001"), ", row 1: image 0a000000"),
         (second("class_id", 22), ": class_id 22 has more than one name"),
@@ -227,14 +230,14 @@ def test_wrong_files(course: Path) -> None:
     file = course / "metadata.parquet"
     frame = pl.read_parquet(file)
     frame.drop("bb_x").write_parquet(file)
-    with pytest.raises(ManifestError, match=r"there is no column 'bb_x'; there are \['UUID'"):
+    with pytest.raises(ManifestError, match=r"there is no column 'bb_x'; the columns are \['UUID'"):
         read_nabirds(file)
     frame.clear().write_parquet(file)
-    with pytest.raises(ManifestError, match="the table has no row"):
+    with pytest.raises(ManifestError, match="the table is empty"):
         read_nabirds(file)
     for content in (b"", b"PAR1", b"PAR1" + b"\xff" * 64 + b"PAR1"):
         file.write_bytes(content)
-        with pytest.raises(ManifestError, match=f"{file} is no valid Parquet file: "):
+        with pytest.raises(ManifestError, match=f"{file} is not a valid Parquet file: "):
             read_nabirds(file)
 
 

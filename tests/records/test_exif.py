@@ -104,7 +104,10 @@ def test_a_damaged_block_is_read_as_nvimagecodec_reads_it(kind: str) -> None:
     for _ in range(150):
         block = drawn_block(drawn)
         content = with_exif(kind, block)
-        turned, read = as_turned(kind, content, decoder), orientation(block, whole=kind == "JPEG")
+        turned, read = (
+            as_turned(kind, content, decoder),
+            orientation(block, check_all=kind == "JPEG"),
+        )
         if turned is None:
             assert kind == "PNG", block  # which it refuses where its two readers disagree
             continue
@@ -184,7 +187,7 @@ def test_a_webp_must_announce_its_exif_block() -> None:
     twice = (
         b"RIFF" + struct.pack("<I", 4 + 18 + len(content) - 12) + b"WEBP" + silent + content[12:]
     )
-    with pytest.raises(ValueError, match="a WebP of two chunks VP8X"):
+    with pytest.raises(ValueError, match="a WebP with two chunks VP8X"):
         image_header(twice)
 
 

@@ -115,7 +115,7 @@ def test_exif_blocks_that_disagree_are_refused() -> None:
     for blocks, words in (
         (upright + turned, "a JPEG whose Exif blocks give the orientations 1 and 6"),
         (turned + upright + turned, "a JPEG whose Exif blocks give the orientations 6 and 1"),
-        (turned * 17, "a JPEG of more than 16 Exif blocks"),
+        (turned * 17, "a JPEG with more than 16 Exif blocks"),
     ):
         with pytest.raises(ValueError, match=words):
             image_size(data[:start] + blocks + rest)
@@ -174,11 +174,11 @@ def test_a_tiled_tiff_is_read(side: int) -> None:
 def test_a_tile_far_beyond_its_picture_is_refused() -> None:
     """For 65,520 x 65,520 pixels nvImageCodec fills 4 GB, in a file of a few hundred bytes."""
     for data, tile in (
-        (tiled(65520), "65,520 x 65,520, samples of each: 1"),
-        (tiled(256, t323=65520, t277=3), "256 x 65,520, samples of each: 3"),
-        (tiled(2048, t277=32), "2,048 x 2,048, samples of each: 32"),
-        (tiled(4112), "4,112 x 4,112, samples of each: 1"),
-        (tiled(65520, t256=65520, t257=1), "65,520 x 65,520, samples of each: 1"),
+        (tiled(65520), "65,520 x 65,520 pixels with 1 samples each"),
+        (tiled(256, t323=65520, t277=3), "256 x 65,520 pixels with 3 samples each"),
+        (tiled(2048, t277=32), "2,048 x 2,048 pixels with 32 samples each"),
+        (tiled(4112), "4,112 x 4,112 pixels with 1 samples each"),
+        (tiled(65520, t256=65520, t257=1), "65,520 x 65,520 pixels with 1 samples each"),
     ):
         with pytest.raises(ValueError, match=f"whose tiles have {tile}"):
             image_size(data)
@@ -221,8 +221,8 @@ def test_a_huge_picture_has_a_size_and_takes_no_memory() -> None:
         (b"\xff\xd8\xff\xd9", "a JPEG without a frame header"),
         (b"\xff\xd8\xff\xe0\x00\x01", "JPEG segment 0xE0 gives the length 1"),
         (b"RIFF\x04\x00\x00\x00WEBP", "a WebP without an image"),
-        (b"II*\x00\x08\x00\x00\x00\x00\x00", "a TIFF that gives no size"),
-        (b"P6\nx", "a PNM that gives no size"),
+        (b"II*\x00\x08\x00\x00\x00\x00\x00", "a TIFF without a size"),
+        (b"P6\nx", "a PNM without a size"),
         (b"BM" + bytes(12) + struct.pack("<Iii", 40, 0, 5), "its header gives the size 0x5"),
     ],
 )
@@ -252,7 +252,7 @@ def test_no_chunk_of_a_png_reaches_beyond_its_end(chunk: bytes) -> None:
     data = encoded("PNG")
     lying = data[:33] + struct.pack(">I", 2**31 - 1) + chunk + data[33:]
     with pytest.raises(
-        ValueError, match="gives the length 2,147,483,647, beyond the file's"
+        ValueError, match="gives the length 2,147,483,647, beyond the end of"
     ) as met:
         image_size(lying)
     assert str(met.value).isprintable()
@@ -267,7 +267,7 @@ def test_pixels_of_a_png_may_be_cut_short_but_not_be_gigabytes() -> None:
     for claimed in (1000, 1 << 24):
         assert image_size(data[: at - 4] + struct.pack(">I", claimed) + data[at:]) == (40, 20)
     lying = data[: at - 4] + struct.pack(">I", 1 << 25) + data[at:]
-    with pytest.raises(ValueError, match="chunk IDAT gives the length 33,554,432, beyond the file"):
+    with pytest.raises(ValueError, match="chunk IDAT gives the length 33,554,432, beyond the end"):
         image_size(lying)
 
 
@@ -295,9 +295,7 @@ def test_what_a_webp_says_of_itself_ends_with_the_file() -> None:
 def test_an_exif_block_that_is_not_read_is_refused(kind: str) -> None:
     """nvImageCodec turns by it, whatever its length."""
     block = TURN.tobytes().removeprefix(b"Exif\0\0") + bytes(1 << 20)
-    with pytest.raises(
-        ValueError, match=r"Exif block has 1,048,\d+ bytes, of which 1,048,576 may be"
-    ):
+    with pytest.raises(ValueError, match=r"Exif block has 1,048,\d+ bytes; the limit is 1,048,576"):
         image_size(encoded(kind, exif=block))
 
 
@@ -355,7 +353,7 @@ def test_a_jpeg_of_hundreds_of_scans_is_refused() -> None:
         for content in (data, data[:2] + b"\xff\xe2\x00\x03x" + data[2:]):
             if many:
                 with pytest.raises(
-                    ValueError, match=f"a JPEG of {scans:,} scans, of which 256 may"
+                    ValueError, match=f"a JPEG with {scans:,} scans; the limit is 256"
                 ):
                     check_scans(content)
             else:
@@ -367,7 +365,7 @@ def test_scans_of_sequential_jpegs_count_where_there_may_be_many() -> None:
     start = whole.index(b"\xff\xda")
     one = b"\xff\xda\x00\x08\x01\x01\x00\x00\x3f\x00"
     check_scans(whole)
-    with pytest.raises(ValueError, match="a JPEG of 300 scans"):
+    with pytest.raises(ValueError, match="a JPEG with 300 scans"):
         check_scans(whole[:start] + one * 300 + b"\xff\xd9")
     # A decoder is done with one scan that has all components.
     check_scans(whole[:-2] + whole[start:-2] * 300 + b"\xff\xd9")

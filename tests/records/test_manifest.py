@@ -91,9 +91,12 @@ def test_it_pickles() -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"label": None}, "there is no column 'label'; there are ['path', 'width', 'height']"),
-        ({"path": [1, 2, 3]}, "column 'path' must be of dtype String, not Int64"),
-        ({"label": [0.0, 1.0, 0.0]}, "column 'label' must be of dtype Int32, not Float64"),
+        (
+            {"label": None},
+            "there is no column 'label'; the columns are ['path', 'width', 'height']",
+        ),
+        ({"path": [1, 2, 3]}, "column 'path' must have dtype String, not Int64"),
+        ({"label": [0.0, 1.0, 0.0]}, "column 'label' must have dtype Int32, not Float64"),
         ({"path": ["a", None, "c"]}, "row 1 (None): path is null"),
         ({"width": [1, 2, None]}, "row 2 (a/3.jpg): width is null"),
         (
@@ -104,8 +107,8 @@ def test_it_pickles() -> None:
             {"label": [0, 0, -1]},
             "row 2 (a/3.jpg): label -1 is not in [0, 2), the range of the classes",
         ),
-        ({"width": [0, 1, 1]}, "row 0 (a/1.jpg): width 0 is no size in pixels"),
-        ({"height": [1, 2**31, 1]}, "row 1 (b/2.jpg): height 2147483648 is no size in pixels"),
+        ({"width": [0, 1, 1]}, "row 0 (a/1.jpg): width 0 is not a valid size"),
+        ({"height": [1, 2**31, 1]}, "row 1 (b/2.jpg): height 2147483648 is not a valid size"),
         (
             {"box_x": [0, 0, 0]},
             "boxes need all of the columns ['box_x', 'box_y', 'box_width', 'box_height']; there "
@@ -131,12 +134,15 @@ def test_it_pickles() -> None:
         ({"path": ["a", "", "c"]}, "row 1: the path '' is empty"),
         (
             {"path": ["a", "b", "/etc/x"]},
-            "row 2: the path '/etc/x' is absolute; paths are relative to the root",
+            "row 2: the path '/etc/x' is absolute; paths must be relative to the root",
         ),
-        ({"path": ["a", "../b", "c"]}, "row 1: the path '../b' leaves the root by '..'"),
-        ({"path": ["a", "b/../../c", "c"]}, "row 1: the path 'b/../../c' leaves the root by '..'"),
-        ({"path": ["a\\b", "b", "c"]}, r"row 0: the path 'a\\b' holds a backslash; write '/'"),
-        ({"path": ["a\0b", "b", "c"]}, r"row 0: the path 'a\x00b' holds a NUL character"),
+        ({"path": ["a", "../b", "c"]}, "row 1: the path '../b' leaves the root through '..'"),
+        (
+            {"path": ["a", "b/../../c", "c"]},
+            "row 1: the path 'b/../../c' leaves the root through '..'",
+        ),
+        ({"path": ["a\\b", "b", "c"]}, r"row 0: the path 'a\\b' contains a backslash; use '/'"),
+        ({"path": ["a\0b", "b", "c"]}, r"row 0: the path 'a\x00b' contains a NUL character"),
         ({"path": ["a", "b/", "c"]}, "row 1: the path 'b/' names a folder, not a file"),
     ],
 )
@@ -182,7 +188,11 @@ def test_filter_by_expression_and_by_mask() -> None:
         (pl.col("nope") == 1, ConfigError, "the predicate cannot be evaluated: .*nope"),
         (np.array([True, False]), ConfigError, "the predicate gives 2 values for 3 images"),
         (np.ones((3, 1), bool), ConfigError, "a mask must have one dimension, not 2"),
-        ("label > 5", ConfigError, "a predicate is a polars expression or a mask .*builtins.str"),
+        (
+            "label > 5",
+            ConfigError,
+            "a predicate must be a polars expression or a mask .*builtins.str",
+        ),
     ],
 )
 def test_filters_it_refuses(predicate: Any, error: type[Exception], message: str) -> None:
@@ -331,7 +341,7 @@ def test_a_column_without_a_fingerprint_is_refused_at_once() -> None:
         pl.Series("o", [object()] * 3, dtype=pl.Object),
         pl.Series("o", [1] * 3, pl.Int128),
     ):
-        with pytest.raises(ManifestError, match=r"column 'o' is of dtype .*, which has no finger"):
+        with pytest.raises(ManifestError, match=r"column 'o' has dtype .*, which cannot be finger"):
             Manifest(frame().with_columns(column), "/", CLASSES)
 
 

@@ -315,7 +315,7 @@ PER_IMAGE = FILES[1:6]
 def test_a_row_short(birds: Path, name: str) -> None:
     edit(birds / name, lambda lines: lines.pop(1))
     assert refusal(birds) == (
-        f"{birds / name}: 1 of 4 images have no row; the first is {SECOND} "
+        f"{birds / name}: 1 of 4 images have no line; the first is {SECOND} "
         f"({birds / 'images.txt'}, line 2)"
     )
 
@@ -335,7 +335,7 @@ def test_an_id_that_does_not_match(birds: Path, name: str) -> None:
 @pytest.mark.parametrize("name", PER_IMAGE)
 def test_an_id_twice(birds: Path, name: str) -> None:
     edit(birds / name, lambda lines: lines.append(lines[0]))
-    assert refusal(birds) == f"{birds / name}, line 5: image {FIRST} has a row already"
+    assert refusal(birds) == f"{birds / name}, line 5: image {FIRST} has more than one line"
 
 
 def line_becomes(birds: Path, name: str, number: int, text: str) -> None:
@@ -345,38 +345,46 @@ def line_becomes(birds: Path, name: str, number: int, text: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("images.txt", f"{SECOND}", "expected 2 fields (uuid, path), with one space between, not"),
-        ("images.txt", "", "expected 2 fields (uuid, path), with one space between, not ''"),
-        ("images.txt", f"{FIRST} 0001/a.jpg", f"image {FIRST} is listed already"),
-        ("images.txt", f"{SECOND} ../a.jpg", "the path '../a.jpg' leaves the root by '..'"),
-        ("images.txt", f"{SECOND} a/../../b.jpg", "leaves the root by '..'"),
+        (
+            "images.txt",
+            f"{SECOND}",
+            "expected 2 fields (uuid, path) separated by single spaces, not",
+        ),
+        ("images.txt", "", "expected 2 fields (uuid, path) separated by single spaces, not ''"),
+        ("images.txt", f"{FIRST} 0001/a.jpg", f"image {FIRST} is listed more than once"),
+        ("images.txt", f"{SECOND} ../a.jpg", "the path '../a.jpg' leaves the root through '..'"),
+        ("images.txt", f"{SECOND} a/../../b.jpg", "leaves the root through '..'"),
         ("images.txt", f"{SECOND} /etc/passwd", "the path '/etc/passwd' is absolute"),
-        ("images.txt", f"{SECOND} a\\b.jpg", "holds a backslash"),
-        ("images.txt", f"{SECOND} a\0b.jpg", "holds a NUL character"),
-        ("image_class_labels.txt", f"{SECOND} x1", "class_id 'x1' is no whole number"),
-        ("image_class_labels.txt", f"{SECOND} 1.0", "class_id '1.0' is no whole number"),
-        ("image_class_labels.txt", f"{SECOND} 99999999999", "'99999999999' is no whole number"),
+        ("images.txt", f"{SECOND} a\\b.jpg", "contains a backslash"),
+        ("images.txt", f"{SECOND} a\0b.jpg", "contains a NUL character"),
+        ("image_class_labels.txt", f"{SECOND} x1", "class_id 'x1' is not a 32-bit integer"),
+        ("image_class_labels.txt", f"{SECOND} 1.0", "class_id '1.0' is not a 32-bit integer"),
+        (
+            "image_class_labels.txt",
+            f"{SECOND} 99999999999",
+            "'99999999999' is not a 32-bit integer",
+        ),
         ("image_class_labels.txt", f"{SECOND} 77", "class 77 is not in classes.txt"),
         ("image_class_labels.txt", f"{SECOND} ", "expected 2 fields (uuid, class_id)"),
         ("image_class_labels.txt", f"{SECOND}  7", "expected 2 fields (uuid, class_id)"),
         ("image_class_labels.txt", f"{SECOND} 20 20", "expected 2 fields (uuid, class_id)"),
         ("sizes.txt", f"{SECOND} 3", "expected 3 fields (uuid, width, height)"),
         ("sizes.txt", f"{SECOND} 3 4 5", "expected 3 fields (uuid, width, height)"),
-        ("sizes.txt", f"{SECOND} 0 4", "0x4 is no size"),
-        ("sizes.txt", f"{SECOND} 3 -4", "3x-4 is no size"),
+        ("sizes.txt", f"{SECOND} 0 4", "0x4 is not a valid size"),
+        ("sizes.txt", f"{SECOND} 3 -4", "3x-4 is not a valid size"),
         ("bounding_boxes.txt", f"{SECOND} 1 2 3", "expected 5 fields"),
-        ("bounding_boxes.txt", f"{SECOND} 1 2 3 four", "box_height 'four' is no whole number"),
+        ("bounding_boxes.txt", f"{SECOND} 1 2 3 four", "box_height 'four' is not a 32-bit integer"),
         ("bounding_boxes.txt", f"{SECOND} 1 2 0 4", "the box 1 2 0 4 (x y width height) has no"),
         (
             "bounding_boxes.txt",
             f"{SECOND} 30 2 9 4",
-            "the box 30 2 9 4 (x y width height) lies wholly outside the image of 30x40 pixels",
+            "the box 30 2 9 4 (x y width height) lies entirely outside the image of 30x40 pixels",
         ),
         ("photographers.txt", SECOND, "expected 2 fields (uuid, photographer)"),
         ("train_test_split.txt", f"{SECOND} 2", "2 is neither 1 (train) nor 0 (test)"),
-        ("classes.txt", "0 Again", "class 0 has a row already"),
-        ("classes.txt", "one Ducks", "class_id 'one' is no whole number"),
-        ("hierarchy.txt", "1 0", "class 1 has a row already"),
+        ("classes.txt", "0 Again", "class 0 has more than one line"),
+        ("classes.txt", "one Ducks", "class_id 'one' is not a 32-bit integer"),
+        ("hierarchy.txt", "1 0", "class 1 has more than one line"),
         ("hierarchy.txt", "2 999", "class 999 is not in classes.txt"),
         ("hierarchy.txt", "999 1", "class 999 is not in classes.txt"),
         ("hierarchy.txt", "2", "expected 2 fields (child, parent)"),
@@ -404,10 +412,10 @@ def test_a_pipe_is_named(birds: Path) -> None:
 
 def test_a_hierarchy_that_is_none(birds: Path) -> None:
     line_becomes(birds, "hierarchy.txt", 3, "3 22")
-    assert refusal(birds) == f"{birds / 'hierarchy.txt'}: class 3 is below itself"
+    assert refusal(birds) == f"{birds / 'hierarchy.txt'}: class 3 is its own ancestor"
     write_nabirds(birds)
     edit(birds / "hierarchy.txt", lambda lines: lines.pop())
-    assert refusal(birds) == f"{birds / 'hierarchy.txt'}: class 22 has images but no row"
+    assert refusal(birds) == f"{birds / 'hierarchy.txt'}: class 22 has images but no line"
 
 
 def test_a_link_out_of_the_root(tmp_path: Path) -> None:
@@ -420,8 +428,8 @@ def test_a_link_out_of_the_root(tmp_path: Path) -> None:
     file.symlink_to(secret)
     assert refusal(birds) == (
         f"{birds / 'images.txt'}, line 3: the path '{picture_path(*IMAGES[2][:2])}' leaves the "
-        f"root {birds / 'images'} by a symbolic link, to {secret}; remove such links, copy "
-        'there what they lead to, or leave them out with on_bad_image="drop"'
+        f"root {birds / 'images'} through a symbolic link to {secret}; replace such "
+        'links with copies of their targets, or leave them out with on_bad_image="drop"'
     )
     whole = read_nabirds(write_nabirds(tmp_path / "whole", pictures=True))
     for sizes in ("manifest", "headers"):
@@ -460,7 +468,7 @@ def test_sizes_from_headers_that_can_not_be_read(tmp_path: Path) -> None:
         path.unlink()
         path.symlink_to("/etc/hostname")
     for sizes in ("manifest", "headers"):
-        said = f"all that is listed leaves the root {birds / 'images'} by symbolic links"
+        said = f"every image listed leaves the root {birds / 'images'} through a symbolic link"
         assert refusal(birds, sizes=sizes, on_bad_image="drop").startswith(said)
 
 
@@ -470,7 +478,7 @@ def test_a_folder_that_is_a_link_out_of_the_root(tmp_path: Path) -> None:
     folder.rename(tmp_path / "elsewhere")
     folder.symlink_to(tmp_path / "elsewhere")
     assert f"line 2: the path '{folder.name}/" in (said := refusal(birds))
-    assert "by a symbolic link, to " + str(tmp_path / "elsewhere") in said
+    assert "through a symbolic link to " + str(tmp_path / "elsewhere") in said
 
 
 def test_the_root_may_be_a_link_itself(tmp_path: Path) -> None:
@@ -483,7 +491,7 @@ def test_the_root_may_be_a_link_itself(tmp_path: Path) -> None:
 def test_what_is_no_nabirds(tmp_path: Path) -> None:
     assert refusal(tmp_path / "none") == f"there is no file or folder {tmp_path / 'none'}"
     assert refusal(tmp_path) == (
-        f"{tmp_path} is no NABirds folder: it has neither images.txt nor metadata.parquet"
+        f"{tmp_path} is not a NABirds folder: it has neither images.txt nor metadata.parquet"
     )
 
 

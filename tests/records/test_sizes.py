@@ -132,7 +132,7 @@ def test_pictures_that_can_not_be_read_are_named(root: Path) -> None:
     assert str(caught.value) == (
         f"5 of 6 images cannot be read: {root}/none.png: No such file or directory; "
         f"{root}/bad0.png: the file is empty; {root}/bad1.png: the file is empty; and 2 more; "
-        'see what `gpufeed check` says of them, or leave them out with on_bad_image="drop"'
+        'inspect them with `gpufeed check`, or leave them out with on_bad_image="drop"'
     )
     # What could be read is kept all the same.
     assert widths(root, "0.png") == [10]

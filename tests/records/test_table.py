@@ -115,19 +115,19 @@ def test_sizes_and_boxes_of_the_table_are_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "options", "message"),
     [
-        ({}, {"path": "file"}, "there is no column 'file'; there are ['path', 'label']"),
-        ({}, {"label": "kind"}, "there is no column 'kind'; there are ['path', 'label']"),
+        ({}, {"path": "file"}, "there is no column 'file'; the columns are ['path', 'label']"),
+        ({}, {"label": "kind"}, "there is no column 'kind'; the columns are ['path', 'label']"),
         ({}, {"label": "path"}, "column 'path' cannot be both the path and the label"),
         (
             {"file": ["x"] * 4},
             {"path": "file"},
-            "the column 'file' is to be 'path', but there is a column of this name already; "
+            "the column 'file' becomes 'path', but there already is a column of that name; "
             "rename or drop it",
         ),
         (
             {"kind": [1] * 4},
             {"label": "kind"},
-            "the column 'kind' is to be 'label', but there is a column of this name already; "
+            "the column 'kind' becomes 'label', but there already is a column of that name; "
             "rename or drop it",
         ),
         ({"label": ["a", None, "b", "c"]}, {}, "row 1: label is null"),
@@ -136,15 +136,23 @@ def test_sizes_and_boxes_of_the_table_are_taken(tmp_path: Path) -> None:
         (
             {"label": [0.5, 1, 2, 3]},
             {},
-            "column 'label' must hold integers, text or booleans, not Float64",
+            "column 'label' must contain integers, text or booleans, not Float64",
         ),
-        ({"path": ["a", "b", "c/../../d", "e"]}, {}, "the path 'c/../../d' leaves the root by"),
-        ({"path": ["a", "b", "/c", "e"]}, {}, "row 2: the path '/c' is absolute; paths are rel"),
-        ({"width": [1] * 4}, {}, "there is a column 'width' but not its counterpart"),
+        (
+            {"path": ["a", "b", "c/../../d", "e"]},
+            {},
+            "the path 'c/../../d' leaves the root through",
+        ),
+        (
+            {"path": ["a", "b", "/c", "e"]},
+            {},
+            "row 2: the path '/c' is absolute; paths must be rel",
+        ),
+        ({"width": [1] * 4}, {}, "width and height must be given together; there is only 'width'"),
         (
             {"width": [1, 1, 0, 1], "height": [1] * 4},
             {},
-            "row 2 (2.png): width 0 is no size in pixels",
+            "row 2 (2.png): width 0 is not a valid size",
         ),
         (
             {"width": [1, None, 0, 1], "height": [1] * 4},
@@ -164,7 +172,7 @@ def test_what_it_refuses(
 
 def test_a_link_out_of_the_root(root: Path) -> None:
     (root / "link.png").symlink_to("/etc/hostname")
-    with pytest.raises(ManifestError, match=r"the table, row 3: .*by a symbolic link"):
+    with pytest.raises(ManifestError, match=r"the table, row 3: .*through a symbolic link"):
         read_table(table(path=["0.png", "0.png", "0.png", "link.png"]), root=root)
     with pytest.raises(ManifestError, match=r"row 1: .* to /etc/hostname, as do 2 more rows; re"):
         read_table(table(path=["0.png", "link.png", "link.png", "link.png"]), root=root)
@@ -187,7 +195,7 @@ def test_a_link_out_of_the_root(root: Path) -> None:
     ):
         with pytest.raises(ManifestError, match=f"the table.* row {row}"):
             read_table(broken, root=root, on_bad_image="drop", boxes=boxes)
-    with pytest.raises(ManifestError, match=f"all that is listed leaves the root {root} by sym"):
+    with pytest.raises(ManifestError, match=f"every image listed leaves the root {root} thr"):
         read_table(sized.with_columns(path=pl.lit("link.png")), root=root, on_bad_image="drop")
 
 
@@ -203,12 +211,15 @@ def test_folders_that_can_not_be(root: Path, path: str) -> None:
 
 def test_what_is_no_table(root: Path) -> None:
     for wrong, message in (
-        (5, "a table is a polars DataFrame or a file, not int"),
-        ({"path": []}, "a table is a polars DataFrame or a file, not dict"),
+        (5, "a table must be a polars DataFrame or a file, not int"),
+        ({"path": []}, "a table must be a polars DataFrame or a file, not dict"),
         (table().lazy(), r"not LazyFrame; call its collect\(\)"),
-        (root / "table.pkl", r"table.pkl ends in '.pkl'; a table ends in .csv, .parquet or .pq"),
+        (
+            root / "table.pkl",
+            r"table.pkl ends in '.pkl'; a table must end in .csv, .parquet or .pq",
+        ),
         (root / "none.csv", f"cannot read {root}/none.csv: No such file or directory"),
-        (table().clear(), "the table has no row"),
+        (table().clear(), "the table is empty"),
     ):
         with pytest.raises(ManifestError, match=message):
             read_table(wrong, root=root)
@@ -226,22 +237,22 @@ def write_half(file: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "write", "message"),
     [
-        ("a.parquet", write_half, r"FILE is no valid Parquet file: \w"),
-        ("a.parquet", b"", r"FILE is no valid Parquet file: \w"),
-        ("a.parquet", b"path,label\na,1\n", r"FILE is no valid Parquet file: \w"),
+        ("a.parquet", write_half, r"FILE is not a valid Parquet file: \w"),
+        ("a.parquet", b"", r"FILE is not a valid Parquet file: \w"),
+        ("a.parquet", b"path,label\na,1\n", r"FILE is not a valid Parquet file: \w"),
         ("a.parquet", write_pipe, "cannot read FILE: not a regular file but a pipe"),
         ("a.parquet", Path.mkdir, "cannot read FILE: not a regular file but a folder"),
         ("a.csv", write_pipe, "cannot read FILE: not a regular file but a pipe"),
-        ("a.csv", b"", r"FILE is no valid CSV file: \w"),
-        ("a.csv", b"path,label\n1,2,3\n", r"FILE is no valid CSV file: \w"),
-        ("a.csv", b"path,label\n\xff,1\n", r"FILE is no valid CSV file: .*utf-8"),
+        ("a.csv", b"", r"FILE is not a valid CSV file: \w"),
+        ("a.csv", b"path,label\n1,2,3\n", r"FILE is not a valid CSV file: \w"),
+        ("a.csv", b"path,label\n\xff,1\n", r"FILE is not a valid CSV file: .*utf-8"),
         (
             "a.csv",
             b"path,label\na\0b,1\n",
-            r"FILE, row 0: the path 'a\\x00b' holds a NUL",
+            r"FILE, row 0: the path 'a\\x00b' contains a NUL",
         ),
-        ("a.csv", table().write_parquet, r"FILE is no valid CSV file: \w"),
-        ("a.csv", b"\0" * 99, "FILE: there is no column 'path'; there are "),
+        ("a.csv", table().write_parquet, r"FILE is not a valid CSV file: \w"),
+        ("a.csv", b"\0" * 99, "FILE: there is no column 'path'; the columns are "),
     ],
 )
 def test_a_damaged_file_is_named(root: Path, name: str, write: Any, message: str) -> None:
@@ -260,7 +271,7 @@ def test_a_panic_of_polars_is_a_manifest_error(root: Path, monkeypatch: pytest.M
     for ending, kind in (("parquet", "Parquet"), ("csv", "CSV")):
         (root / f"a.{ending}").write_bytes(b"")
         monkeypatch.setattr(pl, f"read_{ending}", panic)
-        message = f"{root}/a.{ending} is no valid {kind} file: index out of bounds$"
+        message = f"{root}/a.{ending} is not a valid {kind} file: index out of bounds$"
         with pytest.raises(ManifestError, match=message):
             read_table(root / f"a.{ending}")
 

@@ -17,7 +17,7 @@ from gpufeed.errors import SourceError
 from gpufeed.source import timeout
 from gpufeed.source.threads import THREADS
 from gpufeed.source.timeout import Timeout
-from gpufeed.source.wrapper import GivenUp
+from gpufeed.source.wrapper import ReadCancelled
 from tests.support.loaders import digest, make
 from tests.support.media import make_manifest
 from tests.support.scripts import run_held
@@ -61,7 +61,7 @@ def storage() -> Iterator[Storage]:
 def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """No file counts as slow, however busy the machine is."""
     monkeypatch.setattr(timeout, "SLOW", 60)
-    monkeypatch.setattr(timeout, "_WAITING", 60)
+    monkeypatch.setattr(timeout, "_PARALLEL_AFTER", 60)
 
 
 def read_threads() -> set[threading.Thread]:
@@ -126,7 +126,7 @@ def test_where_all_hang_all_are_waited_for_at_once(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not one eighth after the other, each as long as is allowed."""
-    monkeypatch.setattr(timeout, "_LATE", 0.05)
+    monkeypatch.setattr(timeout, "_STALLED_AFTER", 0.05)
     count = 3 * THREADS
     storage.hung = set(range(count))
     found: list[Any] = []
@@ -164,10 +164,8 @@ def test_an_answer_that_comes_too_late_is_nobodys(storage: Storage) -> None:
 def test_who_waits_can_be_told_to_go(storage: Storage) -> None:
     storage.hung = {1}
     reader = Timeout(storage, LONG)
-    threading.Thread(
-        target=lambda: (wait_for(lambda: 1 in storage.asked), reader.give_up())
-    ).start()
-    with pytest.raises(GivenUp):
+    threading.Thread(target=lambda: (wait_for(lambda: 1 in storage.asked), reader.cancel())).start()
+    with pytest.raises(ReadCancelled):
         reader.read(np.arange(3))
     # For those who come later it reads on.
     assert reader.read(np.array([0, 2])) == numbered([0, 2])

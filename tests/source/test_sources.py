@@ -20,7 +20,7 @@ import gpufeed
 from gpufeed import ConfigError, FileSource, Manifest, ManifestError, MemorySource, SourceError
 from gpufeed import transforms as tf
 from gpufeed.source.base import Encoded, open_image, read_images
-from gpufeed.source.part import Part, join, take
+from gpufeed.source.selection import Selection, join, take
 from gpufeed.source.threads import Threaded
 from gpufeed.tools.bench import bench
 from gpufeed.tools.check.dataset import check
@@ -157,15 +157,15 @@ def test_the_tools_take_any_source(pictures: Manifest) -> None:
 ANSWERS: list[tuple[Any, str]] = [
     (lambda _: [], r"returned 0 items for 8 keys"),
     (lambda keys: [b""] * (len(keys) + 1), r"returned 9 items for 8 keys"),
-    (lambda keys: [None] * len(keys), r"returned NoneType for key \d+; an image is bytes"),
-    (lambda keys: ["x"] * len(keys), r"returned str for key \d+; an image is bytes"),
+    (lambda keys: [None] * len(keys), r"returned NoneType for key \d+; an image must be bytes"),
+    (lambda keys: ["x"] * len(keys), r"returned str for key \d+; an image must be bytes"),
     (
         lambda keys: [memoryview(b"abcdef")[::2]] * len(keys),
-        r"returned memoryview for key \d+; an image is bytes, a bytearray, or a contiguous",
+        r"returned memoryview for key \d+; an image must be bytes, a bytearray, or a contiguous",
     ),
     (
         lambda _: 1 / 0,
-        r"raised ZeroDivisionError: division by zero; a source returns an OSError",
+        r"raised ZeroDivisionError: division by zero; for an image that it cannot read, a source",
     ),
 ]
 
@@ -199,7 +199,7 @@ def test_what_is_no_source_is_refused(pictures: Manifest) -> None:
             Manifest(pictures.frame, wrong, pictures.classes)  # type: ignore[arg-type]
     with pytest.raises(ManifestError, match=r"24 rows, but MemorySource\(1 images\) has 1 images"):
         Manifest(pictures.frame, MemorySource([b""]), pictures.classes)
-    with pytest.raises(ConfigError, match="root is '/', but source has the images"):
+    with pytest.raises(ConfigError, match="root is '/', but source is given too"):
         gpufeed.read_table(pictures.frame, root="/", source=MemorySource([]))
     with pytest.raises(ConfigError, match=r"images\[1\] is str; it must be the content of an"):
         MemorySource([b"", "x"])  # type: ignore[list-item]
@@ -279,7 +279,7 @@ def test_parts_and_joins_are_indexing(
     every = np.arange(len(wanted))
     assert read_images(source, every) == wanted
     assert [open_image(source, int(key)).read() for key in every] == wanted
-    assert isinstance(source, Part)
+    assert isinstance(source, Selection)
 
 
 def test_manifests_of_several_sources_are_one(pictures: Manifest) -> None:
@@ -305,7 +305,7 @@ def test_files_pickle_and_survive_chdir(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_file_source_keeps_to_its_root() -> None:
-    with pytest.raises(ManifestError, match=r"row 1: the path '\.\./x' leaves the root by"):
+    with pytest.raises(ManifestError, match=r"row 1: the path '\.\./x' leaves the root through"):
         FileSource("/data", pl.Series(["a", "../x"]))
 
 

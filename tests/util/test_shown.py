@@ -40,12 +40,12 @@ def test_anything_is_shown_short_and_printable(text: str, most: int) -> None:
     assert len(told) <= most + 30
     if whole == text and len(text) <= most:
         assert told == text
-    assert len(text) <= most or f"({len(text):,} letters)" in told
+    assert len(text) <= most or f"({len(text):,} characters)" in told
 
 
 def test_control_characters_are_told_as_python_writes_them() -> None:
     assert printable("é 鳥\t\x1b[31m\ud800\u202e\n") == r"é 鳥\t\x1b[31m\ud800\u202e\n"
-    assert sanitize("x" * 201) == "x" * 200 + "... (201 letters)"
+    assert sanitize("x" * 201) == "x" * 200 + "... (201 characters)"
 
 
 def is_fit(error: pytest.ExceptionInfo[gpufeed.GpufeedError]) -> bool:

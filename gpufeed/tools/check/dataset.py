@@ -20,11 +20,11 @@ from gpufeed._util.progress import progress as progress_bar
 from gpufeed._util.sanitize import sanitize
 from gpufeed._util.thread_map import thread_map
 from gpufeed.feed.loader import MAX_PIXELS
-from gpufeed.records.boxes import BOX
-from gpufeed.records.headers import most_bytes
+from gpufeed.records.bounding_box import BOX_COLUMNS
+from gpufeed.records.headers import max_file_bytes
 from gpufeed.source.base import Source, check_source
 from gpufeed.source.files import FileSource
-from gpufeed.source.paths import links_out
+from gpufeed.source.paths import find_escapes
 from gpufeed.tools.check.kinds import KINDS, Finding, Kind
 from gpufeed.tools.check.picture import Examiner, Looked, Size
 
@@ -103,8 +103,8 @@ def check(
     check_source(source, frame.height)
     away: set[int] = set()
     if isinstance(source, FileSource):
-        source = source.limited(np.full(len(source), most_bytes(max_pixels)))
-        away = set(links_out(source.root, source.paths).arg_true().to_list())
+        source = source.limited(np.full(len(source), max_file_bytes(max_pixels)))
+        away = set(find_escapes(source.root, source.paths).arg_true().to_list())
     within = [key for key in range(frame.height) if key not in away]
     threads = threads or available_threads()
     items = [(key, expected[key]) for key in within]
@@ -156,9 +156,9 @@ def _look_at_all(
 
 def _outside(frame: pl.DataFrame, looked: Sequence[Looked]) -> list[tuple[int, Finding]]:
     """Boxes that reach out of images, by the images' own sizes."""
-    if not set(BOX) <= set(frame.columns):
+    if not set(BOX_COLUMNS) <= set(frame.columns):
         return []
-    x, y, width, height = (frame[name].to_numpy().astype(np.int64) for name in BOX)
+    x, y, width, height = (frame[name].to_numpy().astype(np.int64) for name in BOX_COLUMNS)
     sizes = np.array([each.size or (2**31, 2**31) for each in looked], dtype=np.int64)
     outside = (x < 0) | (y < 0) | (x + width > sizes[:, 1]) | (y + height > sizes[:, 0])
     found = []

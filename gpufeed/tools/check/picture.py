@@ -11,7 +11,7 @@ from PIL import Image
 
 from gpufeed._util.open_regular import EmptyFileError, FileTooLongError
 from gpufeed.open.decoders import NvImageCodec
-from gpufeed.records.headers import check_scans, image_header, most_bytes
+from gpufeed.records.headers import check_scans, image_header, max_file_bytes
 from gpufeed.source.base import Encoded, Source, read_images
 from gpufeed.tools.check.kinds import Finding, Kind
 
@@ -105,7 +105,7 @@ class Examiner:
                 f"{self._max_pixels:,}",
             )
             return looked
-        if len(content) > most_bytes(width * height):
+        if len(content) > max_file_bytes(width * height):
             looked.add(
                 Kind.too_large, f"{len(content):,} bytes, far more than an image of its size"
             )

@@ -1,7 +1,7 @@
-"""NABirds as the JAX AI stack course of WestDRI keeps it: `metadata.parquet` beside the images.
+"""NABirds as kept by WestDRI's course on the JAX AI stack: `metadata.parquet` next to the images.
 
-The images are the original photos, or the course's cleaned ones: each cut to its bounding box
-with a margin, made smaller, and centred on a black square of 269 or 224 pixels a side.
+The images are the original photos or the course's cleaned images. A cleaned image is cropped to the
+bounding box with a margin, shrunk, and centred on a black square of 269 or 224 pixels a side.
 """
 
 from __future__ import annotations
@@ -13,13 +13,18 @@ import polars as pl
 
 from gpufeed._util.rows import first_true
 from gpufeed.errors import ManifestError
-from gpufeed.records.boxes import BOX
-from gpufeed.records.files import read_parquet
+from gpufeed.records.bounding_box import BOX_COLUMNS
 from gpufeed.records.headers import image_size
-from gpufeed.records.listing import Listing
-from gpufeed.records.species import collapse, join_name, label_classes, spread
+from gpufeed.records.nabirds.classes import (
+    join_name,
+    label_classes,
+    normalize_spaces,
+    rows_of_classes,
+)
+from gpufeed.records.nabirds.listing import Listing
+from gpufeed.records.table_files import read_parquet
 from gpufeed.source.files import FileSource
-from gpufeed.source.paths import inside
+from gpufeed.source.paths import is_inside
 
 __all__ = ["list_course"]
 
@@ -43,28 +48,30 @@ _TEXTS = {
 }
 _NULLABLE = ("subcategory", "photographer")
 _COLUMNS = [
-    *("path", "label", "width", "height", *BOX),
+    *("path", "label", "width", "height", *BOX_COLUMNS),
     *("class_id", "class_name", "species_name", "subcategory", "species_id"),
     *("photographer", "is_training_img", "uuid"),
 ]
 _SAMPLE = 32
+"""Images to open to determine whether the images are cleaned."""
 
 
 def list_course(file: Path, labels: str, images: Path | None) -> Listing:
-    """List what the course's `metadata.parquet` names; arguments and errors as `read_nabirds`.
+    """List the images of the course's `metadata.parquet`; arguments and errors as `read_nabirds`.
 
-    Its own `species_id`, which counts 405 species since two of its names end in a space, is kept;
-    the names are mended, and 404 species come out.
+    Its `species_id` is kept. It counts 405 species, since two of the file's species names end in a
+    space; with their spaces removed, 404 names are left.
     """
     frame = _typed(file, read_parquet(file))
 
-    def at(row: int) -> str:
+    def row_name(row: int) -> str:
         return f"{file}, row {row}"
 
-    root = _images_beside(file) if images is None else images
-    files = FileSource(root, frame["path"], where=at)
+    root = _default_images(file) if images is None else images
+    files = FileSource(root, frame["path"], where=row_name)
 
-    species, subcategory = collapse(frame["species_name"]), collapse(frame["subcategory"])
+    species = normalize_spaces(frame["species_name"])
+    subcategory = normalize_spaces(frame["subcategory"])
     mended = species.ne_missing(frame["species_name"])
     mended |= subcategory.ne_missing(frame["subcategory"])
     repairs = {"names_mended": frame["class_id"].filter(mended).n_unique()}
@@ -76,31 +83,33 @@ def list_course(file: Path, labels: str, images: Path | None) -> Listing:
     classes, names = label_classes(
         classes.with_columns(pl.Series("class_name", class_names, dtype=pl.String)), labels
     )
-    frame = frame.with_columns(spread(classes, frame["class_id"]))
+    frame = frame.with_columns(rows_of_classes(classes, frame["class_id"]))
     return Listing(
         frame,
         files,
         names,
         repairs,
         _COLUMNS,
-        at=at,
-        at_box=at,
-        cut=_are_cleaned(files, frame),
+        path_name=row_name,
+        box_name=row_name,
+        cropped=_are_cleaned(files, frame),
     )
 
 
 def _typed(file: Path, frame: pl.DataFrame) -> pl.DataFrame:
-    """The columns under gpufeed's names and dtypes."""
-    absent = [name for name in (*_NUMBERS, *_TEXTS) if name not in frame.columns]
-    if absent:
-        raise ManifestError(f"{file}: there is no column {absent[0]!r}; there are {frame.columns}")
+    """Return the columns with gpufeed's names and dtypes."""
+    missing = [name for name in (*_NUMBERS, *_TEXTS) if name not in frame.columns]
+    if missing:
+        raise ManifestError(
+            f"{file}: there is no column {missing[0]!r}; the columns are {frame.columns}"
+        )
     if frame.is_empty():
-        raise ManifestError(f"{file}: the table has no row")
+        raise ManifestError(f"{file}: the table is empty")
     columns = []
     for old, new in (_NUMBERS | _TEXTS).items():
         values, dtype = frame[old], pl.Int32 if old in _NUMBERS else pl.String
         fits = values.dtype.is_integer() if old in _NUMBERS else values.dtype == pl.String
-        # A column of which every value is null may have any dtype.
+        # A column of nulls only may have any dtype.
         if not fits and not (values.dtype == pl.Null and old in _NULLABLE):
             raise ManifestError(f"{file}: column {old!r} is of dtype {values.dtype}, not {dtype}")
         typed = values.cast(dtype, strict=False)
@@ -115,26 +124,26 @@ def _typed(file: Path, frame: pl.DataFrame) -> pl.DataFrame:
         raise ManifestError(f"{file}, row {row}: is_training_img {split[row]} is neither 1 nor 0")
     if (row := first_true((typed_frame["width"] < 1) | (typed_frame["height"] < 1))) is not None:
         raise ManifestError(
-            f"{file}, row {row}: {typed_frame['width'][row]}x{typed_frame['height'][row]} is no "
-            "size in pixels"
+            f"{file}, row {row}: {typed_frame['width'][row]}x{typed_frame['height'][row]} is not a "
+            "valid size"
         )
     if (row := first_true(~typed_frame["uuid"].is_first_distinct())) is not None:
         raise ManifestError(
-            f"{file}, row {row}: image {typed_frame['uuid'][row]} is listed already"
+            f"{file}, row {row}: image {typed_frame['uuid'][row]} is listed more than once"
         )
     return typed_frame.with_columns(split == 1)
 
 
-def _images_beside(file: Path) -> Path:
+def _default_images(file: Path) -> Path:
     cleaned, originals = file.parent / "cleaned_images", file.parent / "images"
     return cleaned if cleaned.is_dir() else originals
 
 
 def _are_cleaned(files: FileSource, frame: pl.DataFrame) -> bool:
-    """Whether most of a sample of the images have another size than the photos had."""
+    """Return whether most images of a sample differ in size from the photos."""
     if not files.root.is_dir():
         return False
-    # Spread over the set, then all the rest: of a part of the set, few rows have a file.
+    # First rows spread over the set, then all others, since few files may be present.
     step = max(1, frame.height // (4 * _SAMPLE))
     rows = sorted(range(frame.height), key=lambda row: (row % step > 0, row))
     photos = frame.select("width", "height")
@@ -143,14 +152,14 @@ def _are_cleaned(files: FileSource, frame: pl.DataFrame) -> bool:
     for row in rows:
         if same + other == _SAMPLE:
             break
-        if not inside(files.name(row), real_root):
+        if not is_inside(files.name(row), real_root):
             continue
         try:
             with files.open(row) as file:
                 size = image_size(file)
         except (OSError, ValueError):
             continue
-        # A turned image is still the photo.
+        # A rotated photo is still the photo.
         is_photo = sorted(size) == sorted(photos.row(row))
         same, other = same + is_photo, other + (not is_photo)
     return other > same

@@ -1,4 +1,4 @@
-"""Text files of one record a line, with fields between single spaces, read into frames."""
+"""Reads NABirds' text files: one record per line, with fields separated by single spaces."""
 
 from __future__ import annotations
 
@@ -7,54 +7,57 @@ from pathlib import Path
 
 import polars as pl
 
-from gpufeed._util.rows import at_line, first_true
+from gpufeed._util.open_regular import open_regular
+from gpufeed._util.rows import first_true, line_name
 from gpufeed.errors import ManifestError
-from gpufeed.records.files import read_text
 
-__all__ = ["read_lines"]
+__all__ = ["read_text_file"]
 
 
-def read_lines(file: Path, fields: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:
+def read_text_file(file: Path, fields: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:
     """Read a file without a header; row i is line i + 1.
 
-    A last field that is a String takes the rest of its line: nothing in it is special, neither
-    quotes nor commas nor spaces. Line ends may be LF or CRLF.
+    If the last field is a String, it is the rest of its line and may contain any character. Lines
+    may end in LF or CRLF.
 
     Args:
         file: UTF-8 text.
-        fields: names and dtypes (String or Int32) in their order.
+        fields: names and dtypes (String or Int32), in order.
 
     Raises:
         ManifestError: the file is missing, empty or not UTF-8, a line has too few or too many
-            fields, or a number is none; the message names the file and the line.
+            fields, or a number is not an Int32; the message names the file and the line.
     """
-    lines = pl.Series("line", [_text(file)]).str.split("\n").explode()
+    lines = pl.Series("line", [_decode(file)]).str.split("\n").explode()
     names = list(fields)
-    open_end = fields[names[-1]] == pl.String
-    parts = lines.str.splitn(" ", len(names) if open_end else len(names) + 1)
-    frame = parts.struct.rename_fields(names if open_end else [*names, "rest"]).struct.unnest()
+    takes_rest = fields[names[-1]] == pl.String
+    parts = lines.str.splitn(" ", len(names) if takes_rest else len(names) + 1)
+    frame = parts.struct.rename_fields(names if takes_rest else [*names, "rest"]).struct.unnest()
     short = frame[names[-1]].is_null()
-    wrong = short if open_end else short | frame["rest"].is_not_null()
-    # An empty field is a null of its own where it is the last, and a doubled space elsewhere.
+    wrong = short if takes_rest else short | frame["rest"].is_not_null()
+    # An empty field is null if it is the last, and otherwise the result of a repeated space.
     wrong |= frame.select(pl.any_horizontal(pl.col(names) == "")).to_series().fill_null(True)
-    at = at_line(file)
+    row_name = line_name(file)
     if (row := first_true(wrong)) is not None:
         raise ManifestError(
-            f"{at(row)}: expected {len(names)} fields ({', '.join(names)}), with one space "
-            f"between, not {_shown(lines[row])}"
+            f"{row_name(row)}: expected {len(names)} fields ({', '.join(names)}) separated by "
+            f"single spaces, not {_shorten(lines[row])}"
         )
     for name, dtype in fields.items():
         if dtype != pl.String:
             text, number = frame[name], frame[name].cast(dtype, strict=False)
             if (row := first_true(number.is_null())) is not None:
-                raise ManifestError(f"{at(row)}: {name} {_shown(text[row])} is no whole number")
+                raise ManifestError(
+                    f"{row_name(row)}: {name} {_shorten(text[row])} is not a 32-bit integer"
+                )
             frame = frame.with_columns(number)
     return frame.select(names)
 
 
-def _text(file: Path) -> str:
+def _decode(file: Path) -> str:
     try:
-        data = read_text(file)
+        with open_regular(file) as opened:
+            data = opened.read()
     except FileNotFoundError:
         raise ManifestError(f"the file {file} is missing") from None
     except OSError as error:
@@ -70,5 +73,5 @@ def _text(file: Path) -> str:
     return text
 
 
-def _shown(text: str) -> str:
+def _shorten(text: str) -> str:
     return repr(text if len(text) <= 80 else text[:77] + "...")

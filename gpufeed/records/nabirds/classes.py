@@ -1,4 +1,4 @@
-"""What the names of NABirds' classes say, and the labels made from them."""
+"""Names of NABirds' classes, and labels made from them."""
 
 from __future__ import annotations
 
@@ -7,38 +7,37 @@ import re
 import numpy as np
 import polars as pl
 
-__all__ = ["collapse", "join_name", "label_classes", "spread", "take_apart"]
+__all__ = ["join_name", "label_classes", "normalize_spaces", "rows_of_classes", "split_name"]
 
 _LAST_PARENTHESES = re.compile(r"(.*\S)\s*\(([^()]*)\)")
 
 
-def collapse(names: pl.Series) -> pl.Series:
-    """The names with single spaces, and none at their ends or just inside parentheses."""
+def normalize_spaces(names: pl.Series) -> pl.Series:
+    """Return names with single spaces, and with none at their ends or just inside parentheses."""
     single = names.str.replace_all(r"\s+", " ").str.strip_chars()
     return single.str.replace_all("( ", "(", literal=True).str.replace_all(" )", ")", literal=True)
 
 
-def take_apart(class_name: str) -> tuple[str, str | None]:
-    """Species and subcategory: "Wood Duck (Female)" -> "Wood Duck", "Female" (or None)."""
-    found = _LAST_PARENTHESES.fullmatch(class_name)
-    return (found[1], found[2]) if found else (class_name, None)
+def split_name(class_name: str) -> tuple[str, str | None]:
+    """Return species and subcategory: "Wood Duck (Female)" gives "Wood Duck" and "Female"."""
+    match = _LAST_PARENTHESES.fullmatch(class_name)
+    return (match[1], match[2]) if match else (class_name, None)
 
 
 def join_name(species: str, subcategory: str | None) -> str:
-    """The class name again: the inverse of `take_apart`."""
+    """Return a class name from its parts: the inverse of `split_name`."""
     return species if subcategory is None else f"{species} ({subcategory})"
 
 
 def label_classes(classes: pl.DataFrame, labels: str) -> tuple[pl.DataFrame, list[str]]:
-    """Give each class its label.
+    """Assign a label to each class.
 
     Args:
-        classes: the used classes, with `class_id`, `class_name` and `species_name`.
+        classes: the classes in use, with `class_id`, `class_name` and `species_name`.
         labels: "class" for the rank of the class id, "species" for that of the species' name.
 
     Returns:
-        The classes in the order of their ids, with the column `label` (Int32); and the name of
-        each label.
+        The classes sorted by id, with a column `label` (Int32); and the name of each label.
     """
     classes = classes.sort("class_id")
     if labels == "class":
@@ -48,7 +47,7 @@ def label_classes(classes: pl.DataFrame, labels: str) -> tuple[pl.DataFrame, lis
     return classes.with_columns(label.alias("label")), sorted(set(classes["species_name"]))
 
 
-def spread(classes: pl.DataFrame, class_ids: pl.Series) -> pl.DataFrame:
-    """The row of `classes` (sorted by `class_id`) for each image, without the id itself."""
+def rows_of_classes(classes: pl.DataFrame, class_ids: pl.Series) -> pl.DataFrame:
+    """Return the row of each class id, without the id; `classes` is sorted by `class_id`."""
     index = np.searchsorted(classes["class_id"].to_numpy(), class_ids.to_numpy())
     return classes.drop("class_id")[index]

@@ -1,4 +1,4 @@
-"""Tables and texts read from files."""
+"""Reads tables from Parquet and CSV files."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ import polars as pl
 from gpufeed._util.open_regular import open_regular
 from gpufeed.errors import ManifestError
 
-__all__ = ["read_csv", "read_parquet", "read_text"]
+__all__ = ["read_csv", "read_parquet"]
 
-# A panic of polars' is no PolarsError, and derives from BaseException.
+# A panic in polars is not a PolarsError and derives from BaseException.
 _FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError)
 
 
 def read_parquet(file: Path) -> pl.DataFrame:
-    """Read a Parquet file; raises ManifestError where it is missing or damaged."""
+    """Read a Parquet file; raises ManifestError if it is missing or damaged."""
     try:
         with open_regular(file) as opened:
             return pl.read_parquet(opened)
     except OSError as error:
         raise _unreadable(file, error) from error
     except _FAILURES as error:
-        raise ManifestError(f"{file} is no valid Parquet file: {_first_line(error)}") from error
+        raise ManifestError(f"{file} is not a valid Parquet file: {_first_line(error)}") from error
 
 
 def read_csv(file: Path, dtypes: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:
-    """Read a CSV file with a header; raises ManifestError where it is missing or damaged.
+    """Read a CSV file with a header; raises ManifestError if it is missing or damaged.
 
     Args:
         file: UTF-8 text.
-        dtypes: of the columns whose dtype is not to be guessed.
+        dtypes: dtypes of some columns; those of the others are inferred.
     """
     try:
         with open_regular(file) as opened:
@@ -40,17 +40,7 @@ def read_csv(file: Path, dtypes: Mapping[str, type[pl.DataType]]) -> pl.DataFram
     except OSError as error:
         raise _unreadable(file, error) from error
     except _FAILURES as error:
-        raise ManifestError(f"{file} is no valid CSV file: {_first_line(error)}") from error
-
-
-def read_text(file: Path) -> bytes:
-    """Return the content of a text file.
-
-    Raises:
-        OSError: it cannot be read, or is no regular file.
-    """
-    with open_regular(file) as opened:
-        return opened.read()
+        raise ManifestError(f"{file} is not a valid CSV file: {_first_line(error)}") from error
 
 
 def _unreadable(file: Path, error: OSError) -> ManifestError:

@@ -1,4 +1,4 @@
-"""NABirds' images as their list names them, and what makes a manifest of that."""
+"""The images that NABirds' metadata list, from which a manifest is made."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from gpufeed._util.rows import Where
-from gpufeed.records.boxes import BOX, clamp_boxes
+from gpufeed._util.rows import RowName
+from gpufeed.records.bad_images import OnBadImage, drop_links
+from gpufeed.records.bounding_box import BOX_COLUMNS, clamp_boxes
 from gpufeed.records.manifest import Manifest
-from gpufeed.records.sizes import OnBadImage, drop_links, with_sizes
+from gpufeed.records.sizes import with_sizes
 from gpufeed.source.base import Source
 from gpufeed.source.files import FileSource
 
@@ -18,22 +19,22 @@ __all__ = ["Listing"]
 
 _ROW = "row number in gpufeed"
 _SIZE = ("width", "height")
-_PHOTO = (*_SIZE, *BOX)
+_PHOTO = (*_SIZE, *BOX_COLUMNS)
 
 
 @dataclass(frozen=True)
 class Listing:
-    """A list of images, of which none has been opened but to see of what sort they are.
+    """A list of images, only a few of which have been opened, to determine their kind.
 
     Attributes:
-        frame: the columns of a manifest, with sizes and boxes as they are listed, a row each.
+        frame: the columns of a manifest, with the listed sizes and boxes, one row per image.
         files: the images, one for each row.
         classes: names of the labels.
-        repairs: how often what was mended.
-        columns: those to keep, in order.
-        at: names the place in the list that gives a row's path.
-        at_box: names the place that gives its box.
-        cut: whether the images are cut from photos, whose sizes and boxes the list gives.
+        repairs: number of repairs of each kind.
+        columns: columns to keep, in order.
+        path_name: names the line or row that gives an image's path.
+        box_name: names the line or row that gives an image's box.
+        cropped: whether the images are cropped from photos, whose sizes and boxes are listed.
     """
 
     frame: pl.DataFrame
@@ -41,40 +42,40 @@ class Listing:
     classes: Sequence[str]
     repairs: dict[str, int]
     columns: Sequence[str]
-    at: Where
-    at_box: Where
-    cut: bool = False
+    path_name: RowName
+    box_name: RowName
+    cropped: bool = False
 
     def unopened(self) -> pl.DataFrame:
-        """A manifest's frame as far as it can be had without opening all images.
+        """Return the part of the manifest's frame that needs no images to be opened.
 
-        It has no sizes and boxes where the list does not give the images' own, and links that
-        leave the root are in it.
+        It has no sizes and boxes if the images are cropped, and it includes symbolic links that
+        leave the root.
 
         Raises:
-            ManifestError: a box has no area in its image as it is listed.
+            ManifestError: a box has no area within its image's listed size.
         """
-        frame, _ = clamp_boxes(self.frame, self.at_box)
-        return frame.drop(_PHOTO) if self.cut else frame
+        frame, _ = clamp_boxes(self.frame, self.box_name)
+        return frame.drop(_PHOTO) if self.cropped else frame
 
     def manifest(self, *, headers: bool, show: bool | None, on_bad_image: OnBadImage) -> Manifest:
-        """Make a manifest, with the boxes inside their images.
+        """Make a manifest, with boxes clamped to their images.
 
         Args:
-            headers: whether sizes are read from the images where the list has them too.
-            show: whether to show a progress bar; None on a terminal only.
-            on_bad_image: "drop" leaves out links that leave the root, and where headers are read
-                images that have none.
+            headers: whether to read sizes from the images even if they are listed.
+            show: whether to show a progress bar; None shows it on a terminal only.
+            on_bad_image: "drop" leaves out links that leave the root and, if headers are read,
+                images whose header cannot be read.
 
         Raises:
             ManifestError: a link leaves the root, an image cannot be read, or a box has no area
-                in its image.
+                within its image.
         """
         source: Source
         listed = self.frame.with_row_index(_ROW)
-        frame, source, dropped = drop_links(listed, self.files, self.at, on_bad_image)
+        frame, source, dropped = drop_links(listed, self.files, self.path_name, on_bad_image)
         repairs = self.repairs | dropped
-        if headers and not self.cut:
+        if headers and not self.cropped:
             frame, source, dropped = with_sizes(
                 frame.rename({name: f"listed_{name}" for name in _SIZE}),
                 source,
@@ -84,9 +85,9 @@ class Listing:
             differ = pl.any_horizontal(pl.col(name) != pl.col(f"listed_{name}") for name in _SIZE)
             repairs |= {"sizes_replaced": frame.filter(differ).height, **dropped}
         rows = frame[_ROW]
-        frame, repairs["boxes_clamped"] = clamp_boxes(frame, lambda row: self.at_box(rows[row]))
+        frame, repairs["boxes_clamped"] = clamp_boxes(frame, lambda row: self.box_name(rows[row]))
         columns = list(self.columns)
-        if self.cut:
+        if self.cropped:
             frame = frame.rename({name: f"photo_{name}" for name in _PHOTO})
             frame, source, dropped = with_sizes(frame, source, show=show, on_bad_image=on_bad_image)
             frame = frame.with_columns(

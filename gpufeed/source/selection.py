@@ -1,4 +1,4 @@
-"""A source made of others: some of one's images, or the images of several."""
+"""A selection of images from one or several sources."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import numpy.typing as npt
 from gpufeed.source.base import Encoded, Source, fetcher, open_image, read_images
 from gpufeed.source.files import FileSource
 
-__all__ = ["Part", "join", "take"]
+__all__ = ["Selection", "join", "take"]
 
 Int64 = npt.NDArray[np.int64]
 
 
-class Part:
-    """Some images of some sources, in any order.
+class Selection:
+    """Images selected from one or several sources, in any order.
 
     Args:
-        sources: one or more.
-        which: int64 (n,), the source that each key's image is in.
-        keys: int64 (n,), its key there.
+        sources: at least one source.
+        which: int64 (n,), index of the source that holds each key's image.
+        keys: int64 (n,), the image's key in that source.
     """
 
     def __init__(self, sources: Sequence[Source], which: Int64, keys: Int64) -> None:
@@ -37,20 +37,20 @@ class Part:
         return len(self.keys)
 
     def __repr__(self) -> str:
-        return f"Part({len(self)} images of {', '.join(map(repr, self.sources))})"
+        return f"Selection({len(self)} images of {', '.join(map(repr, self.sources))})"
 
     def read(self, keys: Int64) -> list[Encoded | OSError]:
         """Read images: see `Source`."""
         which, inner = self.which[keys], self.keys[keys]
         if len(self.sources) == 1:
             return read_images(self.sources[0], inner)
-        found: list[Encoded | OSError] = [b""] * len(keys)
-        for number in np.unique(which):
-            places = np.flatnonzero(which == number)
-            read = read_images(self.sources[number], inner[places])
-            for place, each in zip(places.tolist(), read, strict=True):
-                found[place] = each
-        return found
+        images: list[Encoded | OSError] = [b""] * len(keys)
+        for index in np.unique(which):
+            places = np.flatnonzero(which == index)
+            read = read_images(self.sources[index], inner[places])
+            for place, image in zip(places.tolist(), read, strict=True):
+                images[place] = image
+        return images
 
     def name(self, key: int) -> str:
         """Return an image's name: see `Source`."""
@@ -63,22 +63,22 @@ class Part:
 
     def _fetch(self, keys: Int64) -> None:
         which, inner = self.which[keys], self.keys[keys]
-        for number in np.unique(which):
-            fetch = self._fetchers[number]
+        for index in np.unique(which):
+            fetch = self._fetchers[index]
             if fetch is not None:
-                fetch(inner[which == number])
+                fetch(inner[which == index])
 
 
 def join(sources: Sequence[Source], counts: Sequence[int]) -> Source:
-    """Return the images of several sources, one after the other, so many of each."""
+    """Concatenate sources: the first `counts[i]` images of `sources[i]`, one after the other."""
     which = np.repeat(np.arange(len(sources)), counts)
-    return Part(sources, which, np.concatenate([np.arange(count) for count in counts]))
+    return Selection(sources, which, np.concatenate([np.arange(count) for count in counts]))
 
 
 def take(source: Source, keys: Int64) -> Source:
-    """Return a source of some images of another, in the order of `keys`, repeats included."""
+    """Return a source of the images of `keys`, in their order, repeats included."""
     if isinstance(source, FileSource):
         return source.take(keys)
-    if isinstance(source, Part):
-        return Part(source.sources, source.which[keys], source.keys[keys])
-    return Part([source], np.zeros(len(keys), np.int64), keys)
+    if isinstance(source, Selection):
+        return Selection(source.sources, source.which[keys], source.keys[keys])
+    return Selection([source], np.zeros(len(keys), np.int64), keys)

@@ -1,0 +1,105 @@
+"""The public reader of NABirds, which recognises what the data are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from gpufeed.errors import ConfigError, ManifestError
+from gpufeed.records.bad_images import OnBadImage, check_on_bad_image
+from gpufeed.records.manifest import Manifest
+from gpufeed.records.nabirds.course import list_course
+from gpufeed.records.nabirds.distribution import DISTRIBUTION_FILES, list_distribution
+from gpufeed.records.nabirds.listing import Listing
+
+__all__ = ["list_nabirds", "read_nabirds"]
+
+
+def read_nabirds(
+    path: str | Path,
+    labels: Literal["class", "species"] = "class",
+    *,
+    images: str | Path | None = None,
+    sizes: Literal["manifest", "headers"] = "manifest",
+    on_bad_image: OnBadImage = "raise",
+    progress: bool | None = None,
+) -> Manifest:
+    """Read NABirds, from its own distribution or from the `metadata.parquet` of the course on it.
+
+    Van Horn et al., "Building a bird recognition app and large scale dataset with citizen
+    scientists: the fine print in fine-grained dataset collection", CVPR 2015.
+
+    Besides `path`, `label`, `width`, `height` and the box of a `Manifest`, the columns are:
+
+    - `class_id` (Int32), `class_name`: one of the 1,011 nodes, as numbered by the dataset;
+    - `species_name`, `subcategory` (null if there is none): the class name without its last
+      parenthesised part, and the text of that part;
+    - `species_id` (Int32): from 1, in the order of the species' names;
+    - `parents` (List[String]): the names of the 2 or 3 ancestors of the class in the hierarchy,
+      from the top level (`parents.list.first()`) down to its parent. Not in `metadata.parquet`;
+    - `photographer`, `is_training_img` (Boolean), `uuid`;
+    - `points`, if the folder has `parts/part_locs.txt`: the bird's parts, in the order of
+      `parts/parts.txt` (bill, crown, nape, left eye, right eye, belly, breast, back, tail, left
+      wing, right wing); invisible parts have visible 0. Left and right are the bird's own, and are
+      not swapped when an image is flipped;
+    - for the course's cleaned images, which are cropped to their boxes: `photo_width`,
+      `photo_height`, `photo_box_x`, `photo_box_y`, `photo_box_width` and `photo_box_height`, of the
+      photo that the image was cropped from. The manifest's sizes and boxes are those of the cropped
+      images.
+
+    Repeated spaces in names, and spaces next to the inside of parentheses, are removed. Boxes that
+    extend beyond their image are clamped to it. `repairs` counts both: `names_mended` (classes),
+    `boxes_clamped` and, with `sizes="headers"`, `sizes_replaced` (images).
+
+    A missing image is an error only if its size must be read from it: with `sizes="headers"`, and
+    for cleaned images.
+
+    Args:
+        path: folder of the distribution, which has images.txt and so on; or a `metadata.parquet`,
+            or a folder that has one.
+        labels: "class" labels by the rank of the class id (555 classes), "species" by the rank of
+            the species' name (404 species). Labels are those of the whole set, so all splits share
+            them.
+        images: folder of the images. By default `images` below the distribution's folder;
+            `cleaned_images`, or else `images`, next to the parquet file.
+        sizes: "manifest" takes the sizes from the metadata, "headers" from the images.
+        on_bad_image: "raise", or "drop" to leave out images whose size must be read from their
+            header but cannot be, and images outside their folder that a symbolic link leads to.
+            They are counted in `repairs` as `images_dropped` and `links_dropped`.
+        progress: whether to show a progress bar; None shows it on a terminal only.
+
+    Raises:
+        ManifestError: a file is missing or invalid, and the message names it with the line or row;
+            a symbolic link leaves the folder; or an image's size cannot be read.
+        ConfigError: `labels`, `sizes` or `on_bad_image` is not one of its values.
+    """
+    if labels not in ("class", "species"):
+        raise ConfigError(f'labels must be "class" or "species", not {labels!r}')
+    if sizes not in ("manifest", "headers"):
+        raise ConfigError(f'sizes must be "manifest" or "headers", not {sizes!r}')
+    check_on_bad_image(on_bad_image)
+    listing = list_nabirds(path, labels, images)
+    return listing.manifest(headers=sizes == "headers", show=progress, on_bad_image=on_bad_image)
+
+
+def list_nabirds(
+    path: str | Path, labels: Literal["class", "species"], images: str | Path | None = None
+) -> Listing:
+    """List the images of NABirds, opening a few at most; raises what `read_nabirds` raises."""
+    source = Path(path)
+    folder = None if images is None else Path(images)
+    if folder is not None and not folder.is_dir():
+        raise ManifestError(f"images: there is no folder {folder}")
+    if source.is_file():
+        return list_course(source, labels, folder)
+    if not source.is_dir():
+        raise ManifestError(f"there is no file or folder {source}")
+    parquet = source / "metadata.parquet"
+    if not (source / "images.txt").exists():
+        if parquet.is_file():
+            return list_course(parquet, labels, folder)
+        if not any((source / name).exists() for name in DISTRIBUTION_FILES):
+            raise ManifestError(
+                f"{source} is not a NABirds folder: it has neither images.txt nor metadata.parquet"
+            )
+    return list_distribution(source, labels, folder)
