@@ -1,4 +1,4 @@
-"""Looks into one image's file."""
+"""Examining the file of one image."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpufeed.records.headers import check_scans, image_header, most_bytes
 from gpufeed.source.base import Encoded, Source, read_images
 from gpufeed.tools.check.kinds import Finding, Kind
 
-__all__ = ["Examiner", "Looked", "Size"]
+__all__ = ["Examined", "Examiner", "Size"]
 
 _ENDINGS = {
     "JPEG": (".jpg", ".jpeg"),
@@ -27,9 +27,9 @@ _ENDINGS = {
     "PPM": (".ppm", ".pgm", ".pbm", ".pnm"),
 }
 _KNOWN = {ending for endings in _ENDINGS.values() for ending in endings}
-_EIGHTHS = ("JPEG", "MPO")
-_EIGHTH = 8
-"""JPEGs are decoded at an eighth of their size: all data are gone through, with half the work."""
+_REDUCIBLE = ("JPEG", "MPO")
+_REDUCTION = 8
+"""JPEGs are decoded at an eighth of their size: that reads all data at half the cost."""
 
 Size = tuple[int, int]
 _KINDS = {
@@ -40,13 +40,13 @@ _KINDS = {
 
 
 @dataclass
-class Looked:
-    """What was found in one file.
+class Examined:
+    """The result of examining one file.
 
     Attributes:
-        findings: in no order.
-        size: (height, width) by its header, oriented; None where that cannot be read.
-        digest: of its bytes; None where they cannot be read.
+        findings: the findings, in no order.
+        size: (height, width) from the header, after its EXIF orientation; None if unreadable.
+        digest: the SHA-256 digest of the file; None if unreadable.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -54,16 +54,16 @@ class Looked:
     digest: bytes | None = None
 
     def add(self, kind: Kind, detail: str) -> None:
-        """Note something."""
+        """Add a finding."""
         self.findings.append(Finding(kind, detail))
 
 
 class Examiner:
-    """Looks into images; one for each thread.
+    """Examines images; each thread needs its own.
 
     Args:
         source: the images.
-        max_pixels: as the `Loader` has it.
+        max_pixels: as for `Loader`.
     """
 
     def __init__(self, source: Source, max_pixels: int) -> None:
@@ -71,85 +71,86 @@ class Examiner:
         self._max_pixels = max_pixels
         self._decoder = NvImageCodec()
 
-    def look(self, key: int, expected: Size | None) -> Looked:
-        """Look into one image.
+    def examine(self, key: int, expected: Size | None) -> Examined:
+        """Examine one image.
 
         Args:
-            key: which.
-            expected: (height, width) that the list of images gives, if it gives any.
+            key: the image's key in the source.
+            expected: (height, width) from the list of images; None if the list has no sizes.
         """
-        looked = Looked()
+        examined = Examined()
         (content,) = read_images(self._source, np.array([key], dtype=np.int64))
         if isinstance(content, OSError):
             kind = next(
                 (_KINDS[each] for each in _KINDS if isinstance(content, each)), Kind.unreadable
             )
-            looked.add(kind, content.strerror or str(content))
-            return looked
+            examined.add(kind, content.strerror or str(content))
+            return examined
         if not len(content):
-            looked.add(Kind.empty, "the file is empty")
-            return looked
-        # Many processors have instructions for this one.
-        looked.digest = hashlib.sha256(content).digest()
+            examined.add(Kind.empty, "the file is empty")
+            return examined
+        # SHA-256, since many processors have instructions for it.
+        examined.digest = hashlib.sha256(content).digest()
         try:
             width, height, orientation = image_header(content)
             check_scans(content)
         except (OSError, ValueError) as error:
-            looked.add(Kind.not_an_image, str(error))
-            return looked
-        looked.size = height, width
+            examined.add(Kind.not_an_image, str(error))
+            return examined
+        examined.size = height, width
         if width * height > self._max_pixels:
-            looked.add(
+            examined.add(
                 Kind.too_large,
-                f"{width} x {height} = {width * height:,} pixels, max_pixels is "
+                f"{width} x {height} = {width * height:,} pixels; max_pixels is "
                 f"{self._max_pixels:,}",
             )
-            return looked
+            return examined
         if len(content) > most_bytes(width * height):
-            looked.add(
-                Kind.too_large, f"{len(content):,} bytes, far more than an image of its size"
+            examined.add(
+                Kind.too_large, f"{len(content):,} bytes, far too many for {width} x {height}"
             )
-            return looked
+            return examined
         if expected is not None and expected != (height, width):
-            looked.add(
+            examined.add(
                 Kind.other_size,
                 f"{width} x {height} (width x height), listed as {expected[1]} x {expected[0]}",
             )
         if orientation != 1:
-            looked.add(Kind.turned, f"orientation {orientation}")
-        self._decode(content, self._source.name(key), looked.size, looked)
-        return looked
+            examined.add(Kind.turned, f"orientation {orientation}")
+        self._decode(content, self._source.name(key), examined.size, examined)
+        return examined
 
-    def _decode(self, content: Encoded, path: str, size: Size, looked: Looked) -> None:
-        """Decode it with Pillow, which is stricter, and as a run would."""
+    def _decode(self, content: Encoded, path: str, size: Size, examined: Examined) -> None:
+        """Decode an image with Pillow, which is stricter, and with the decoder of a run."""
         height, width = size
-        form, mode, refused = "", "", ""
+        name, mode, refusal = "", "", ""
         try:
             with Image.open(io.BytesIO(content)) as image:
-                form, mode = image.format or "", image.mode
-                self._describe(image, path, looked)
-                if form in _EIGHTHS:
-                    image.draft(mode, (max(width // _EIGHTH, 1), max(height // _EIGHTH, 1)))
+                name, mode = image.format or "", image.mode
+                self._describe(image, path, examined)
+                if name in _REDUCIBLE:
+                    reduced = max(width // _REDUCTION, 1), max(height // _REDUCTION, 1)
+                    image.draft(mode, reduced)
                 image.load()
         except Image.DecompressionBombError:
-            form = ""  # too large for Pillow, which has nothing to say of its data then
-        except Exception as error:  # Pillow raises whatever its readers meet
-            refused = str(error) or type(error).__name__
-        # Both go through a JPEG's data with libjpeg-turbo, so where Pillow found no fault in them
-        # it is left to see whether a run takes its kind.
-        shape = (1, 1) if form in _EIGHTHS and not refused else size
+            name = ""  # too large for Pillow, which then does not read its data
+        except Exception as error:  # Pillow raises any error of its readers
+            refusal = str(error) or type(error).__name__
+        # Both decoders read JPEG data with libjpeg-turbo. If Pillow accepted the data, one pixel
+        # shows whether a run supports this kind of JPEG.
+        shape = (1, 1) if name in _REDUCIBLE and not refusal else size
         decodes = self._decoder.decode(content, (0, 0), shape) is not None
-        if decodes and refused:
-            looked.add(Kind.corrupt, refused)
+        if decodes and refusal:
+            examined.add(Kind.corrupt, refusal)
         elif not decodes:
-            kind = Kind.damaged if refused else Kind.unsupported
-            looked.add(kind, refused or f"{form} {mode}")
+            kind = Kind.damaged if refusal else Kind.unsupported
+            examined.add(kind, refusal or f"{name} {mode}")
 
     @staticmethod
-    def _describe(image: Image.Image, path: str, looked: Looked) -> None:
-        form = image.format or ""
+    def _describe(image: Image.Image, path: str, examined: Examined) -> None:
+        name = image.format or ""
         ending = path[path.rfind(".") :].lower()
-        if ending in _KNOWN and ending not in _ENDINGS.get(form, (ending,)):
-            looked.add(Kind.disguised, f"{form} named {ending}")
+        if ending in _KNOWN and ending not in _ENDINGS.get(name, (ending,)):
+            examined.add(Kind.disguised, f"{name} named {ending}")
         if image.mode != "RGB":
-            looked.add(Kind.colours, image.mode)
+            examined.add(Kind.colours, image.mode)
