@@ -69,7 +69,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if (given := getattr(options, name)) < least:
             parser.error(f"--{name.replace('_', '-')} is {given}; give {least} or more")
     if options.pictures < options.batch_size:
-        parser.error(f"--pictures is {options.pictures}, less than one batch of {options.batch_size}")
+        parser.error(
+            f"--pictures is {options.pictures}, less than one batch of {options.batch_size}"
+        )
     try:
         feeds = choose(options.only, machine.cores)
     except ValueError as error:
