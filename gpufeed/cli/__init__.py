@@ -1,6 +1,6 @@
-"""The command line. Each command only reads its options, calls `gpufeed.tools` and prints.
+"""The command line. Each command reads its options, calls `gpufeed.tools` and prints.
 
-What a command needs is imported within it, so that `gpufeed --help` and errors of usage are quick.
+Commands import what they need when they run, so that `gpufeed --help` and usage errors are fast.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gpufeed._util.sanitize import printable
 from gpufeed.cli import bench as _bench  # noqa: F401
 from gpufeed.cli import check as _check  # noqa: F401
 
-# Imported for the commands they add, listed in this order.
+# Each import registers commands; `gpufeed --help` lists them in this order.
 from gpufeed.cli import feed as _feed  # noqa: F401
 from gpufeed.cli import machine as _machine  # noqa: F401
 from gpufeed.cli import orders as _orders  # noqa: F401
@@ -30,7 +30,7 @@ __all__ = ["app", "main"]
 
 _USAGE, _INTERRUPTED, _BROKEN_PIPE = 2, 130, 1
 
-# The parent of typer's own errors of usage; not imported, since it is not always click's.
+# The parent of typer's usage errors; not imported from click, since typer may bundle its own.
 _UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__base__)
 
 
@@ -38,21 +38,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line.
 
     Args:
-        arguments: without the program's name; those of the process where none are given.
+        arguments: the arguments without the program's name; None for those of the process.
 
     Returns:
-        Exit code: 0; 2 for what a user can put right; 130 when interrupted; 1 for anything else.
+        The exit code: 0 for success, 2 for an error the user can correct, 130 for an interruption,
+        1 for anything else.
     """
     settings = Settings()
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by whoever started the process
-            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - to the end
+        if getattr(sys, name) is None:  # closed by the parent process
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - open until exit
     try:
         code = _run(settings, arguments)
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # Whoever read the output has gone; the interpreter's last flush must not fail as well.
+        # The reader of the output is gone; the interpreter's last flush must not fail as well.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
 
@@ -60,14 +61,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(settings: Settings, arguments: Sequence[str] | None) -> int:
     try:
         given = None if arguments is None else list(arguments)
-        # Not standalone, or typer would print and exit by itself; it gives an exit code, or None.
+        # Standalone, typer would print errors and exit by itself.
         code = int(app(given, standalone_mode=False, prog_name="gpufeed", obj=settings) or 0)
     except (KeyboardInterrupt, typer.Abort):
         code = _INTERRUPTED
     except BrokenPipeError:
         raise
     except Exception as error:
-        # A module that is interrupted while it is imported may say ImportError instead.
+        # Interrupting an import may raise ImportError instead.
         if not _has_interrupt(error):
             return _report(error, settings.debug)
         code = _INTERRUPTED
@@ -83,7 +84,7 @@ def _has_interrupt(error: BaseException | None) -> bool:
 
 
 def _report(error: Exception, debug: bool) -> int:
-    """Print an error on one line; after its traceback, if that is wanted."""
+    """Print an error on one line, with `debug` after its traceback; return the exit code."""
     code, text = _USAGE, str(error)
     if isinstance(error, _UsageError):
         text = error.format_message().replace("Value error, ", "")
@@ -93,7 +94,7 @@ def _report(error: Exception, debug: bool) -> int:
         notes = [note for note in getattr(error, "__notes__", []) if note != CONTINUE_HINT]
         if isinstance(error, DecodeError):
             notes.append(
-                "`gpufeed check DATA --parquet FILE` lists all that are bad, and `--without FILE` "
+                "`gpufeed check DATA --parquet FILE` lists all bad images, and `--without FILE` "
                 "leaves them out"
             )
         text = "; ".join([text, *notes])
@@ -102,7 +103,8 @@ def _report(error: Exception, debug: bool) -> int:
         text = ": ".join([*names, error.strerror or text])
     else:
         code = FAILED
-        text = f"unexpected {type(error).__name__}: {text}; for where, run `gpufeed --debug ...`"
+        name = type(error).__name__
+        text = f"unexpected {name}: {text}; run `gpufeed --debug ...` for the traceback"
     if debug:
         for line in "".join(traceback.format_exception(error)).rstrip("\n").split("\n"):
             print(printable(line), file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The command `gpufeed` itself; other modules add its commands."""
+"""The command `gpufeed` itself; other modules add its subcommands."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import typer
 __all__ = ["FAILED", "Settings", "app"]
 
 FAILED = 1
-"""Exit code of what was found wrong, or went wrong."""
+"""Exit code of a failed check or an unexpected error."""
 
 
 @dataclass
 class Settings:
-    """What is given before the command."""
+    """The options given before the subcommand."""
 
     debug: bool = False
 
@@ -39,7 +39,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback(invoke_without_command=True)
 def _before(
     context: typer.Context,
-    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Print the traceback of errors.")] = False,
     _version: Annotated[
         bool,
         typer.Option(
@@ -47,9 +47,9 @@ def _before(
         ),
     ] = False,
 ) -> None:
-    """An image feed for GPU training, in which every batch has a number.
+    """Feed GPU training with images, in batches that can be made again from their number.
 
-    Begin with `gpufeed demo`; it needs no data.
+    Start with `gpufeed demo`; it needs no data.
     """
     context.obj.debug = debug
     if context.invoked_subcommand is None:

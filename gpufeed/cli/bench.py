@@ -1,4 +1,4 @@
-"""`gpufeed bench`: how fast one's own data are fed."""
+"""`gpufeed bench`: the speed of feeding a data set."""
 
 from __future__ import annotations
 
@@ -35,30 +35,30 @@ def bench(
     preset: PresetOption = Preset.train,
     split: Annotated[
         Split | None,
-        typer.Option(help="By default the preset's own, or all where the data have no split."),
+        typer.Option(help="By default the preset's split, or all if the data have none."),
     ] = None,
     labels: LabelsOption = None,
     without: Without = None,
-    size: Annotated[int, typer.Option(min=1, help="Side of the images, pixels.")] = 224,
+    size: Annotated[int, typer.Option(min=1, help="Side of the images in pixels.")] = 224,
     batch_size: BatchSize = 64,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="CPU threads; by default as `Loader` has it.")
+        int | None, typer.Option(min=1, help="CPU threads; by default the `Loader`'s default.")
     ] = None,
-    prefetch: Annotated[int, typer.Option(min=1, help="Batches worked on ahead.")] = 2,
-    framework: Annotated[Framework, typer.Option(help="Whose arrays to make.")] = Framework.numpy,
+    prefetch: Annotated[int, typer.Option(min=1, help="Batches to prepare ahead.")] = 2,
+    framework: Annotated[Framework, typer.Option(help="Kind of arrays.")] = Framework.numpy,
     device: Device = "auto",
     seed: Seed = 0,
     step_ms: Annotated[
         float | None,
-        typer.Option(min=0, help="Also wait for batches as a step of so many milliseconds would."),
+        typer.Option(min=0, help="Also measure the waiting of training steps this long."),
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="How often each figure is taken.")] = 5,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of measurements.")] = 5,
     seconds: Annotated[
-        float, typer.Option(min=0.001, help="How long to feed in a round, about.")
+        float, typer.Option(min=0.001, help="Approximate duration of one measurement.")
     ] = 2.0,
-    json: Annotated[Path | None, typer.Option(help="Write the figures there as well.")] = None,
+    json: Annotated[Path | None, typer.Option(help="JSON file to write the figures to.")] = None,
 ) -> None:
-    """Measure how fast your data are fed, beside plain decode of the same images."""
+    """Measure how fast your data are fed, compared with plain decode of the same images."""
     from gpufeed.tools.bench import bench as measure
     from gpufeed.tools.bench import check_json, save_json
     from gpufeed.tools.named import open_manifest, take_split
@@ -67,7 +67,7 @@ def bench(
     target = None if json is None else check_json(json)
     whole = open_manifest(data, labels.value if labels else None, without)
     manifest, name = take_split(whole, split.value if split else None, preset.value)
-    found = measure(
+    result = measure(
         manifest,
         preset=preset.value,
         size=size,
@@ -81,10 +81,10 @@ def bench(
         seconds=seconds,
         step_ms=step_ms,
     )
-    feeding = f"{preset.value}, {size} x {size}, {batch_size} a batch, as {framework.value} arrays"
-    _print_bench(found, f"{counted(len(manifest), 'image')} (split: {name})", feeding)
+    feeding = f"{preset.value}, {size} x {size}, batches of {batch_size}, {framework.value} arrays"
+    _print_bench(result, f"{counted(len(manifest), 'image')} (split: {name})", feeding)
     if target is not None:
-        asked = {
+        arguments = {
             "data": str(data),
             "split": name,
             "images": len(manifest),
@@ -98,11 +98,11 @@ def bench(
             "rounds": rounds,
             "seconds": seconds,
         }
-        save_json(found, asked, target)
+        save_json(result, arguments, target)
         say(stdout(), f"Figures: {target}")
 
 
-def _print_bench(found: Bench, data: str, feeding: str) -> None:
+def _print_bench(result: Bench, data: str, feeding: str) -> None:
     from rich import box
     from rich.table import Table
 
@@ -110,46 +110,46 @@ def _print_bench(found: Bench, data: str, feeding: str) -> None:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     lines = [
-        ("device", found.device),
+        ("device", result.device),
         ("data", data),
-        ("fed", feeding),
-        ("first batch", f"after {found.first_batch_s:.1f} s, with the start of the pipeline"),
-        ("then", _interval(found.fed.images_per_second, ",.0f", "images/s")),
-        ("CPU time", _interval(found.fed.cpu_ms, ".2f", "ms an image")),
-        ("host memory", f"{found.peak_mib:,.0f} MiB at most"),
-        ("plain decode", _interval(found.decoded.images_per_second, ",.0f", "images/s")),
-        ("", _interval(found.decoded.cpu_ms, ".2f", "CPU ms an image")),
-        ("of plain decode", _interval(found.over_decoded, ".2f", "times its rate")),
+        ("preset", feeding),
+        ("first batch", f"after {result.first_batch_s:.1f} s, including startup"),
+        ("then", _interval(result.fed.images_per_second, ",.0f", "images/s")),
+        ("CPU time", _interval(result.fed.cpu_ms, ".2f", "ms per image")),
+        ("peak host memory", f"{result.peak_mib:,.0f} MiB"),
+        ("plain decode", _interval(result.decoded.images_per_second, ",.0f", "images/s")),
+        ("", _interval(result.decoded.cpu_ms, ".2f", "ms of CPU time per image")),
+        ("relative speed", _interval(result.over_decoded, ".2f", "times plain decode")),
     ]
-    if found.waiting is not None:
-        step = f"at steps of {found.waiting.step_ms:g} ms"
+    if result.waiting is not None:
+        step = f"{result.waiting.step_ms:g} ms steps"
         lines += [
-            (step, _interval(found.waiting.images_per_second, ",.0f", "images/s")),
-            ("", _interval(found.waiting.share, ".1%", "of the time waiting")),
+            (step, _interval(result.waiting.images_per_second, ",.0f", "images/s")),
+            ("", _interval(result.waiting.share, ".1%", "of the time waiting")),
         ]
     for head, value in lines:
         table.add_row(head, cell(value))
     console = stdout()
     console.print(table)
-    if found.over_decoded.median > 1:
+    if result.over_decoded.median > 1:
         say(
             console,
-            "Faster than plain decode, which makes all pixels of an image, where this preset may "
-            "need a part of them only.",
+            "Plain decode is slower because it decodes whole images; this preset may decode only "
+            "a window of each.",
         )
-    rate = found.fed.images_per_second
-    rounds = f"{counted(rate.rounds, 'round')} of {counted(found.batches, 'batch', 'es')}"
+    rate = result.fed.images_per_second
+    rounds = f"{counted(rate.rounds, 'round')} of {counted(result.batches, 'batch', 'es')}"
     if rate.rounds == 1:
         say(console, f"From {rounds}.")
         return
     say(
         console,
-        f"Medians of {rounds}; in brackets their interval, {100 * rate.coverage:.0f} % sure.",
+        f"Medians of {rounds}, with their {100 * rate.coverage:.0f} % intervals in parentheses.",
     )
 
 
-def _interval(found: Median, form: str, unit: str) -> str:
-    median, low, high = (
-        format(each, form).replace("%", " %") for each in (found.median, found.low, found.high)
+def _interval(median: Median, form: str, unit: str) -> str:
+    middle, low, high = (
+        format(value, form).replace("%", " %") for value in (median.median, median.low, median.high)
     )
-    return f"{median} {unit}" if found.rounds == 1 else f"{median} {unit} ({low} to {high})"
+    return f"{middle} {unit}" if median.rounds == 1 else f"{middle} {unit} ({low} to {high})"

@@ -1,4 +1,4 @@
-"""`gpufeed check`: what is wrong with a dataset's images."""
+"""`gpufeed check`: the bad and doubtful images of a data set."""
 
 from __future__ import annotations
 
@@ -23,25 +23,29 @@ def check(
     data: DataArgument,
     parquet: Annotated[
         Path | None,
-        typer.Option(help="Write all findings there; `Manifest.without` leaves out what fails."),
+        typer.Option(
+            help="Parquet file to write all findings to; `Manifest.without` reads it and leaves "
+            "out the images that fail."
+        ),
     ] = None,
     html: Annotated[
-        Path | None, typer.Option(help="Write a page with thumbnails of the worst there.")
+        Path | None, typer.Option(help="HTML page to write, with thumbnails of the worst images.")
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="How many work at a time; by default one a core.")
+        int | None, typer.Option(min=1, help="CPU threads; by default one for each core.")
     ] = None,
     max_pixels: Annotated[
-        int | None, typer.Option(min=1, help="The most an image may have; by default as `Loader`.")
+        int | None,
+        typer.Option(min=1, help="Most pixels of an image; by default the `Loader`'s limit."),
     ] = None,
 ) -> None:
-    """Look into every image: what would end a run, what it would not notice, what is odd.
+    """Check every image: which would fail in a run, which are doubtful, which are unusual.
 
-    The exit code is 1 where a run would fail over an image, 2 where the data cannot be listed.
-    Records are numbered over the whole list, whatever its splits.
+    The exit code is 1 if a run would fail on an image, and 2 if the data cannot be listed. Records
+    are numbered over the whole list, across splits.
     """
     from gpufeed.feed.loader import MAX_PIXELS
-    from gpufeed.tools.check.dataset import check as look
+    from gpufeed.tools.check.dataset import check as check_images
     from gpufeed.tools.check.page import save_page
     from gpufeed.tools.named import list_images
 
@@ -53,14 +57,12 @@ def check(
             raise typer.BadParameter(f"{target} is a folder; name a file")
     for target, endings in ((parquet, (".parquet", ".pq")), (html, (".html", ".htm"))):
         if target is not None and not target.name.lower().endswith(endings):
-            raise typer.BadParameter(
-                f"{target} does not end in {endings[0]}, which is what it will be"
-            )
-    pictures = list_images(data)
-    report = look(
-        pictures.frame, pictures.files, max_pixels=max_pixels or MAX_PIXELS, threads=threads
+            raise typer.BadParameter(f"the name {target} must end in {endings[0]}")
+    images = list_images(data)
+    report = check_images(
+        images.frame, images.files, max_pixels=max_pixels or MAX_PIXELS, threads=threads
     )
-    _print_report(report, data, pictures)
+    _print_report(report, data, images)
     console = stdout()
     if parquet is not None:
         report.save(parquet.expanduser())
@@ -72,7 +74,7 @@ def check(
         raise typer.Exit(FAILED)
 
 
-def _print_report(report: Report, data: Path, pictures: Listed) -> None:
+def _print_report(report: Report, data: Path, images: Listed) -> None:
     from rich import box
     from rich.table import Table
 
@@ -80,13 +82,15 @@ def _print_report(report: Report, data: Path, pictures: Listed) -> None:
 
     console = stdout()
     rate = report.images / max(report.seconds, 1e-9)
-    say(console, f"{data}: {counted(report.images, 'image')}, {rate:,.0f} a second")
+    say(console, f"{data}: {counted(report.images, 'image')}, {rate:,.0f} images/s")
     if report.findings.is_empty():
-        say(console, "Nothing was found.")
+        say(console, "No problems found.")
         return
     table = Table(box=box.SIMPLE)
-    for name, how in (("found", "left"), ("images", "right"), ("", "left"), ("first", "left")):
-        table.add_column(name, justify=how, overflow="fold")  # type: ignore[arg-type]
+    table.add_column("finding", overflow="fold")
+    table.add_column("images", justify="right", overflow="fold")
+    table.add_column("", overflow="fold")
+    table.add_column("first", overflow="fold")
     for kind, (weight, meaning) in KINDS.items():
         rows = report.findings.filter(report.findings["kind"] == kind.value)
         if rows.is_empty():
@@ -104,11 +108,12 @@ def _print_report(report: Report, data: Path, pictures: Listed) -> None:
     if report.failing > links:
         say(
             console,
-            f"A run would fail over {counted(report.failing - links, 'image')}, unless on_error "
-            "tells it what to do, or Manifest.without leaves them out by what --parquet writes.",
+            f"A run would fail on {counted(report.failing - links, 'image')}, unless on_error "
+            'is "substitute" or "blank", or Manifest.without(FILE) leaves out what --parquet FILE '
+            "lists.",
         )
     elif not links:
-        say(console, "A run would not fail over any.")
-    unlisted = (Kind.leads_out,) if pictures.sized else (Kind.leads_out, *HEADERLESS)
+        say(console, "A run would not fail on any image.")
+    unlisted = (Kind.leads_out,) if images.sized else (Kind.leads_out, *HEADERLESS)
     if report.findings["kind"].is_in(unlisted).any():
-        say(console, f'To list the data at all takes {pictures.reader}(..., on_bad_image="drop").')
+        say(console, f'To list these data, use {images.reader}(..., on_bad_image="drop").')

@@ -1,4 +1,4 @@
-"""Printing, and ending, as a command does."""
+"""Printing and interrupting, as all commands do it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["cell", "counted", "keep_interruptible", "say", "stdout"]
 
 
 def keep_interruptible() -> None:
-    """Have Ctrl-C end waits at once, as Python does.
+    """Let Ctrl-C interrupt waits at once, as in plain Python.
 
-    Polars puts a handler of its own before Python's, with system calls restarted: a main thread
-    that waits for others would wait on. To be called before a command's work.
+    Polars installs a signal handler that restarts system calls, so a main thread that waits for
+    others would keep waiting. Call this before a command's work.
     """
-    import polars  # noqa: F401 - whoever imports it later would undo what follows
+    import polars  # noqa: F401 - a later import would undo the next line
 
     signal.siginterrupt(signal.SIGINT, True)
 
@@ -33,15 +33,15 @@ def stdout() -> Console:
 
 
 def say(console: Console, text: str) -> None:
-    """Print a paragraph, unwrapped, so that a path in it stays in one piece.
+    """Print a paragraph without wrapping it, so that paths in it stay in one piece.
 
-    What is not printable, as escape sequences in the names of files, does not reach the terminal.
+    Unprintable characters, such as escape sequences in file names, are escaped.
     """
     console.print(printable(text), markup=False, soft_wrap=True)
 
 
 def cell(text: str, style: str = "") -> Text:
-    """Return a table's cell of a text, which is no markup, and printable as in `say`."""
+    """Return a table cell of literal text, without markup, escaped as in `say`."""
     from rich.text import Text
 
     return Text(printable(text), style=style)

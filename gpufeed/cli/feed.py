@@ -1,4 +1,4 @@
-"""`gpufeed demo`, `show` and `synth`: batches to look at, and data to make them of."""
+"""`gpufeed demo`, `show`, `transforms` and `synth`: batches to look at, and synthetic data."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def demo(
     images: Annotated[int, typer.Option(min=2, help="Images to draw.")] = 1000,
     batch_size: BatchSize = 64,
     preset: PresetOption = Preset.train,
-    framework: Annotated[Framework, typer.Option(help="Whose arrays to make.")] = Framework.numpy,
+    framework: Annotated[Framework, typer.Option(help="Kind of arrays.")] = Framework.numpy,
     device: Device = "auto",
     seed: Seed = 0,
     out: Annotated[
-        Path, typer.Option(help="Where the contact sheet goes, a PNG file or a folder.")
+        Path, typer.Option(help="PNG file or folder to write the contact sheet to.")
     ] = Path("gpufeed-demo.png"),
 ) -> None:
-    """Feed a synthetic set, which is drawn once, and show what comes out."""
+    """Draw a synthetic set once, feed an epoch of it, and write a contact sheet."""
     from gpufeed.records import read_nabirds
     from gpufeed.tools.demo import check_usable, demo_set, feed_epoch
     from gpufeed.tools.sheet import check_target, save_sheet
@@ -58,7 +58,7 @@ def demo(
     console = stdout()
 
     folder = demo_set(images, seed)
-    say(console, f"{images:,} synthetic images in the shape of NABirds, drawn once: {folder}")
+    say(console, f"{images:,} synthetic images in the format of NABirds, drawn once: {folder}")
     birds = read_nabirds(folder, labels="species")
     train = birds.split("train")
     fed = feed_epoch(
@@ -69,7 +69,7 @@ def demo(
         device=device,
         framework=framework.value,
     )
-    # Whatever the size of its batch, a record is given the same numbers.
+    # A record looks the same at any batch size.
     shown = show_batch(
         train,
         preset=preset.value,
@@ -82,8 +82,8 @@ def demo(
     _print_fed(console, fed, framework.value)
     say(
         console,
-        "Waiting is near 100 % since the demo does nothing with its batches; in training it should "
-        "be near 0 %.",
+        "Waiting is near 100 % because the demo does nothing with its batches; in training it "
+        "should be near 0 %.",
     )
     say(console, f"The first {counted(shown.images, 'image')}: {target}")
 
@@ -102,12 +102,12 @@ def _print_fed(console: Console, fed: Fed, framework: str) -> None:
     for name, value in (
         ("device", fed.device),
         ("train split", f"{counted(whole.images, 'image')} in {batches}"),
-        ("first batch", f"after {fed.first.seconds:.1f} s, with the start of the pipeline"),
+        ("first batch", f"after {fed.first.seconds:.1f} s, including startup"),
         ("then", f"{fed.images_per_second:,.0f} images/s"),
         ("waiting", f"{whole.waiting_share:.1%} of the time"),
         ("a batch", _arrays(fed, framework)),
         (
-            "state at the end",
+            "a state",
             f"records {fed.state['records']} of {json.loads(marks['sampler'])['kind']}, manifest "
             f"{marks['manifest'][:8]}",
         ),
@@ -117,7 +117,7 @@ def _print_fed(console: Console, fed: Fed, framework: str) -> None:
 
 
 def _arrays(fed: Fed, framework: str) -> str:
-    # torch names its dtypes torch.float32; the framework is named once, in front.
+    # The framework is named once, in front, so torch.float32 becomes float32.
     lines = [
         f"{name} {'x'.join(map(str, shape))} {dtype.removeprefix('torch.')}"
         for name, shape, dtype in fed.arrays
@@ -128,26 +128,28 @@ def _arrays(fed: Fed, framework: str) -> str:
 @app.command()
 def show(
     data: Data,
-    step: Annotated[int, typer.Option(min=0, help="Number of the batch, over all epochs.")] = 0,
+    step: Annotated[
+        int, typer.Option(min=0, help="Number of the batch, counted over all epochs.")
+    ] = 0,
     preset: PresetOption = Preset.train,
     split: Annotated[
         Split | None,
-        typer.Option(help="By default the preset's own, or all where the data have no split."),
+        typer.Option(help="By default the preset's split, or all if the data have none."),
     ] = None,
     labels: LabelsOption = None,
     without: Without = None,
     batch_size: BatchSize = 64,
     seed: Seed = 0,
-    size: Annotated[int, typer.Option(min=1, help="Side of the images, pixels.")] = 224,
+    size: Annotated[int, typer.Option(min=1, help="Side of the images in pixels.")] = 224,
     targets: Annotated[
         bool, typer.Option("--targets", help="Draw boxes and points on the images.")
     ] = False,
     device: Device = "auto",
     out: Annotated[
-        Path, typer.Option(help="Where the contact sheet goes, a PNG file or a folder.")
+        Path, typer.Option(help="PNG file or folder to write the contact sheet to.")
     ] = Path("gpufeed-show.png"),
 ) -> None:
-    """Draw the contact sheet of any batch: what training gets at that step."""
+    """Write the contact sheet of any batch: what training receives at that step."""
     from gpufeed.tools.named import open_manifest, take_split
     from gpufeed.tools.sheet import check_target, save_sheet
     from gpufeed.tools.show import show_batch
@@ -178,8 +180,8 @@ def show(
     if shown.incomplete:
         say(
             console,
-            f"The split fills no batch of {batch_size}: a Loader needs a smaller batch_size, or "
-            'last_batch="pad" or "partial", to feed it.',
+            f"The split has fewer images than a batch of {batch_size}: to feed it, pass the Loader "
+            'a smaller batch_size, or last_batch="pad" or "partial".',
         )
     say(console, f"Contact sheet: {target}")
 
@@ -188,20 +190,20 @@ def show(
 def transforms(
     data: Annotated[
         Path | None,
-        typer.Option(help="As for `show`; by default synthetic birds, which are drawn once."),
+        typer.Option(help="As for `show`; by default synthetic birds, drawn once."),
     ] = None,
     record: Annotated[
         int | None,
-        typer.Option(min=0, help="Number of the image; by default the one nearest to a square."),
+        typer.Option(min=0, help="Number of the image; by default the one closest to a square."),
     ] = None,
-    size: Annotated[int, typer.Option(min=16, help="Side of the images, pixels.")] = 128,
+    size: Annotated[int, typer.Option(min=16, help="Side of the images in pixels.")] = 128,
     seed: Seed = 0,
     device: Device = "auto",
     out: Annotated[
-        Path, typer.Option(help="Where the contact sheet goes, a PNG file or a folder.")
+        Path, typer.Option(help="PNG file or folder to write the contact sheet to.")
     ] = Path("gpufeed-transforms.png"),
 ) -> None:
-    """Draw what every transform makes of an image, in eight draws each."""
+    """Write a contact sheet of all transforms applied to one image, eight draws of each."""
     from gpufeed.tools.demo import demo_set
     from gpufeed.tools.gallery import draw_gallery
     from gpufeed.tools.named import open_manifest
@@ -217,11 +219,13 @@ def transforms(
 
 @app.command()
 def synth(
-    folder: Annotated[Path, typer.Argument(help="Where to; new or empty.", metavar="DIR")],
-    images: Annotated[int, typer.Option(min=2, help="How many.")] = 256,
+    folder: Annotated[
+        Path, typer.Argument(help="Folder to write to; new or empty.", metavar="DIR")
+    ],
+    images: Annotated[int, typer.Option(min=2, help="Number of images.")] = 256,
     seed: Seed = 0,
 ) -> None:
-    """Write a synthetic data set in the shape of NABirds."""
+    """Write a synthetic data set in the format of NABirds."""
     from gpufeed.records import read_nabirds
     from gpufeed.tools.synth import write_nabirds
 

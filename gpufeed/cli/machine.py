@@ -1,4 +1,4 @@
-"""`gpufeed info`: what is installed and what this machine has."""
+"""`gpufeed info`: installed versions and available devices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__: list[str] = []
 
 @app.command()
 def info() -> None:
-    """List versions and devices, what is missing, and how to get it."""
+    """List versions and devices, what is missing, and how to install it."""
     from rich import box
     from rich.table import Table
 

@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""The options that several commands share."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 
 class Preset(StrEnum):
-    """What is done to the images; a function of `gpufeed.presets`."""
+    """The transforms: the name of a function in `gpufeed.presets`."""
 
     train = "train"
     evaluate = "evaluate"
@@ -41,7 +41,7 @@ class Preset(StrEnum):
 
 
 class Framework(StrEnum):
-    """Whose arrays are made."""
+    """The framework whose arrays a batch holds."""
 
     numpy = "numpy"
     torch = "torch"
@@ -49,7 +49,7 @@ class Framework(StrEnum):
 
 
 class LastBatch(StrEnum):
-    """What becomes of an epoch's tail."""
+    """How to treat the end of an epoch that fills no batch."""
 
     drop = "drop"
     pad = "pad"
@@ -57,7 +57,7 @@ class LastBatch(StrEnum):
 
 
 class OnError(StrEnum):
-    """What becomes of bad images."""
+    """How to treat bad images."""
 
     raise_ = "raise"
     substitute = "substitute"
@@ -65,14 +65,14 @@ class OnError(StrEnum):
 
 
 class Labels(StrEnum):
-    """What the labels are."""
+    """The kind of labels."""
 
     class_ = "class"
     species = "species"
 
 
 class Split(StrEnum):
-    """Which part of the data."""
+    """A part of the data."""
 
     train = "train"
     test = "test"
@@ -80,7 +80,7 @@ class Split(StrEnum):
 
 
 class Sampler(StrEnum):
-    """Whose order."""
+    """A sampler whose order is examined."""
 
     index_ = "index"
     repeated = "repeated"
@@ -90,20 +90,20 @@ class Sampler(StrEnum):
 
 
 BatchSize = Annotated[int, typer.Option(min=1, help="Images in a batch.")]
-Seed = Annotated[int, typer.Option(min=0, help="Of everything random.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
-_DATA = "A NABirds folder, a metadata.parquet, or a folder of class folders."
+Seed = Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")]
+Device = Annotated[str, typer.Option(help="Device to run on: auto, cpu, cuda or cuda:1.")]
+_DATA = "A NABirds folder, a metadata.parquet, or a folder with a folder for each class."
 Data = Annotated[Path, typer.Option(help=_DATA)]
 DataArgument = Annotated[Path, typer.Argument(help=_DATA, metavar="DATA")]
 LabelsOption = Annotated[
-    Labels | None, typer.Option(help="By default species, where the data have them.")
+    Labels | None, typer.Option(help="Kind of labels; species by default, if the data have them.")
 ]
-PresetOption = Annotated[Preset, typer.Option(help="What is done to the images.")]
+PresetOption = Annotated[Preset, typer.Option(help="Transforms of the images.")]
 
 Without = Annotated[
     Path | None,
     typer.Option(
-        help="Leave out the bad images of this list, as `gpufeed check --parquet` writes it, and "
-        "what cannot be listed: links that leave the folder, images without a readable header."
+        help="Leave out the bad images in this list, which `gpufeed check --parquet` writes, "
+        "links that leave the folder, and images without a readable header."
     ),
 ]

@@ -1,4 +1,4 @@
-"""`gpufeed shuffle-report`: how random an order is."""
+"""`gpufeed shuffle-report`: the randomness of a sampler's order."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ _REPORT_WIDTH = 110
 def shuffle_report(
     data: Data,
     sampler: Annotated[
-        Sampler, typer.Option(help="Whose order; index is a plain shuffle.")
+        Sampler, typer.Option(help="Sampler to examine; index is a plain shuffle.")
     ] = Sampler.index_,
     split: Annotated[
         Split | None,
-        typer.Option(help="By default train, or all where the data have no split."),
+        typer.Option(help="By default train, or all if the data have no split."),
     ] = None,
     labels: LabelsOption = None,
     batch_size: Annotated[
-        int, typer.Option(min=1, help="Images in a batch, those of all processes together.")
+        int, typer.Option(min=1, help="Images in the global batch of all processes.")
     ] = 64,
     repeats: Annotated[
-        int, typer.Option(min=1, help="Of repeated: how many times in a row a record comes.")
+        int, typer.Option(min=1, help="For repeated: times in a row that a record comes.")
     ] = 3,
     power: Annotated[
-        float, typer.Option(min=0, help="Of weighted: 1 has every class come equally often.")
+        float, typer.Option(min=0, help="For weighted: with 1, all classes come equally often.")
     ] = 1.0,
     records_per_class: Annotated[
-        int, typer.Option(min=1, help="Of balanced: records of each class in a batch.")
+        int, typer.Option(min=1, help="For balanced: records of each class in a batch.")
     ] = 4,
     seed: Seed = 0,
-    out: Annotated[Path, typer.Option(help="Where the image goes, a PNG file or a folder.")] = Path(
+    out: Annotated[Path, typer.Option(help="PNG file or folder to write the plot to.")] = Path(
         "gpufeed-shuffle.png"
     ),
 ) -> None:
-    """Show how random a sampler's order is, beside NumPy's and Grain's.
+    """Measure and plot how random a sampler's order is, compared with NumPy's and Grain's.
 
-    Only the list of images is looked at; none is decoded.
+    This reads only the list of images and decodes none.
     """
     from gpufeed.tools.named import open_manifest, take_split
     from gpufeed.tools.sheet import check_target, save_sheet
@@ -79,7 +79,7 @@ def shuffle_report(
     console = stdout()
     say(console, f"{subject}: the sampler {sampler.value}, seed {seed}")
     _print_report(console, report)
-    say(console, f"Image: {target}")
+    say(console, f"Plot: {target}")
 
 
 def _print_report(console: Console, report: Report) -> None:

@@ -1,4 +1,4 @@
-"""`gpufeed replay` and `ledger`: what a run was, or will be, handed."""
+"""`gpufeed replay` and `ledger`: the batches that a run received."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ __all__: list[str] = []
 def replay(
     state: Annotated[
         Path,
-        typer.Option(help="A loader's state as JSON: what `loader.get_state()` gives."),
+        typer.Option(help="A loader's state as JSON, the result of `loader.get_state()`."),
     ],
-    data: Annotated[Path, typer.Option(help="The data of that run, as for `show`.")],
+    data: Annotated[Path, typer.Option(help="The data of the run, as for `show`.")],
     step: Annotated[
         int | None,
-        typer.Option(min=0, help="Number of the batch; by default the one that was to come next."),
+        typer.Option(min=0, help="Number of the batch; by default the next one after the state."),
     ] = None,
     batch_size: Annotated[
-        int, typer.Option(min=1, help="Global batch of the run: of all its processes together.")
+        int, typer.Option(min=1, help="The run's global batch size, over all its processes.")
     ] = 64,
-    last_batch: Annotated[LastBatch, typer.Option(help="As the run had it.")] = LastBatch.drop,
-    on_error: Annotated[OnError, typer.Option(help="As the run had it.")] = OnError.raise_,
+    last_batch: Annotated[LastBatch, typer.Option(help="The run's last_batch.")] = LastBatch.drop,
+    on_error: Annotated[OnError, typer.Option(help="The run's on_error.")] = OnError.raise_,
     device: Device = "auto",
     out: Annotated[
-        Path, typer.Option(help="Where the contact sheet goes, a PNG file or a folder.")
+        Path, typer.Option(help="PNG file or folder to write the contact sheet to.")
     ] = Path("gpufeed-replay.png"),
 ) -> None:
-    """Draw the contact sheet of a batch of a run, from a state that it saved."""
+    """Write the contact sheet of a batch of a run, from a state that the run saved."""
     from gpufeed._util.open_regular import read_file
     from gpufeed.errors import StateError
     from gpufeed.tools.replay import replay_batch
@@ -56,7 +56,8 @@ def replay(
         if error.errno is not None:
             raise
         raise StateError(
-            f"{state} is no state: {error}; loader.get_state() gives what is to be in such a file"
+            f"{state} is not a state: {error}; it must be a file with what loader.get_state() "
+            "returned"
         ) from None
     replayed = replay_batch(
         saved,
@@ -74,7 +75,7 @@ def replay(
         console,
         f"Step {replayed.step}, batch {replayed.step % shown.steps_per_epoch + 1:,} of "
         f"{shown.steps_per_epoch:,} in epoch {shown.epoch} (split: {replayed.split}); the state "
-        f"stands before step {replayed.state_step}",
+        f"is before step {replayed.state_step}",
     )
     say(console, f"Contact sheet: {target}")
 
@@ -84,36 +85,37 @@ def ledger(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="Ledgers of one run: of its processes, and of its parts.", metavar="FILE..."
+            help="The ledgers of all processes and all restarts of one run.", metavar="FILE..."
         ),
     ],
     against: Annotated[
         list[str] | None,
         typer.Option(
-            help="Ledgers of another run, to be compared: a file, or a quoted pattern, "
-            "'other/*.ledger'; can be given several times."
+            help="Ledgers of another run to compare with: a file, or a quoted pattern such as "
+            "'other/*.ledger'. Repeatable."
         ),
     ] = None,
 ) -> None:
-    """Prove that a run was handed each record once, or the same as another run.
+    """Prove that a run received each record once, or the same records as another run.
 
-    The exit code is 1 where it was not. `loader.ledger.save(FILE)` writes a ledger.
+    The exit code is 1 if it did not. `loader.ledger.save(FILE)` writes a ledger.
     """
     from gpufeed.ledger import Ledger, merge
 
     console = stdout()
     run = merge(Ledger.load(path) for path in files)
-    right = _print_ledger(console, run)
+    complete = _print_ledger(console, run)
     if against:
-        # A pattern, since an option takes one value; a name without any stands for itself.
+        # Patterns are expanded here, since an option takes one value.
         others = [path for text in against for path in sorted(glob(text)) or [text]]  # noqa: PTH207
-        right = _print_differences(console, run, merge(map(Ledger.load, others))) and right
-    if not right:
+        same = _print_differences(console, run, merge(map(Ledger.load, others)))
+        complete = complete and same
+    if not complete:
         raise typer.Exit(FAILED)
 
 
 def _print_ledger(console: Console, run: Ledger) -> bool:
-    """Print what came in each epoch; returns whether every epoch is as it should be."""
+    """Print the deliveries of each epoch; return whether every epoch is complete."""
     from rich import box
     from rich.table import Table
 
@@ -129,40 +131,39 @@ def _print_ledger(console: Console, run: Ledger) -> bool:
     for each in reports:
         for what, number, names in (
             ("missing", each.missing, each.missing_names),
-            ("double", each.double, each.double_names),
+            ("duplicate", each.double, each.double_names),
         ):
             if number:
-                said = _names(number, each.named, names)
-                say(console, f"Epoch {each.epoch}: {what} {said}")
-    right = bool(reports) and all(each.right for each in reports)
-    if right:
-        how = "no place of the order" if run.run.repeats else "no record"
-        say(console, f"{counted(len(reports), 'epoch')}: all is there, and {how} came twice.")
+                say(console, f"Epoch {each.epoch}: {what} {_names(number, each.named, names)}")
+    complete = bool(reports) and all(each.right for each in reports)
+    if complete:
+        what = "position of the order" if run.run.repeats else "record"
+        say(console, f"{counted(len(reports), 'epoch')}: every {what} came exactly once.")
     elif not reports:
         say(console, "Nothing was delivered.")
-    return right
+    return complete
 
 
 def _print_differences(console: Console, run: Ledger, other: Ledger) -> bool:
-    """Print how two runs differ; returns whether they do not."""
+    """Print how two runs differ; return whether they are the same."""
     differences = run.compare(other)
     for each in differences:
         if each.same:
             continue
         number = each.counts + each.pixels
         if not number:
-            say(console, f"Epoch {each.epoch}: the same records, in another order.")
+            say(console, f"Epoch {each.epoch}: the same records in a different order.")
             continue
-        said = _names(number, "record", each.keys)
         say(
             console,
-            f"Epoch {each.epoch}: {each.counts:,} records came another number of times, "
-            f"{each.pixels:,} with other pixels: {said}",
+            f"Epoch {each.epoch}: {each.counts:,} records came a different number of times, "
+            f"{each.pixels:,} with different pixels: {_names(number, 'record', each.keys)}",
         )
     same = all(each.same for each in differences)
     if same:
         what = "records and pixels" if run.run.pixels else "records"
-        say(console, f"{counted(len(differences), 'epoch')}: the same {what} in both, in order.")
+        epochs = counted(len(differences), "epoch")
+        say(console, f"{epochs}: both runs have the same {what} in the same order.")
     return same
 
 

@@ -1,4 +1,4 @@
-"""Where a loader stands, and its passes over epochs."""
+"""The position of a loader, and its passes over epochs."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ __all__ = ["Cursor", "Pass"]
 class Cursor:
     """The number of the next batch, and the pass that hands it out.
 
-    There is one pass at a time: a later one overtakes it. All threads that ask for batches take
+    One pass runs at a time: a new pass ends the one before it. Threads that request batches take
     turns.
 
     Args:
         schedule: the batches of each epoch.
         maker: makes batches.
-        hand_over: makes what is handed out.
-        prefetch: batches worked on ahead of the one asked for.
+        hand_over: turns them into arrays of the framework.
+        prefetch: batches prepared ahead of the one requested.
 
     Attributes:
         step: number of the batch that is handed out next.
-        clock: of the pass under way, or else of the last one.
-        turn: held while a batch is made. Entered again where a user's function asks for a batch.
+        clock: the clock of the current pass, or else of the last one.
+        turn: held while a batch is made; reentrant, since a user's function may request a batch.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class Cursor:
         self._maker = maker
         self._prefetcher = Prefetcher(maker, schedule.steps_from, prefetch)
         self._hand_over = hand_over
-        # Weak, so that nothing more is read ahead for a loop that is left early.
+        # Weak, so that a loop that is left early stops prefetching.
         self._pass: weakref.ref[Pass] | None = None
 
     def start(self) -> Pass:
         """Start a pass from `step` to the end of its epoch."""
-        self.overtake()
+        self.supersede()
         self.clock = Clock()
         per_epoch = self._schedule.steps_per_epoch
         first = self.step // per_epoch * per_epoch
@@ -60,14 +60,14 @@ class Cursor:
         self._pass = weakref.ref(started)
         return started
 
-    def overtake(self) -> None:
-        """End the pass under way for the sake of another."""
-        under_way = None if self._pass is None else self._pass()
-        if under_way is not None:
-            under_way.overtake()
+    def supersede(self) -> None:
+        """End the current pass in favour of another."""
+        current = None if self._pass is None else self._pass()
+        if current is not None:
+            current.supersede()
 
     def next(self, steps: range) -> Any:
-        """Return the next batch of an epoch and go past it.
+        """Return the next batch of an epoch and advance past it.
 
         Raises:
             StopIteration: the epoch is over.
@@ -83,55 +83,55 @@ class Cursor:
         except GpufeedError:
             self._prefetcher.interrupt()
             raise
-        except StopIteration as error:  # which a for loop would take for the end
+        except StopIteration as error:  # a for loop would take it for the end of the epoch
             self._prefetcher.abandon()
             raise PipelineError(
                 "a sampler, a transform, on_error or collate_fn raised StopIteration"
             ) from error
         except BaseException:
-            # Stopped halfway, by Ctrl-C say: what is under way and what is noted may differ.
+            # Interrupted halfway, for example by Ctrl-C: the recorded progress may be wrong.
             self._prefetcher.abandon()
             raise
-        # Last of all: a signal's handler, which may save a state, runs where something is called.
+        # Last, so that a signal handler that saves a state never skips a batch.
         self.step = step + 1
         return handed_out
 
     def seek(self, step: int) -> None:
-        """Go to a batch; a pass under way goes on from there, if it lies in the same epoch."""
+        """Move to a batch; the current pass continues from there if it is in the same epoch."""
         self._prefetcher.interrupt()
         self.step = step
 
     def pause(self) -> None:
-        """Begin nothing more until the next batch is asked for."""
+        """Start no further work until the next batch is requested."""
         self._prefetcher.pause()
 
     def check_process(self) -> None:
-        """Raise `ConfigError` in a process that came by a fork."""
-        # Before the lock, which a thread that did not come along may have held.
+        """Raise `ConfigError` in a forked process."""
+        # Call it before taking the lock: a thread that the fork did not copy may hold it.
         self._maker.check_process()
 
     def close(self) -> None:
-        """End all work; using the cursor again starts new work."""
-        self._prefetcher.interrupt()  # first, so that whoever waits in another thread waits no more
-        self.overtake()
+        """Stop all work; using the cursor again starts new work."""
+        self._prefetcher.interrupt()  # first, so that threads waiting for a batch stop waiting
+        self.supersede()
         with self.turn:
             self._prefetcher.close()
             self._maker.close()
 
 
 class Pass(Iterator[Any]):
-    """One iteration over an epoch's batches: under way, then over or overtaken.
+    """One iteration over an epoch's batches: running, then finished or superseded.
 
     Args:
         cursor: hands out batches.
-        steps: the epoch's.
+        steps: the steps of the epoch.
     """
 
     def __init__(self, cursor: Cursor, steps: range) -> None:
         self._cursor = cursor
         self._steps = steps
-        self._over = False
-        self._overtaken = False
+        self._finished = False
+        self._superseded = False
 
     def __iter__(self) -> Self:
         return self
@@ -140,9 +140,9 @@ class Pass(Iterator[Any]):
         self._cursor.check_process()
         with self._cursor.turn:
             within = self._steps.start <= self._cursor.step <= self._steps.stop
-            if self._overtaken or not (self._over or within):
+            if self._superseded or not (self._finished or within):
                 raise ConfigError(ENDED)
-            if self._over:
+            if self._finished:
                 raise StopIteration
             try:
                 return self._cursor.next(self._steps)
@@ -151,14 +151,14 @@ class Pass(Iterator[Any]):
                 raise
 
     def close(self) -> None:
-        """Read no more ahead; the next pass goes on with what was begun."""
-        if not self._over:
-            self._over = True
+        """Stop prefetching; the next pass continues with the work already started."""
+        if not self._finished:
+            self._finished = True
             self._cursor.pause()
 
-    def overtake(self) -> None:
-        """End this pass for the sake of another."""
-        self._overtaken = not self._over
+    def supersede(self) -> None:
+        """End this pass in favour of another."""
+        self._superseded = not self._finished
         self.close()
 
     def __del__(self) -> None:

@@ -1,4 +1,4 @@
-"""The loader: batches in order, any batch by its number, and a state to go on from."""
+"""The loader: batches in order, any batch by its number, and a state to resume from."""
 
 from __future__ import annotations
 
@@ -45,99 +45,105 @@ if TYPE_CHECKING:
 __all__ = ["Batch", "Loader"]
 
 MAX_PIXELS = 1 << 27
-"""Pixels of the largest image that is decoded: 1.2 GB while it is, with two copies that resizing
-makes; `Budget` bounds how many there are at a time.
+"""Pixels of the largest image that is decoded.
 
-A number and no share of the machine's memory, so that a batch is the same on every machine.
+Such an image takes 1.2 GB while it is decoded and resized; `Budget` bounds how many are at a time.
+The limit is a constant, not a share of the machine's memory, so that a batch is the same on every
+machine.
 """
 
 
 class Loader:
-    """Feeds the images of a manifest, as batches that are functions of (manifest, seed, step).
+    """Feeds the images of a manifest in batches, each a pure function of (manifest, seed, step).
 
-    Iterating goes on from where the loader stands to the end of the epoch; iterating again gives
-    the next epoch. A batch is a dict of the framework's arrays, n being `batch_size` (or less, for
-    a "partial" tail):
+    Iterating continues from the loader's current step to the end of the epoch; iterating again
+    yields the next epoch. A batch is a dict of the framework's arrays. Below, n is `batch_size`, or
+    less for a "partial" tail:
 
     - `image`: (n, 3, height, width) or (n, height, width, 3), in the transforms' dtype; with
-      `Views` a list of them
-    - `label`: (n,), int64 in torch, else int32
-    - `record_key`: (n,), rows of the manifest; int32 in jax, else int64
-    - `epoch`: (n,), likewise
-    - `label_b`, `lam`: with `MixUp` or `CutMix`, the partner's label, (n,), and the share of
-      `label` in the mixture, float32 (n,), 0 to 1
-    - `soft_label`: with `SoftLabels`, float32 (n, classes)
-    - `valid`: (n,) bool, False where a record only fills the batch up or its image is blank; with
-      last_batch="pad", and where on_error is "blank" or a function
-    - `boxes`, `box_labels`: with targets=("boxes",), lists of n arrays, float32 (k, 4) in pixels of
-      the image handed out, and (k,) as `label`; with collate_fn="pad" one array each, (n,
-      max_boxes, 4) and (n, max_boxes), and `box_valid`, (n, max_boxes) bool
-    - `points`, `point_visible`: with targets=("points",), float32 (n, k, 2) of x, y in pixels of
-      the image handed out, and (n, k) bool, False where a point was not visible before, or is not
-      on the image any more
+      `Views`, a list of such arrays.
+    - `label`: (n,), int64 in torch, otherwise int32.
+    - `record_key`: (n,), rows of the manifest; int32 in jax, otherwise int64.
+    - `epoch`: (n,), of the same dtype as `record_key`.
+    - `label_b` and `lam`, with `MixUp` or `CutMix`: the partner's label, (n,), and the share of
+      `label` in the mixture, float32 (n,), 0 to 1.
+    - `soft_label`, with `SoftLabels`: float32 (n, classes).
+    - `valid`, with last_batch="pad" or where on_error is "blank" or a function: bool (n,), False
+      for padding and for blank images.
+    - `boxes` and `box_labels`, with targets=("boxes",): lists of n arrays, float32 (k, 4) in pixels
+      of the output image, and (k,) of the same dtype as `label`. With collate_fn="pad", one array
+      each, (n, max_boxes, 4) and (n, max_boxes), and the mask `box_valid`, bool (n, max_boxes).
+    - `points` and `point_visible`, with targets=("points",): float32 (n, k, 2) of (x, y) in pixels
+      of the output image, and bool (n, k), False where a point was not visible in the original or
+      is no longer on the image.
 
-    Boxes are cut to what is left of the image. Those narrower or lower than a pixel then are
-    dropped with their labels, which is what torchvision's SanitizeBoundingBoxes does. With `Views`
-    each of these is a list, one for each view. Targets change neither pixels nor order, and a
-    state loads whatever they are.
+    Boxes are clipped to the image. Boxes whose width or height is then below one pixel are dropped
+    with their labels, as torchvision's SanitizeBoundingBoxes does. With `Views`, boxes and points
+    are lists with one entry for each view. Targets change neither pixels nor order, and a state
+    loads whatever targets were asked for.
 
     Args:
-        manifest: which images there are.
-        sampler: which comes when; all in a shuffled order without end, of seed 0, where none is
-            given. A torch or Grain sampler is taken as it is, a list or array of record keys as a
-            `SubsetSampler`, any other iterable of them that has a length as a `RecordedSampler`,
-            which tells what cannot be promised then.
-        transforms: what happens to them, a list or `Views` of several; `presets.train()` where
-            none are given.
-        batch_size: records in a batch of this shard.
-        shard: which part of the global batch this process takes.
-        last_batch: what becomes of an epoch's tail that fills no global batch: "drop", "pad" or
-            "partial".
-        device: "auto" (a GPU if there is one), "cpu", "cuda" (the one of this process's number on
-            its machine, as its launcher gives it, else the first) or "cuda:1".
+        manifest: the images and their labels.
+        sampler: the order of the records. The default is an endless shuffle of all records with
+            seed 0. A torch or Grain sampler is taken as it is; a list or array of record keys
+            becomes a `SubsetSampler`; any other iterable of record keys that has a length becomes a
+            `RecordedSampler`, which documents what it cannot guarantee.
+        transforms: a list of transforms, or `Views` of several lists. The default is
+            `presets.train()`.
+        batch_size: records in one batch of this shard.
+        shard: the part of the global batch that this process takes.
+        last_batch: what to do with the end of an epoch that does not fill a global batch: "drop"
+            it, "pad" it, or hand out a "partial" batch.
+        device: "auto" (a GPU if there is one), "cpu", "cuda" (the GPU of this process's local rank
+            where its launcher sets one, otherwise the first) or "cuda:1".
         framework: "numpy", "torch" or "jax".
         targets: what comes with the images: "boxes", "points", and instances of `Field`, such as
             `Column("age")` for a column of the manifest.
-        box_format: "xyxy" for (x0, y0, x1, y1), "xywh" for (x, y, width, height).
-        collate_fn: None; "pad" for boxes in arrays of one shape; or a function that is given a list
-            of n dicts, each what a batch has of one record, and returns what is handed out.
-        max_boxes: with "pad", how many boxes a record has room for; of more, the first are kept.
-            As many as the record with the most has, where none is given.
+        box_format: "xyxy" for (x0, y0, x1, y1) or "xywh" for (x, y, width, height).
+        collate_fn: None; "pad" for boxes in arrays of one shape; or a function from a list of n
+            dicts, one for each record of the batch, to what the loader hands out.
+        max_boxes: with collate_fn="pad", the number of boxes each record has room for; if a record
+            has more, the first are kept. The default is the largest number that any record has.
         num_threads: CPU threads for decoding and transforms. The default is one more than the cores
-            this process may use, so that no core is idle while a batch's last image is made:
-            cgroups, bindings and the other processes of its machine are taken into account.
-        prefetch: batches worked on ahead of the one handed out, at least 1.
-        on_error: what becomes of a record whose image cannot be read or decoded. "raise" raises
-            `DecodeError`. "substitute" puts another record of its class in its place, drawn from
-            the sampler's order by the same seed. "blank" puts a black image there, of its size
-            but of 2^24 pixels at most, which goes through the transforms, has no boxes or points,
-            and is not `valid`. A function is given
-            the `DecodeError` and returns the key of the record to take, or None for a blank
-            image, or raises; it should go by its argument alone, for batches to be the same each
-            time. A stand-in is drawn for as the record would have been, `record_key` and `label`
-            are its own, and the others of the batch are what they would have been, but that who
-            would have been mixed with it is mixed with the stand-in, or not at all. Each record is
-            tried anew whenever it comes; those that failed are listed in `loader.quarantine`.
-        max_failures: how many records this process may find bad before `TooManyFailuresError` ends
-            it: an integer, or a float for a share of the manifest's records, of which at least one
-            may be. With on_error="raise" it does not count.
-        max_pixels: images with more pixels count as bad, by the manifest before their file is
-            opened, and by their header before memory is set aside for them.
-        read_timeout: seconds after which a file that is being read counts as bad, as one that can
-            not be read, for storage that may hang; None to wait however long it takes. The read
-            itself cannot be ended: its thread stays, as long as the storage hangs, and holds
-            neither other files up nor the end of the process; the file is bad at once if it comes
-            again meanwhile. With it, batches depend on what the storage did.
-        ledger: True writes down every record that iterating hands out, in `loader.ledger`; "pixels"
-            also digests its pixels, which brings them to host memory.
-        opener: what decodes images and carries out their first resize: "threads" of the host, in
-            front of the DALI graph; or the "graph" itself. "auto" is "graph" on a GPU, and
-            "threads", which take less time there, on the CPU. Pixels differ by a grey level or two.
-        decoder: makes the decoder of each thread, where threads open images; nvImageCodec's where
-            none is given. A state does not tell which decoder it was saved with.
+            this process may use, so that no core is idle while the last image of a batch is made.
+            It accounts for cgroups, CPU affinity and the job's other processes on the machine.
+        prefetch: batches prepared ahead of the one handed out, at least 1.
+        on_error: what to do when a record's image cannot be read or decoded:
+
+            - "raise" raises `DecodeError`.
+            - "substitute" takes another record of the same class, drawn from the sampler's order
+              with the same seed.
+            - "blank" takes a black image of the same size, up to 2^24 pixels. It goes through the
+              transforms, has no boxes or points, and is not `valid`.
+            - A function takes the `DecodeError` and returns the key of a substitute, returns None
+              for a blank image, or raises. It should depend on its argument alone, so that batches
+              are reproducible.
+
+            A substitute is transformed with the random numbers of the record it replaces;
+            `record_key` and `label` are the substitute's own. The other records of the batch do not
+            change, except that one to be mixed with the failed record is mixed with the substitute,
+            or not at all. Every record is tried again each time it comes. Failed records are
+            listed in `loader.quarantine`.
+        max_failures: the number of bad records that this process tolerates before it raises
+            `TooManyFailuresError`: an integer, or a float for a share of the manifest's records,
+            which allows at least one unless it is 0. Ignored with on_error="raise".
+        max_pixels: the most pixels an image may have. A larger image counts as bad: by the size in
+            the manifest before its file is opened, and by its header before memory is allocated.
+        read_timeout: seconds after which reading a file fails, for storage that may hang; None to
+            wait indefinitely. A blocked read cannot be cancelled: its thread remains until the
+            storage answers, but delays neither other files nor the exit of the process. Until then
+            the file fails at once if it comes again. With a timeout, batches depend on how fast the
+            storage answers.
+        ledger: True records every record handed out by iterating in `loader.ledger`; "pixels" also
+            records digests of the pixels, which copies them to host memory.
+        opener: what decodes images and does their first resize: "threads" on the host, before the
+            DALI graph, or the "graph" itself. "auto" is "graph" on a GPU and "threads" on the CPU,
+            where they are faster. Pixels of the two differ by one or two grey levels.
+        decoder: a function that makes a decoder for each thread, for use with threads. The default
+            is nvImageCodec's. States do not record the decoder.
 
     Raises:
-        ConfigError: an argument is out of range or does not go with another.
+        ConfigError: an argument is out of range or contradicts another.
         DeviceError: there is no such device.
         MissingExtraError: the framework is not installed.
     """
@@ -169,8 +175,8 @@ class Loader:
     ) -> None:
         if not isinstance(manifest, Manifest):
             raise ConfigError(
-                f"manifest is {manifest!r}; it must be a Manifest, as read_nabirds, read_folder or "
-                "read_table give it"
+                f"manifest is {manifest!r}; it must be a Manifest, such as read_nabirds, "
+                "read_folder and read_table return"
             )
         if not isinstance(shard, ShardOptions | None):
             raise ConfigError(
@@ -185,13 +191,13 @@ class Loader:
         shard = shard or ShardOptions()
         if not self.sampler.addressable and shard.shard_count > 1:
             raise ConfigError(
-                f"{sampler!r} may come in another order in each of the {shard.shard_count} "
-                "processes; take a gpufeed sampler, or torch's DistributedSampler without shard"
+                f"{sampler!r} may have a different order in each of the {shard.shard_count} "
+                "processes; use a gpufeed sampler, or torch's DistributedSampler without shard"
             )
         if self.sampler.own_shards > 1 and shard.shard_count > 1:
             raise ConfigError(
-                f"the sampler cuts {self.sampler.own_shards} shards itself, and shard={shard} "
-                "would cut each of them again; leave out shard, or take a sampler that cuts none"
+                f"the sampler makes {self.sampler.own_shards} shards itself, and shard={shard} "
+                "would divide each of them again; leave out shard, or use a sampler without shards"
             )
         for name, value in (("num_threads", num_threads), ("prefetch", prefetch)):
             if value is None and name == "num_threads":
@@ -214,7 +220,7 @@ class Loader:
             [each for each in targets if isinstance(each, str)],
             [each for each in targets if isinstance(each, Field)],
         )
-        with_pictures = Targets(
+        target_arrays = Targets(
             manifest,
             targets,
             box_format,
@@ -222,13 +228,12 @@ class Loader:
             collate_fn,
             itertools.chain(*self._planner.views),
         )
-        # Here, so that what no state can be made of is found out now and not at a checkpoint.
-        self._described = {
+        # Encoded here, so that settings no state can hold fail now rather than at a checkpoint.
+        self._identities = {
             "sampler": encode(self.sampler.identity),
             "transforms": encode(self._planner.identities),
         }
         self.device = resolve_device(device)
-        # On a GPU, DALI's graph decodes and resizes; on the CPU there is a faster way.
         on_host = _opens_on_host(opener, self.device)
         check_functions(self._planner.stages, on_host=on_host)
         if decoder is not None and not callable(decoder):
@@ -237,8 +242,8 @@ class Loader:
             )
         if decoder is not None and not on_host:
             raise ConfigError(
-                "decoder is for images that threads open, but here the graph opens them; pass "
-                'opener="threads"'
+                "decoder is set, but here the DALI graph decodes the images; pass "
+                'opener="threads" or leave out decoder'
             )
         self._adapter = make_adapter(framework, self.device)
         self.ledger = self._make_ledger(ledger)
@@ -263,62 +268,62 @@ class Loader:
         )
         marks_valid = last_batch == "pad" or policy.blanks
         self._hand_over = HandOver(
-            self._adapter, with_pictures, self.ledger, marks_valid=marks_valid
+            self._adapter, target_arrays, self.ledger, marks_valid=marks_valid
         )
         self._cursor = Cursor(self._schedule, self._maker, self._hand_over, prefetch)
 
     def __len__(self) -> int:
-        """How many batches an epoch has."""
+        """The number of batches in an epoch."""
         return self._schedule.steps_per_epoch
 
     @property
     def step(self) -> int:
-        """Number of the batch that iterating hands out next."""
+        """The number of the batch that iterating hands out next."""
         return self._cursor.step
 
     @property
     def epoch(self) -> int:
-        """Epoch of the batch that iterating hands out next."""
+        """The epoch of the batch that iterating hands out next."""
         return self._cursor.step // len(self)
 
     @property
     def quarantine(self) -> Quarantine:
-        """The records that were found bad; part of the state."""
+        """The records whose images could not be read or decoded; part of the state."""
         return self._failures.quarantine
 
     @property
     def stats(self) -> Stats:
-        """Figures of the pass under way, or else the last one."""
+        """The figures of the current pass, or else of the last one."""
         return self._cursor.clock.read()
 
     def __iter__(self) -> Iterator[Batch]:
-        """Go on from `step` to the end of its epoch.
+        """Return an iterator from `step` to the end of its epoch.
 
-        The iterator raises `DecodeError` when an image of the next batch cannot be read or
-        decoded, unless `on_error` has another answer; the loader then still stands before that
-        batch, and `skip()` passes it. The iterator can be used on.
+        With on_error="raise", the iterator raises `DecodeError` when an image of the next batch
+        cannot be read or decoded. The loader then still stands before that batch, `skip()` passes
+        it, and the same iterator continues.
 
         Raises:
             EpochsExhausted: the sampler has no epoch left.
-            TooManyFailuresError: more records were bad than max_failures allows.
+            TooManyFailuresError: more records failed than max_failures allows.
         """
         if self._schedule.num_steps is not None and self.step >= self._schedule.num_steps:
             raise EpochsExhausted(
                 f"all {self.sampler.num_epochs} epoch(s) of the sampler have been fed; use "
-                "num_epochs=None for no end, or go back with seek(0)"
+                "num_epochs=None for an endless sampler, or go back with seek(0)"
             )
         return self._cursor.start()
 
     def batch(self, step: int) -> Batch:
-        """Make batch `step`, from nothing but its number; where iterating stands does not change.
+        """Return batch `step`, made from its number alone, without moving the loader.
 
-        Bad records that it meets are listed, and count, as those of iterating do.
+        Failed records are quarantined and counted as they are when iterating.
 
         Raises:
-            IndexError: there is no such batch, or this shard gets no record of it.
-            TypeError: step is no integer.
-            DecodeError: one of its images cannot be read or decoded, and on_error is "raise".
-            TooManyFailuresError: more were than max_failures allows.
+            IndexError: there is no such batch, or this shard has no records in it.
+            TypeError: step is not an integer.
+            DecodeError: an image cannot be read or decoded, and on_error is "raise".
+            TooManyFailuresError: more records failed than max_failures allows.
         """
         number = operator.index(step)
         self._cursor.check_process()
@@ -328,36 +333,36 @@ class Loader:
         return batch
 
     def rows(self, batch: Batch) -> pl.DataFrame:
-        """Return the manifest's rows of a batch's records, in its order."""
+        """Return the manifest's rows for the records of a batch, in the batch's order."""
         return self.manifest.rows(self._adapter.to_numpy(batch["record_key"]))
 
     def seek(self, step: int) -> None:
-        """Go to batch `step`, forward or back, without making those between.
+        """Move to batch `step`, forward or back, without making the batches between.
 
-        An iteration under way goes on from there to the end of its epoch. Outside of its epoch it
-        cannot go on: iterate anew.
+        A running iteration continues from there to the end of its epoch. If `step` lies in another
+        epoch, start a new iteration.
 
         Raises:
-            IndexError: there is no such batch, and it is not the end either.
+            IndexError: `step` is neither a batch nor the end of the last epoch.
             ConfigError: a sampler of another library cannot go there.
         """
-        last = self._schedule.num_steps
-        last = MAX_EPOCHS * len(self) if last is None else last
+        end = self._schedule.num_steps
+        end = MAX_EPOCHS * len(self) if end is None else end
         step = operator.index(step)
-        if not 0 <= step <= last:
-            raise IndexError(f"step is {step}; there are the batches 0 to {last - 1}")
-        self.sampler.check_reachable(min(step, last - 1) // len(self))
+        if not 0 <= step <= end:
+            raise IndexError(f"step is {step}; there are batches 0 to {end - 1}")
+        self.sampler.check_reachable(min(step, end - 1) // len(self))
         self._cursor.seek(step)
 
     def skip(self, count: int = 1) -> None:
-        """Pass over the next `count` batches."""
+        """Skip the next `count` batches."""
         self.seek(self.step + count)
 
     def set_epoch(self, epoch: int) -> None:
-        """Go to the beginning of an epoch, unless the loader stands within it already.
+        """Move to the beginning of an epoch, unless the loader is already within it.
 
-        As torch's distributed samplers are told before each epoch; here epochs count themselves,
-        so that it need not be called.
+        Torch's distributed samplers need this call before each epoch. Here epochs advance by
+        themselves, so the call is optional.
 
         Raises:
             IndexError: there is no such epoch.
@@ -366,13 +371,13 @@ class Loader:
             self.seek(epoch * len(self))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what it takes to go on from here: small, JSON-able, O(1).
+        """Return the state to resume from: small, JSON-serializable, O(1).
 
-        `records` counts the records that all shards together were handed, as positions of the
-        sampler's order; batches made ahead do not count. `fingerprints` hold the manifest's hash
-        and, as JSON, what sampler and transforms were made of; the keys, weights or labels of a
-        sampler take about two bytes a record there, weights of no pattern eleven. `quarantine`
-        lists the bad records that this process has met.
+        `records` is the number of records handed out by all shards together, as a position in the
+        sampler's order; prefetched batches do not count. `fingerprints` holds the manifest's hash
+        and, as JSON, the settings of the sampler and the transforms. A sampler's keys, weights or
+        labels take about two bytes a record there; weights without a pattern take eleven.
+        `quarantine` lists the bad records that this process has met.
         """
         return states.make_state(
             self._schedule.records_before(self.step),
@@ -381,21 +386,20 @@ class Loader:
         )
 
     def load_state_dict(self, state: Mapping[str, Any], ignore: Collection[str] = ()) -> None:
-        """Go to where a loader stood that saved `state`.
+        """Resume from the position of the loader that saved `state`.
 
-        What becomes of bad images (`on_error`, `max_pixels`) is not in a state, and is to be
-        given as before. The number of shards may differ if the global batch is the same. With
-        another global batch it loads where one of its batches begins at that record, and the order
-        goes on there.
+        The state does not include `on_error` and `max_pixels`; pass the same values as before. The
+        number of shards may change if the global batch size does not. With another global batch
+        size, the state loads if a batch begins at its record, and the order continues there.
 
         Args:
-            state: from `state_dict`.
-            ignore: of "manifest", "sampler" and "transforms", what may have changed.
+            state: the result of `state_dict`.
+            ignore: of "manifest", "sampler" and "transforms", those that may have changed.
 
         Raises:
-            StateMismatchError: it was saved with another manifest, sampler or transforms; the
-                message says which, from what to what.
-            StateError: it is no state of such a loader, or no batch begins where it stands.
+            StateMismatchError: the state was saved with another manifest, sampler or transforms;
+                the message gives the old and the new value of each setting that differs.
+            StateError: it is not the state of a gpufeed loader, or no batch begins at its position.
         """
         records = states.check_state(state, self._fingerprints(), ignore)
         failures = self._failures.parse(
@@ -411,25 +415,25 @@ class Loader:
         self._failures.restore(failures)
 
     def get_state(self) -> bytes:
-        """Return `state_dict()` as JSON, as Grain's iterators do."""
+        """Return `state_dict()` as JSON, under the name that Grain's iterators use."""
         return states.encode_state(self.state_dict())
 
     def set_state(self, state: bytes) -> None:
-        """Load what `get_state` returned.
+        """Load the result of `get_state`.
 
         Raises:
-            StateError: it is no state of such a loader.
+            StateError: see `load_state_dict`.
         """
         self.load_state_dict(states.decode_state(state))
 
     def start_prefetch(self) -> None:
-        """Do nothing: reading ahead starts with iterating.
+        """Do nothing: prefetching starts with iterating.
 
-        Grain's checkpoint handler calls this on an iterator that it has restored.
+        Grain's checkpoint handler calls this on an iterator it has restored.
         """
 
     def close(self) -> None:
-        """End all work and free the pipelines; using the loader again makes new ones."""
+        """Stop all work and free the pipelines; using the loader again makes new ones."""
         self._cursor.close()
 
     def __enter__(self) -> Self:
@@ -445,17 +449,18 @@ class Loader:
         )
 
     def _fingerprints(self) -> dict[str, str]:
-        return {"manifest": self.manifest.fingerprint(), **self._described}
+        return {"manifest": self.manifest.fingerprint(), **self._identities}
 
-    def _make_ledger(self, wanted: bool | Literal["pixels"]) -> Ledger | None:
-        if wanted not in (False, True, "pixels"):
-            raise ConfigError(f'ledger is {wanted!r}; it must be True, False or "pixels"')
-        if not wanted:
+    def _make_ledger(self, mode: bool | Literal["pixels"]) -> Ledger | None:
+        if mode not in (False, True, "pixels"):
+            raise ConfigError(f'ledger is {mode!r}; it must be True, False or "pixels"')
+        if not mode:
             return None
         if self.sampler.own_shards > 1:
             raise ConfigError(
-                "a ledger is of one order for all processes, but the sampler cuts "
-                f"{self.sampler.own_shards} shards itself; take a sampler that cuts none, and shard"
+                "a ledger needs one order for all processes, but the sampler makes "
+                f"{self.sampler.own_shards} shards itself; use a sampler without shards, and pass "
+                "shard to the loader"
             )
         return Ledger(
             Run(
@@ -464,13 +469,13 @@ class Loader:
                 epoch_size=self.sampler.epoch_size,
                 per_epoch=self._schedule.records_per_epoch,
                 repeats=self.sampler.has_repeats,
-                pixels=wanted == "pixels",
+                pixels=mode == "pixels",
             )
         )
 
 
 def _opens_on_host(opener: object, device: Device) -> bool:
-    """Whether threads of the host open images."""
+    """Return whether threads on the host open images, and not the DALI graph."""
     if opener not in get_args(OpenerKind):
         raise ConfigError(f'opener is {opener!r}; it must be "auto", "threads" or "graph"')
     return opener == "threads" or (opener == "auto" and not device.is_cuda)

@@ -1,4 +1,4 @@
-"""Makes a batch by its number: plans, reads, opens and runs it, and repairs it where it is bad."""
+"""Making a batch from its number: plan, read, open, run, and repair where images are bad."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ T = TypeVar("T")
 Made = tuple["BatchPlan", list[Any]]
 """A batch's plan, and for each view DALI's dense tensor of its images, valid while it is held."""
 
-_TURN = 0.2
-"""Seconds after which a wait looks for signals."""
+_POLL_SECONDS = 0.2
+"""Interval at which a wait checks for signals."""
 
 
 def await_result(future: Future[T]) -> T:
-    """Wait for a result, so that Ctrl-C is heard."""
-    # In turns, since polars' signal handler keeps Ctrl-C from a main thread that waits on.
+    """Wait for a result without blocking Ctrl-C."""
+    # Polling, since with polars' signal handler a blocked main thread never sees Ctrl-C.
     while not future.done():
-        wait([future], timeout=_TURN)
+        wait([future], timeout=_POLL_SECONDS)
     return future.result()
 
 
 class Maker:
-    """Makes batches, one after the other; see `Loader` for the arguments.
+    """Makes batches, one after the other; see `Loader` for the other arguments.
 
     Args:
-        planner: plans them.
+        planner: plans batches.
         source: the images of the manifest.
         policy: chooses substitutes for bad records.
-        failures: where bad records are noted.
-        on_host: whether threads of the host open images, and not the graph.
-        make_decoder: makes a decoder for each of these threads; gpufeed's own where None.
+        failures: collects bad records.
+        on_host: whether threads on the host open images, and not the graph.
+        make_decoder: makes a decoder for each of these threads; None for gpufeed's own.
         depth: batches that DALI works on at a time.
     """
 
@@ -91,21 +91,21 @@ class Maker:
         self._max_pixels = max_pixels
         self._read_timeout = read_timeout
         self._process = os.getpid()
-        # Made when first used: DALI takes a second, and nothing needs it before the first batch.
+        # Made when first used: DALI takes a second to start.
         self._opener: Opener | None = None
         self._engine: Engine | None = None
 
     def check_process(self) -> None:
-        """Raise `ConfigError` in another process than the one this was made in."""
+        """Raise `ConfigError` in a process forked from the one this was made in."""
         if self._process != os.getpid():
             raise ConfigError(
-                "this loader was made in another process and came here by a fork, which DALI's "
-                "threads do not survive; make a loader in each process"
+                "this loader was made before this process was forked, and DALI's threads do not "
+                "survive a fork; make a loader in each process"
             )
 
     @property
     def opener(self) -> Opener:
-        """What opens images."""
+        """The opener of images, made when first used."""
         if self._opener is None:
             self._opener = self._make_opener()
         return self._opener
@@ -129,7 +129,7 @@ class Maker:
 
     @property
     def engine(self) -> Engine:
-        """What runs opened batches."""
+        """The engine that runs opened batches, made when first used."""
         if self._engine is None:
             from gpufeed.engine.engine import Engine
 
@@ -145,29 +145,29 @@ class Maker:
         return self._engine
 
     def open(self) -> None:
-        """Make the opener and the engine, where they are not made yet."""
+        """Make the opener and the engine if they do not exist yet."""
         _ = self.engine
 
     def reader(self) -> Wrapper:
-        """Return a new reader of the images; to be closed after use."""
+        """Return a new reader of the images, which the caller closes."""
         seconds = self._read_timeout
         return Threaded(self._source) if seconds is None else Timeout(self._source, seconds)
 
     def prepare(self, step: int, reader: Wrapper) -> Future[Opened]:
-        """Plan and read a batch, and begin to open it; for any thread.
+        """Plan and read a batch and start to open it; callable from any thread.
 
         Raises:
-            IndexError: there is no such batch, or this shard gets no record of it.
+            IndexError: there is no such batch, or this shard has no records in it.
         """
         plan = self._planner.plan(step)
         if plan is None:
-            raise IndexError(f"this shard gets no record of batch {step}")
+            raise IndexError(f"this shard has no records in batch {step}")
         if self._fetch is not None:
             self._fetch(self._planner.upcoming(step))
         return self.opener.open(plan, self._read(plan, reader))
 
     def make(self, step: int) -> Made:
-        """Make a batch by itself; see `finish` and `prepare` for errors."""
+        """Make one batch; see `prepare` and `finish` for the errors raised."""
         self.check_process()
         self.open()
         with self.reader() as reader:
@@ -175,15 +175,15 @@ class Maker:
         return self.finish(opened)
 
     def finish(self, opened: Opened, run: Run | None = None) -> Made:
-        """Wait for a batch, and make it again as long as some of its images are bad.
+        """Wait for a batch, and make it again while some of its images are bad.
 
         Args:
             opened: the batch.
-            run: of it, where it is in the engine.
+            run: the batch in the engine, if it has been given to it already.
 
         Raises:
-            DecodeError: an image is bad, and there are no substitutes.
-            TooManyFailuresError: too many are.
+            DecodeError: an image is bad, and on_error is "raise".
+            TooManyFailuresError: more images are bad than max_failures allows.
             PipelineError: the batch cannot be made for another reason.
         """
         repair = Repair(opened.plan.step, self._policy, self.failures)
@@ -217,13 +217,13 @@ class Maker:
     def _read(
         self, plan: BatchPlan, reader: Wrapper, places: Collection[int] | None = None
     ) -> list[Encoded | DecodeError]:
-        """Read a batch's images, or only those at some places: the others are empty."""
+        """Read a batch's images; with `places`, only those there, and b"" for the others."""
         wanted = ~plan.blank & (plan.sizes.prod(axis=1) <= self._max_pixels)
         if places is not None:
             wanted &= np.isin(np.arange(len(plan)), list(places))
         keys = plan.record_keys[wanted]
-        found = zip(keys.tolist(), reader.read(keys), strict=True)
-        read = iter([self._as_read(key, each) for key, each in found])
+        results = zip(keys.tolist(), reader.read(keys), strict=True)
+        read = iter([self._checked(key, result) for key, result in results])
         if wanted.all():
             return [*read]
         contents: list[Encoded | DecodeError] = []
@@ -238,26 +238,26 @@ class Maker:
                 contents.append(self._too_large(int(plan.record_keys[place]), *size))
         return contents
 
-    def _as_read(self, record_key: int, found: Encoded | OSError) -> Encoded | DecodeError:
-        if not isinstance(found, OSError):
-            return found
-        reason = f"cannot be read: {found.strerror or found}"
+    def _checked(self, record_key: int, result: Encoded | OSError) -> Encoded | DecodeError:
+        if not isinstance(result, OSError):
+            return result
+        reason = f"cannot be read: {result.strerror or result}"
         return DecodeError(record_key, self._source.name(record_key), reason)
 
     def _too_large(self, record_key: int, height: int, width: int) -> DecodeError:
         return DecodeError(
             record_key,
             self._source.name(record_key),
-            f"the image has {width} x {height} = {width * height:,} pixels, max_pixels is "
-            f"{self._max_pixels:,}; pass more where there is memory for it",
+            f"the image has {width} x {height} = {width * height:,} pixels, more than max_pixels "
+            f"({self._max_pixels:,}); raise it if there is enough memory",
         )
 
     def abandon(self) -> None:
-        """Drop the engine: it was stopped halfway, and what it has noted may be wrong."""
+        """Drop the engine: it was interrupted halfway, and its record of runs may be wrong."""
         self._engine = None
 
     def close(self) -> None:
-        """Free what batches are made with; using it again makes it anew."""
+        """Free the engine and the opener; using the maker again makes new ones."""
         if self._engine is not None:
             self._engine.drain()
         if self._opener is not None:
@@ -266,19 +266,19 @@ class Maker:
 
 
 def check_pixels(max_pixels: int) -> int:
-    """Return the most pixels of an image; raise `ConfigError` where that is no number of them."""
+    """Return `max_pixels` as an int; raise `ConfigError` if it is not a positive integer."""
     if not is_integer(max_pixels) or max_pixels < 1:
         raise ConfigError(f"max_pixels is {max_pixels!r}; it must be an integer of 1 or more")
     return int(max_pixels)
 
 
 def check_timeout(seconds: float | None) -> float | None:
-    """Return the seconds; raise `ConfigError` where that is no length of time."""
+    """Return `read_timeout` as a float or None; raise `ConfigError` if it is neither."""
     if seconds is None:
         return None
     if not is_number(seconds) or not 0 < seconds < math.inf:
         raise ConfigError(
-            f"read_timeout is {seconds!r}; it must be seconds, more than 0, or None to wait for "
-            "files however long it takes"
+            f"read_timeout is {seconds!r}; it must be a number of seconds above 0, or None to wait "
+            "for files indefinitely"
         )
     return float(seconds)

@@ -1,4 +1,4 @@
-"""Keeps the next batches under way while one is in use."""
+"""Preparing the next batches while one is in use."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ ENDED = (
     "load_state_dict() to another epoch; use a new iterator, or a second loader"
 )
 
-_TURN = 0.2
-"""Seconds after which a wait looks for signals, and whether it was interrupted."""
+_POLL_SECONDS = 0.2
+"""Interval at which a wait checks for signals and for an interruption."""
 
 
 @dataclass
 class _Item:
-    """A batch under way: being planned and read, then being opened, then in the engine."""
+    """A batch in progress: first planned and read, then opened, then run by the engine."""
 
     step: int
     planned: Future[Future[Opened]]
@@ -40,7 +40,7 @@ class _Item:
 
     @property
     def is_open(self) -> bool:
-        """Whether it can be given to the engine without waiting."""
+        """Whether the engine can take it without waiting."""
         return _succeeded(self.planned) and _succeeded(self.planned.result())
 
 
@@ -49,18 +49,17 @@ def _succeeded(future: Future[Any]) -> bool:
 
 
 class Prefetcher:
-    """Hands out batches in order, and works on those that follow.
+    """Hands out batches in order, and prepares those that follow.
 
-    One thread plans and reads the batches to come, and has the opener begin on them; those that are
-    open are given to the engine, in order. In each of these two stages there are at most
-    `prefetch + 1` batches. A batch with bad images is not given to the engine before it is asked
-    for, and repaired then. Between two passes nothing is begun; what was begun stays, and the next
-    pass continues with it.
+    One thread plans and reads upcoming batches and passes them to the opener. Opened batches go to
+    the engine, in order. Each of these two stages holds at most `prefetch + 1` batches. A batch
+    with bad images does not go to the engine until it is requested, and is repaired then. Between
+    two passes no work is started; work already started is kept for the next pass.
 
     Args:
         maker: makes batches.
-        steps_from: gives the numbers of the batches from a step on that have records.
-        prefetch: batches worked on ahead of the one asked for, at least 1.
+        steps_from: yields the steps from a given one on in which this shard has records.
+        prefetch: batches prepared ahead of the one requested, at least 1.
     """
 
     def __init__(
@@ -72,17 +71,17 @@ class Prefetcher:
         self._queue: deque[_Item] = deque()
         self._steps: Iterator[int] = iter(())
         self._interrupted = False
-        # Made when first used, and kept: see `Wrapper`.
+        # Made when first used, and kept between passes: see `Wrapper`.
         self._thread: ThreadPoolExecutor | None = None
         self._reader: Wrapper | None = None
 
     def take(self, step: int) -> Made:
-        """Return batch `step`, as `Maker.make` does, and go on with those after it.
+        """Return batch `step`, as `Maker.make` does, and continue with those after it.
 
         Raises:
-            ConfigError: another thread has interrupted it.
+            ConfigError: another thread interrupted the wait.
         """
-        self._maker.open()  # first, so that it is made by one thread, and its errors come first
+        self._maker.open()  # first, so that one thread makes the engine and its errors come first
         if self._interrupted or (self._queue and self._queue[0].step != step):
             self._drop()
         if not self._queue:
@@ -98,7 +97,7 @@ class Prefetcher:
         return made
 
     def _begin(self, count: int) -> None:
-        """Begin to plan and read, until so many batches are under way."""
+        """Start to plan and read batches until `count` are in progress."""
         if self._thread is None or self._reader is None:
             self._thread = ThreadPoolExecutor(1, "gpufeed-plan")
             self._reader = self._maker.reader()
@@ -110,7 +109,7 @@ class Prefetcher:
             self._queue.append(_Item(step, planned))
 
     def _submit(self) -> None:
-        """Give the engine what is open, in order, as far as there is room."""
+        """Pass opened batches to the engine, in order, as far as there is room."""
         for item in list(self._queue)[: self._prefetch + 1]:
             if item.run is not None:
                 continue
@@ -123,7 +122,7 @@ class Prefetcher:
 
     def _wait(self, future: Future[T]) -> T:
         while not future.done() and not self._interrupted:
-            wait([future], timeout=_TURN)
+            wait([future], timeout=_POLL_SECONDS)
         if self._interrupted or future.cancelled():
             raise ConfigError(ENDED)
         try:
@@ -132,14 +131,14 @@ class Prefetcher:
             raise ConfigError(ENDED) from None
 
     def pause(self) -> None:
-        """Begin no more; what was begun stays."""
+        """Start no further batches; keep those already started."""
         while self._queue and self._queue[-1].planned.cancel():
             self._queue.pop()
         if self._queue:
             self._steps = self._steps_from(self._queue[-1].step + 1)
 
     def interrupt(self) -> None:
-        """Have whoever waits in `take` wait no longer, and drop what is under way; any thread."""
+        """Interrupt a wait in `take` and cancel all work; callable from any thread."""
         self._interrupted = True
         for item in list(self._queue):
             item.planned.cancel()
@@ -153,12 +152,12 @@ class Prefetcher:
         self._interrupted = False
 
     def abandon(self) -> None:
-        """Drop what is under way, the engine too: it was stopped halfway."""
+        """Drop all work and the engine, which was interrupted halfway."""
         self._drop()
         self._maker.abandon()
 
     def close(self) -> None:
-        """Drop what is under way, and end the threads; using it again starts new ones."""
+        """Drop all work and end the threads; using the prefetcher again starts new ones."""
         self.interrupt()
         self._drop()
         if self._thread is not None:

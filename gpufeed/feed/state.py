@@ -1,4 +1,4 @@
-"""A loader's state: how far it is, and of what; a few values that a person can read and edit."""
+"""The state of a loader: its position and fingerprints, in values a person can read and edit."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from gpufeed.errors import StateError, StateMismatchError
 __all__ = ["VERSION", "check_state", "decode_state", "encode_state", "make_state", "read_state"]
 
 VERSION = 1
-_TOLD = 2000
-"""Letters of a fingerprint that an error tells."""
+_MAX_SHOWN = 2000
+"""Characters of a fingerprint that an error message shows."""
 
 
 def make_state(records: int, fingerprints: Mapping[str, str], quarantine: str) -> dict[str, Any]:
-    """Return the state of a loader that stands at position `records` of the global order.
+    """Return the state of a loader at position `records` of the global order.
 
     Args:
         records: the position.
-        fingerprints: of the manifest, and the identities of sampler and transforms as JSON.
+        fingerprints: the manifest's fingerprint, and the identities of sampler and transforms as
+            JSON.
         quarantine: the failures met so far, as text.
     """
     return {
@@ -34,29 +35,31 @@ def make_state(records: int, fingerprints: Mapping[str, str], quarantine: str) -
 
 
 def read_state(state: Mapping[str, Any]) -> tuple[int, dict[str, str]]:
-    """Return the position that a state stands at, and its fingerprints.
+    """Return the position in a state, and its fingerprints.
 
     Raises:
-        StateError: it is malformed.
-        StateMismatchError: it is of another version.
+        StateError: the state is malformed.
+        StateMismatchError: it has another version.
     """
     if not isinstance(state, Mapping) or "version" not in state:
-        raise StateError(f"this is no state of a gpufeed loader: {_short(state)}")
+        raise StateError(f"this is not the state of a gpufeed loader: {_short(state)}")
     if state["version"] != VERSION:
         version = _short(state["version"])
         raise StateMismatchError(
-            f"the state has version {version}, this gpufeed reads {VERSION}; load it with the "
-            "gpufeed that saved it, or go to its batch with seek()",
+            f"the state has version {version}, and this gpufeed reads version {VERSION}; load it "
+            "with the gpufeed that saved it, or go to its batch with seek()",
             {"version": (version, str(VERSION))},
         )
     records, saved = state.get("records"), state.get("fingerprints")
     if type(records) is not int or records < 0:
-        raise StateError(f"the state's 'records' is {_short(records)}, no integer of 0 or more")
+        raise StateError(
+            f"the state's 'records' is {_short(records)}; it must be an integer of 0 or more"
+        )
     names = ("manifest", "sampler", "transforms")
     if not isinstance(saved, Mapping) or not all(isinstance(saved.get(n), str) for n in names):
         raise StateError(
-            f"the state's 'fingerprints' is {_short(saved)}; it must hold a text for each of "
-            f"{', '.join(names)}"
+            f"the state's 'fingerprints' is {_short(saved)}; it must map {', '.join(names)} to "
+            "strings"
         )
     return records, {name: saved[name] for name in names}
 
@@ -64,20 +67,22 @@ def read_state(state: Mapping[str, Any]) -> tuple[int, dict[str, str]]:
 def check_state(
     state: Mapping[str, Any], fingerprints: Mapping[str, str], ignore: Collection[str]
 ) -> int:
-    """Return the position a state stands at, once it is known to be a state of this loader.
+    """Return the position in a state, after checking that the state fits this loader.
 
     Args:
-        state: what `make_state` returned, possibly edited.
+        state: a result of `make_state`, possibly edited.
         fingerprints: those of this loader.
         ignore: names of fingerprints that may differ.
 
     Raises:
-        StateError: it is malformed.
-        StateMismatchError: it is of another version, or of something else.
+        StateError: the state is malformed, or `ignore` has an unknown name.
+        StateMismatchError: it has another version or other fingerprints.
     """
     unknown = set(ignore) - set(fingerprints)
     if unknown:
-        raise StateError(f"ignore names {sorted(unknown)}; it may name {sorted(fingerprints)}")
+        raise StateError(
+            f"ignore has {sorted(unknown)}; it may have names from {sorted(fingerprints)}"
+        )
     records, saved = read_state(state)
     changed = {}
     for name, here in fingerprints.items():
@@ -86,18 +91,20 @@ def check_state(
             if was != now:
                 changed[name] = was, now
     if changed:
-        told = "; ".join(each for name, both in changed.items() for each in _differ(name, *both))
+        details = "; ".join(
+            difference for name, both in changed.items() for difference in _differences(name, *both)
+        )
         raise StateMismatchError(
-            f"the state was saved with another {' and another '.join(changed)}: {told}; the "
-            "batches to come would not be those of the run that saved it; to load it all the same, "
-            f"pass ignore={tuple(changed)!r}",
+            f"the state does not match this loader's {' and '.join(changed)}: {details}; the next "
+            "batches would differ from those of the run that saved it; to load it anyway, pass "
+            f"ignore={tuple(changed)!r}",
             {name: (_text(was), _text(now)) for name, (was, now) in changed.items()},
         )
     return records
 
 
 def _values(fingerprint: str) -> Any:
-    """An identity as JSON values, without the bytes of arrays; another text as it is."""
+    """Return an identity as JSON values, without the bytes of arrays; other text unchanged."""
     if fingerprint.startswith(("{", "[")):
         try:
             return brief(json.loads(fingerprint))
@@ -106,8 +113,8 @@ def _values(fingerprint: str) -> Any:
     return fingerprint
 
 
-def _differ(where: str, was: Any, here: Any) -> Iterator[str]:
-    """Tell from what to what, of each part that differs."""
+def _differences(where: str, was: Any, here: Any) -> Iterator[str]:
+    """Yield the old and the new value of each part that differs."""
     parts: list[tuple[str, Any, Any]] = []
     if _kind(was) and _kind(was) == _kind(here):
         names = sorted({*was, *here})
@@ -117,9 +124,9 @@ def _differ(where: str, was: Any, here: Any) -> Iterator[str]:
         parts = [(f"[{place}]", one, other) for place, (one, other) in pairs]
     for part, one, other in parts:
         if one != other:
-            yield from _differ(where + part, one, other)
+            yield from _differences(where + part, one, other)
     if not parts:
-        yield f"{where} was {_text(was)[:_TOLD]}, is {_text(here)[:_TOLD]}"
+        yield f"{where} was {_text(was)[:_MAX_SHOWN]}, is {_text(here)[:_MAX_SHOWN]}"
 
 
 def _kind(identity: Any) -> Any:
@@ -127,7 +134,7 @@ def _kind(identity: Any) -> Any:
 
 
 def _is_nested(values: Any) -> bool:
-    """Whether it is a list of identities, or of lists."""
+    """Return whether `values` is a list of identities or of lists."""
     return isinstance(values, list) and all(isinstance(each, dict | list) for each in values)
 
 
@@ -141,17 +148,17 @@ def encode_state(state: Mapping[str, Any]) -> bytes:
 
 
 def decode_state(text: bytes | str) -> dict[str, Any]:
-    """Return the state that some JSON holds.
+    """Return the state in a JSON text.
 
     Raises:
-        StateError: it holds none.
+        StateError: the text is not JSON, or not a JSON object.
     """
     try:
         state = json.loads(text)
     except (ValueError, TypeError) as error:
-        raise StateError(f"the state is no JSON: {error}") from None
+        raise StateError(f"the state is not valid JSON: {error}") from None
     if not isinstance(state, dict):
-        raise StateError(f"this is no state of a gpufeed loader: {_short(state)}")
+        raise StateError(f"this is not the state of a gpufeed loader: {_short(state)}")
     return state
 
 

@@ -1,4 +1,4 @@
-"""How fast a loader is, and how long its consumer waited for it."""
+"""The speed of a loader, and how long its consumer waited for it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["Clock", "Stats"]
 
 @dataclass(frozen=True)
 class Stats:
-    """Figures of one pass over a loader, from its first request to its last batch.
+    """The figures of one pass over a loader, from its first request to its last batch.
 
     Attributes:
         batches: batches handed out.
-        images: records handed out, padding not counted.
+        images: records handed out, without padding.
         seconds: wall time.
-        waited: the part of it the consumer spent waiting for batches, in seconds.
+        waited: seconds of it that the consumer spent waiting for batches.
     """
 
     batches: int
@@ -26,17 +26,17 @@ class Stats:
 
     @property
     def images_per_second(self) -> float:
-        """Images over wall time; 0 before the first batch."""
+        """Images divided by wall time; 0 before the first batch."""
         return self.images / self.seconds if self.seconds else 0.0
 
     @property
     def waiting_share(self) -> float:
-        """Share of wall time the consumer waited, 0 to 1; high where the loader is the limit."""
+        """Share of wall time that the consumer waited, 0 to 1; high if the loader is the limit."""
         return self.waited / self.seconds if self.seconds else 0.0
 
 
 class Clock:
-    """Takes the times of one pass."""
+    """Measures the times of one pass."""
 
     def __init__(self) -> None:
         self._first: float | None = None
@@ -47,13 +47,13 @@ class Clock:
         self._images = 0
 
     def asked(self) -> None:
-        """Note that the consumer asks for a batch."""
+        """Record that the consumer requests a batch."""
         self._asked = time.perf_counter()
         if self._first is None:
             self._first = self._asked
 
     def handed_out(self, images: int) -> None:
-        """Note that it got one."""
+        """Record that the consumer received a batch with this many images."""
         self._last = time.perf_counter()
         self._waited += self._last - self._asked
         self._batches += 1

@@ -47,7 +47,7 @@ def test_demo(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     demo = ["demo", "--images", "40", "--batch-size", "16"]
     done = run(*demo, "--device", "cpu")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "40 synthetic images in the shape of NABirds, drawn once: " in done.stdout
+    assert "40 synthetic images in the format of NABirds, drawn once: " in done.stdout
     train = len(
         gpufeed.read_nabirds(next((here.parent / "cache/gpufeed").iterdir())).split("train")
     )
@@ -57,8 +57,8 @@ def test_demo(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
         r"then\s+[\d,]+ images/s",
         r"waiting\s+[\d.]+% of the time",
         r"image 16x3x224x224 float32",
-        r"state at the end\s+records 16 of IndexSampler, manifest \w{8}\b",
-        r"Waiting is near 100 % since the demo does nothing with its batches",
+        r"a state\s+records 16 of IndexSampler, manifest \w{8}\b",
+        r"Waiting is near 100 % because the demo does nothing with its batches",
     ):
         assert re.search(pattern, done.stdout), (pattern, done.stdout)
     assert str(here / "gpufeed-demo.png") in done.stdout
@@ -100,7 +100,7 @@ def test_show_says_when_training_would_get_none(
 ) -> None:
     show = ["show", "--data", str(birds), "--size", "32", "--device", "cpu"]
     assert cli.main(show) == 0
-    assert "The split fills no batch of 64: a Loader needs" in capsys.readouterr().out
+    assert "The split has fewer images than a batch of 64: to feed it" in capsys.readouterr().out
     assert cli.main([*show, "--batch-size", "8"]) == 0
     assert "fills no batch" not in capsys.readouterr().out
 
@@ -244,7 +244,7 @@ def test_a_bad_picture_is_named(
     printed = capsys.readouterr().err
     assert re.fullmatch(
         r"gpufeed: error: record \d+ \(\S+/images/\d{4}/\w+\.jpg\): .*; 3 images of this batch "
-        r"are bad, or more; `gpufeed check DATA --parquet FILE` lists all that are bad, and "
+        r"are bad, or more; `gpufeed check DATA --parquet FILE` lists all bad images, and "
         r"`--without FILE` leaves them out\n",
         printed,
     ), printed
@@ -317,9 +317,9 @@ def test_halves_of_letters_are_printed(here: Path, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("harm", "message"),
     [
-        ("a pipe", "is no state: not a regular file but a pipe; loader.get_state() gives what"),
-        ("a device", "is no state: not a regular file but a device; "),
-        ("nothing", "is no state: the file is empty; "),
+        ("a pipe", "is not a state: not a regular file but a pipe; it must be"),
+        ("a device", "is not a state: not a regular file but a device; "),
+        ("nothing", "is not a state: the file is empty; "),
         ("missing", ": No such file or directory"),
     ],
 )
@@ -373,7 +373,7 @@ def test_errors_of_our_own_are_told_apart(
     monkeypatch.setattr("gpufeed.tools.synth.write_nabirds", buggy)
     assert cli.main(["synth", "set"]) == 1
     printed = capsys.readouterr().err
-    assert printed.startswith("gpufeed: error: unexpected KeyError: 'x'; for where, run")
+    assert printed.startswith("gpufeed: error: unexpected KeyError: 'x'; run `gpufeed --debug")
     assert printed.count("\n") == 1
 
 

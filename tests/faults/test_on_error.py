@@ -645,8 +645,8 @@ def test_failures_that_differ_in_numbers_only_are_told_together(tmp_path: Path) 
         loader.batch(0)
     said = str(caught.value)
     assert (
-        ": 6 x the image has 50 x 40 = 2,000 pixels, max_pixels is 1,000; pass more where there "
-        "is memory for it, and the like (first record 0, 00000.jpg); allow" in said
+        ": 6 x the image has 50 x 40 = 2,000 pixels, more than max_pixels (1,000); raise it if "
+        "there is enough memory, and the like (first record 0, 00000.jpg); allow" in said
     )
     assert "more reasons" not in said
     assert said.endswith(
@@ -754,8 +754,8 @@ def test_large_pictures_are_refused_before_they_are_opened(birds: Manifest) -> N
         assert [row[1] for row in epochs(loader, 1)] == birds.frame["label"].to_list()
         found = {failure.record_key: failure.reason for failure in loader.quarantine}
     assert found[1] == (
-        "the image has 20000 x 14000 = 280,000,000 pixels, max_pixels is 134,217,728; pass more "
-        "where there is memory for it"
+        "the image has 20000 x 14000 = 280,000,000 pixels, more than max_pixels (134,217,728); "
+        "raise it if there is enough memory"
     )
     assert found[2].startswith("the image is 65535 x 65535 (width x height), the manifest says")
     with make(birds, sampler=SequentialSampler(COUNT), on_error="blank") as loader:

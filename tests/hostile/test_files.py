@@ -158,8 +158,8 @@ def test_a_picture_too_large_takes_no_memory(testdata: Path, tmp_path: Path) -> 
     """Neither the 18 MB of its pixels, nor a good part of them, where it is refused."""
     said = hostile.large(hostile.photos(testdata), tmp_path, (3000, 2000), 1_000_000, eight=False)
     assert said["refused"]["refused"] == [
-        "the image has 3000 x 2000 = 6,000,000 pixels, max_pixels is 1,000,000; pass more where "
-        "there is memory for it"
+        "the image has 3000 x 2000 = 6,000,000 pixels, more than max_pixels (1,000,000); raise it "
+        "if there is enough memory"
     ]
     assert 32 not in said["refused"]["fed"]
     assert len(said["refused"]["fed"]) == 65

@@ -702,7 +702,9 @@ def test_a_list_can_do_all_that_a_sampler_can(pictures: Manifest, listed: Any) -
         with pytest.raises(IndexError):
             loader.batch(-1)
     other = fed_by(pictures, [9, 4, 2, 2], batch_size=2)
-    with pytest.raises(gpufeed.StateMismatchError, match="another sampler"):
+    with pytest.raises(
+        gpufeed.StateMismatchError, match="state does not match this loader's sampler"
+    ):
         other.load_state_dict(state)
 
 
@@ -726,9 +728,9 @@ def test_short_epochs_are_kept_as_long_as_they_are_needed(pictures: Manifest) ->
 
 def test_shards_are_not_cut_twice(pictures: Manifest) -> None:
     theirs = torch_samplers()[5]
-    with pytest.raises(ConfigError, match="the sampler cuts 3 shards itself, and shard=Shard"):
+    with pytest.raises(ConfigError, match="the sampler makes 3 shards itself, and shard=Shard"):
         fed_by(pictures, theirs, shard=gpufeed.ShardOptions(0, 2))
-    with pytest.raises(ConfigError, match="a ledger is of one order for all processes"):
+    with pytest.raises(ConfigError, match="a ledger needs one order for all processes"):
         fed_by(pictures, theirs, ledger=True)
 
 

@@ -221,7 +221,9 @@ def test_a_healthy_run_is_the_same(pictures: Manifest) -> None:
 
 @pytest.mark.parametrize("value", [0, -1, True, "30", float("nan"), float("inf")])
 def test_it_must_be_seconds(pictures: Manifest, value: Any) -> None:
-    with pytest.raises(ConfigError, match=f"read_timeout is {value!r}; it must be seconds, more"):
+    with pytest.raises(
+        ConfigError, match=f"read_timeout is {value!r}; it must be a number of seconds above 0"
+    ):
         make(pictures, read_timeout=value)
 
 

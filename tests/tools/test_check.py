@@ -239,7 +239,8 @@ def test_files_that_come_again_are_told(tmp_path: Path) -> None:
         (3, "two labels"),
     ]
     assert not findings["fails"].any()
-    assert "as record 0, 00000.jpg: label 1 here, 0 there" in findings["detail"].to_list()
+    details = findings["detail"].to_list()
+    assert "identical to record 0, 00000.jpg: label 1 here, 0 there" in details
 
 
 @pytest.mark.parametrize("threads", [1, 5])
@@ -277,9 +278,9 @@ def test_the_command_prints_writes_and_exits(
     assert main(command) == 1
     said, noise = capfd.readouterr()
     assert "nvimgcodec" not in noise  # whose lines name no file
-    for words in ("damaged", "corrupt data", "not an image", "would fail over 2 images"):
+    for words in ("damaged", "corrupt data", "not an image", "would fail on 2 images"):
         assert words in said
-    assert 'To list the data at all takes read_folder(..., on_bad_image="drop").\n' in said
+    assert 'To list these data, use read_folder(..., on_bad_image="drop").\n' in said
     written = page.read_text()
     assert "a/00001.jpg" in written
     assert "<script>" not in written
@@ -311,7 +312,7 @@ def test_links_out_are_found_and_not_followed(
     assert "a symbolic link leads out of the data's folder" in said
     assert f"a/out.jpg: to {tmp_path}/outside/00000.jpg" in said
     assert "A run would" not in said
-    assert 'To list the data at all takes read_folder(..., on_bad_image="drop").\n' in said
+    assert 'To list these data, use read_folder(..., on_bad_image="drop").\n' in said
     assert pl.read_parquet(findings).filter("fails").select("path", "kind").rows() == [
         ("a/out.jpg", "leads out"), ("b", "leads out")
     ]  # fmt: skip
@@ -357,12 +358,10 @@ def test_nabirds_is_listed_whatever_its_pictures_are(
     capfd.readouterr()
     assert main(["check", str(course), "--parquet", str(findings)]) == 1
     said = capfd.readouterr().out
-    assert (
-        'To list the data at all takes read_nabirds(..., on_bad_image="drop").' in said
-    ) == cleaned
+    assert ('To list these data, use read_nabirds(..., on_bad_image="drop").' in said) == cleaned
     found = pl.read_parquet(findings).filter("fails")
     assert sorted(found.select("record_key", "kind").rows()) == [(1, "empty"), (2, "missing")]
-    assert "A run would fail over 2 images" in said
+    assert "A run would fail on 2 images" in said
     left = open_manifest(course, without=findings)
     assert left.frame["path"].to_list() == [paths[0], paths[3]]
     assert fails_of(left) == set()
@@ -371,8 +370,8 @@ def test_nabirds_is_listed_whatever_its_pictures_are(
         open_manifest(course)
     assert main(["check", str(course), "--parquet", str(findings)]) == 1
     said = capfd.readouterr().out
-    assert "A run would fail over 1 image," in said
-    assert 'To list the data at all takes read_nabirds(..., on_bad_image="drop").' in said
+    assert "A run would fail on 1 image," in said
+    assert 'To list these data, use read_nabirds(..., on_bad_image="drop").' in said
     found = pl.read_parquet(findings).filter("fails")
     assert sorted(found.select("record_key", "kind").rows()) == [(1, "empty"), (2, "leads out")]
     left = open_manifest(course, without=findings)
@@ -405,9 +404,9 @@ def test_boxes_are_looked_at_as_a_run_has_them(tmp_path: Path) -> None:
         (["pipe"], "pipe is neither a file nor a folder"),
         ([".", "--parquet", "nowhere/x.parquet"], "there is no folder nowhere"),
         ([".", "--html", "."], ". is a folder; name a file"),
-        ([".", "--html", "x.html", "--parquet", "x.html"], "x.html does not end in .parquet"),
-        ([".", "--parquet", "x.csv"], "x.csv does not end in .parquet, which is what it will be"),
-        ([".", "--html", "x"], "x does not end in .html, which is what it will be"),
+        ([".", "--html", "x.html", "--parquet", "x.html"], "the name x.html must end in .parquet"),
+        ([".", "--parquet", "x.csv"], "the name x.csv must end in .parquet"),
+        ([".", "--html", "x"], "the name x must end in .html"),
         ([".", "--threads", "0"], "--threads"),
     ],
 )

@@ -178,7 +178,7 @@ def test_the_command(birds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
         ({"transforms": "[3]"}, r"the state's transforms\[0\] names no kind"),
         ({"transforms": "{}"}, "the state's transforms are '{}', which is no list"),
         ({"transforms": "("}, "the state's transforms is no JSON: Expecting value"),
-        ({"transforms": 3}, "'fingerprints' is .*; it must hold a text for each of manifest, sam"),
+        ({"transforms": 3}, "'fingerprints' is .*; it must map manifest, sampler, "),
     ],
 )
 def test_what_can_not_be_replayed_says_why(birds: Path, edit: dict[str, Any], message: str) -> None:

@@ -1,1 +1,1 @@
-"""`gpufeed check`: what is wrong with the images of a dataset, before a run finds out."""
+"""`gpufeed check`: finding the bad images of a data set before a run does."""

@@ -1,4 +1,4 @@
-"""Checks all images of a list, on all cores."""
+"""Checking all images of a list, on all cores."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from gpufeed.records.headers import max_file_bytes
 from gpufeed.source.base import Source, check_source
 from gpufeed.source.files import FileSource
 from gpufeed.source.paths import find_escapes
+from gpufeed.tools.check.examiner import Examined, Examiner, Size
 from gpufeed.tools.check.kinds import KINDS, Finding, Kind
-from gpufeed.tools.check.picture import Examiner, Looked, Size
 
 __all__ = ["Report", "check"]
 
@@ -42,14 +42,15 @@ _TRAINING = "is_training_img"
 
 @dataclass(frozen=True)
 class Report:
-    """What was found.
+    """The result of a check.
 
     Attributes:
-        findings: one row each, the worst kinds first: `record_key` (Int64), `path`, `kind`
-            (String), `fails` (Boolean, whether a run would fail over it), `detail` (String).
-        images: how many were looked at.
+        findings: one row for each finding, the worst kinds first: `record_key` (Int64), `path`,
+            `kind` (String), `fails` (Boolean, whether a run would fail on the image) and `detail`
+            (String).
+        images: the number of images checked.
         source: the images, in the order of their records.
-        seconds: how long it took.
+        seconds: the time it took.
     """
 
     findings: pl.DataFrame
@@ -58,7 +59,7 @@ class Report:
     seconds: float
 
     def save(self, path: Path) -> None:
-        """Write the findings as Parquet, whole or not at all; `Manifest.without` takes them.
+        """Write the findings as Parquet, atomically; `Manifest.without` reads them.
 
         Raises:
             OSError: the file cannot be written; the error names `path`.
@@ -69,7 +70,7 @@ class Report:
 
     @property
     def failing(self) -> int:
-        """How many images a run, or the reading of its list, would fail over."""
+        """The number of images on which a run, or reading its list, would fail."""
         return self.findings.filter("fails")["record_key"].n_unique()
 
 
@@ -81,114 +82,115 @@ def check(
     threads: int | None = None,
     progress: bool | None = None,
 ) -> Report:
-    """Look into the image of each row.
+    """Check the image of each row.
 
     Args:
-        frame: `path`; and, where there are any, `label`, `width` and `height`, the box, and
-            `is_training_img`, as a manifest has them.
+        frame: the column `path`, and optionally `label`, `width` and `height`, the box, and
+            `is_training_img`, as in a manifest.
         source: the images, key i being that of row i; or the folder that the paths are relative to.
-        max_pixels: as the `Loader` has it.
-        threads: how many work at a time; one for each core where none is given.
-        progress: whether to show a progress bar; None on a terminal only.
+        max_pixels: as for `Loader`.
+        threads: CPU threads; None for one per core.
+        progress: whether to show a progress bar; None to show it on a terminal only.
 
     Raises:
         ManifestError: a folder cannot be listed.
     """
-    began = time.perf_counter()
+    start = time.perf_counter()
     expected: Sequence[Size | None] = [None] * frame.height
     if "width" in frame.columns:
         expected = frame.select("height", "width").rows()
     if isinstance(source, str | Path):
         source = FileSource(source, frame["path"])
     check_source(source, frame.height)
-    away: set[int] = set()
+    leads_out: set[int] = set()
     if isinstance(source, FileSource):
         source = source.limited(np.full(len(source), max_file_bytes(max_pixels)))
-        away = set(find_escapes(source.root, source.paths).arg_true().to_list())
-    within = [key for key in range(frame.height) if key not in away]
+        leads_out = set(find_escapes(source.root, source.paths).arg_true().to_list())
+    within = [key for key in range(frame.height) if key not in leads_out]
     threads = threads or available_threads()
     items = [(key, expected[key]) for key in within]
-    looked = [Looked() for _ in range(frame.height)]
-    all_looked = _look_at_all(source, items, max_pixels, threads, progress)
-    for key, each in zip(within, all_looked, strict=True):
-        looked[key] = each
+    examined = [Examined() for _ in range(frame.height)]
+    results = _examine_all(source, items, max_pixels, threads, progress)
+    for key, result in zip(within, results, strict=True):
+        examined[key] = result
     found: list[tuple[int, Finding]] = [
         (key, Finding(Kind.leads_out, f"to {sanitize(os.path.realpath(source.name(key)))}"))
-        for key in away
+        for key in leads_out
     ]
-    for key, each in enumerate(looked):
-        found += [(key, finding) for finding in each.findings]
-    found += _outside(frame, looked)
-    found += _repeated(frame, looked)
+    for key, result in enumerate(examined):
+        found += [(key, finding) for finding in result.findings]
+    found += _boxes_outside(frame, examined)
+    found += _duplicates(frame, examined)
     rank = {kind: number for number, kind in enumerate(KINDS)}
-    found.sort(key=lambda each: (rank[each[1].kind], each[0]))
+    found.sort(key=lambda item: (rank[item[1].kind], item[0]))
     names = frame["path"]
     rows = [
         (key, names[key], finding.kind.value, KINDS[finding.kind][0] == "fails", finding.detail)
         for key, finding in found
     ]
     findings = pl.DataFrame(rows, schema=_COLUMNS, orient="row")
-    return Report(findings, frame.height, source, time.perf_counter() - began)
+    return Report(findings, frame.height, source, time.perf_counter() - start)
 
 
-def _look_at_all(
+def _examine_all(
     source: Source,
     items: Sequence[tuple[int, Size | None]],
     max_pixels: int,
     threads: int,
     progress: bool | None,
-) -> list[Looked]:
-    examiners = threading.local()
+) -> list[Examined]:
+    local = threading.local()
 
-    def look(item: tuple[int, Size | None]) -> Looked:
-        if not hasattr(examiners, "own"):
-            examiners.own = Examiner(source, max_pixels)
-        looked: Looked = examiners.own.look(*item)
-        return looked
+    def examine(item: tuple[int, Size | None]) -> Examined:
+        if not hasattr(local, "examiner"):
+            local.examiner = Examiner(source, max_pixels)
+        examined: Examined = local.examiner.examine(*item)
+        return examined
 
-    # Around all threads, since the filters are the process's.
+    # Around all threads, since warning filters belong to the process.
     with (
         warnings.catch_warnings(action="ignore"),
         progress_bar("Checking images", len(items), show=progress, unit="images") as done,
     ):
-        return thread_map(look, items, threads=threads, done=done, name="gpufeed-check")
+        return thread_map(examine, items, threads=threads, done=done, name="gpufeed-check")
 
 
-def _outside(frame: pl.DataFrame, looked: Sequence[Looked]) -> list[tuple[int, Finding]]:
-    """Boxes that reach out of images, by the images' own sizes."""
+def _boxes_outside(frame: pl.DataFrame, examined: Sequence[Examined]) -> list[tuple[int, Finding]]:
+    """Find boxes that extend beyond their images, by the sizes in the images' headers."""
     if not set(BOX_COLUMNS) <= set(frame.columns):
         return []
     x, y, width, height = (frame[name].to_numpy().astype(np.int64) for name in BOX_COLUMNS)
-    sizes = np.array([each.size or (2**31, 2**31) for each in looked], dtype=np.int64)
+    sizes = np.array([each.size or (2**31, 2**31) for each in examined], dtype=np.int64)
     outside = (x < 0) | (y < 0) | (x + width > sizes[:, 1]) | (y + height > sizes[:, 0])
     found = []
     for key in np.flatnonzero(outside).tolist():
-        tall, broad = sizes[key]
+        image_height, image_width = sizes[key]
         box = f"{x[key]} {y[key]} {width[key]} {height[key]}"
-        said = f"the box {box} (x y width height) in {broad} x {tall} (width x height)"
-        found.append((key, Finding(Kind.box_outside, said)))
+        size = f"{image_width} x {image_height} (width x height)"
+        detail = f"the box {box} (x y width height) in {size}"
+        found.append((key, Finding(Kind.box_outside, detail)))
     return found
 
 
-def _repeated(frame: pl.DataFrame, looked: Sequence[Looked]) -> list[tuple[int, Finding]]:
-    """Files of the same bytes, each but the first; and what is wrong with that."""
+def _duplicates(frame: pl.DataFrame, examined: Sequence[Examined]) -> list[tuple[int, Finding]]:
+    """Find files with the same bytes as an earlier one, and conflicts of split and label."""
     names, labels, training = (
         frame[column].to_list() if column in frame.columns else [None] * frame.height
         for column in ("path", "label", _TRAINING)
     )
     first: dict[bytes, int] = {}
     found = []
-    for key, each in enumerate(looked):
+    for key, each in enumerate(examined):
         if each.digest is None:
             continue
         other = first.setdefault(each.digest, key)
         if other == key:
             continue
-        as_well = f"as record {other}, {names[other]}"
-        found.append((key, Finding(Kind.duplicate, as_well)))
+        identical = f"identical to record {other}, {names[other]}"
+        found.append((key, Finding(Kind.duplicate, identical)))
         if training[key] != training[other]:
-            found.append((key, Finding(Kind.twice, as_well)))
+            found.append((key, Finding(Kind.twice, identical)))
         if labels[key] != labels[other]:
-            said = f"{as_well}: label {labels[key]} here, {labels[other]} there"
-            found.append((key, Finding(Kind.two_labels, said)))
+            detail = f"{identical}: label {labels[key]} here, {labels[other]} there"
+            found.append((key, Finding(Kind.two_labels, detail)))
     return found

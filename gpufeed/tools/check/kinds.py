@@ -1,4 +1,4 @@
-"""What can be found in an image's file, and what it means for a run."""
+"""The kinds of findings about an image's file, and what each means for a run."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Literal
 __all__ = ["HEADERLESS", "KINDS", "Finding", "Kind", "Weight"]
 
 Weight = Literal["fails", "doubtful", "note"]
-"""A run fails over it, or feeds what may be wrong without a word, or feeds it as it is meant."""
+"""A run fails on the image, feeds one that may be wrong without an error, or feeds it correctly."""
 
 
 class Kind(StrEnum):
-    """What is found."""
+    """A kind of finding, by its name in tables and files."""
 
     missing = "missing"
     unreadable = "unreadable"
@@ -39,33 +39,33 @@ KINDS: dict[Kind, tuple[Weight, str]] = {
     Kind.unreadable: ("fails", "the file cannot be read"),
     Kind.empty: ("fails", "the file has no bytes"),
     Kind.leads_out: ("fails", "a symbolic link leads out of the data's folder"),
-    Kind.not_an_image: ("fails", "its header is of no image that is supported, or is damaged"),
-    Kind.too_large: ("fails", "more pixels than max_pixels, or a file of absurd length"),
-    Kind.damaged: ("fails", "cut off or broken, and cannot be decoded"),
-    Kind.unsupported: ("fails", "a kind of image that Pillow decodes and a run cannot"),
-    Kind.other_size: ("fails", "not of the size that the list of images gives"),
-    Kind.box_outside: ("doubtful", "a box reaches out of the image as it is"),
-    Kind.corrupt: ("doubtful", "decoded without a word in a run, while Pillow finds it broken"),
-    Kind.twice: ("doubtful", "the very same file is in the training and the test set"),
-    Kind.two_labels: ("doubtful", "the very same file comes under two labels"),
-    Kind.duplicate: ("note", "the very same file comes again"),
-    Kind.disguised: ("note", "another format than its name says; fed as what it is"),
-    Kind.turned: ("note", "stored turned or mirrored; fed upright"),
-    Kind.colours: ("note", "gray, CMYK, with alpha or deeper than 8 bits; fed as RGB"),
+    Kind.not_an_image: ("fails", "the header is damaged or of an unsupported format"),
+    Kind.too_large: ("fails", "more pixels than max_pixels, or a file far too long for its size"),
+    Kind.damaged: ("fails", "truncated or corrupt, and cannot be decoded"),
+    Kind.unsupported: ("fails", "Pillow can decode it, but a run cannot"),
+    Kind.other_size: ("fails", "not the size that the list of images gives"),
+    Kind.box_outside: ("doubtful", "a box extends beyond the image"),
+    Kind.corrupt: ("doubtful", "a run decodes it without an error, but Pillow finds it corrupt"),
+    Kind.twice: ("doubtful", "an identical file is in the other of training and test set"),
+    Kind.two_labels: ("doubtful", "an identical file has a different label"),
+    Kind.duplicate: ("note", "an identical file is in the list already"),
+    Kind.disguised: ("note", "not the format that its name suggests; decoded correctly"),
+    Kind.turned: ("note", "stored rotated or mirrored; decoded upright"),
+    Kind.colours: ("note", "grayscale, CMYK, with alpha or over 8 bits; decoded as RGB"),
 }
-"""How much each kind weighs, and what it is; the worst first."""
+"""The weight and the meaning of each kind, the worst first."""
 
 HEADERLESS = (Kind.missing, Kind.unreadable, Kind.empty, Kind.not_an_image)
-"""Kinds of which no size can be read, so that a list without sizes cannot be completed."""
+"""Kinds of images whose size cannot be read, which a list without sizes cannot include."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something found in one record's file.
+    """One finding about one record's file.
 
     Attributes:
-        kind: what.
-        detail: in words, with the values met.
+        kind: the kind.
+        detail: a description with the values found.
     """
 
     kind: Kind

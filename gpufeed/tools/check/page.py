@@ -1,4 +1,4 @@
-"""The page of what was found, with thumbnails of the worst."""
+"""The HTML page of findings, with thumbnails of the worst images."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from gpufeed.tools.check.kinds import KINDS, Kind
 
 __all__ = ["save_page"]
 
-_MOST_OF_A_KIND = 24
+_MAX_PER_KIND = 24
 _SIDE = 160
-_MOST_BYTES = 64 << 20
-_MOST_PIXELS = 1 << 26
+_MAX_BYTES = 64 << 20
+_MAX_PIXELS = 1 << 26
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem;
   padding: 0 1rem; color: #222; }
@@ -38,21 +38,21 @@ figcaption { font-size: 12px; overflow-wrap: anywhere; }
 
 
 def save_page(report: Report, title: str, target: Path) -> None:
-    """Write a page that needs nothing but itself, whole or not at all.
+    """Write a self-contained page, atomically.
 
     Raises:
         OSError: it cannot be written; the error names `target`.
     """
-    shown = html.escape(title)
+    heading = html.escape(title)
     parts = [
         "<!doctype html><html lang='en'><meta charset='utf-8'>",
-        f"<title>gpufeed check: {shown}</title><style>{_STYLE}</style>",
-        f"<h1>{shown}</h1><p>{report.images:,} images; over {report.failing:,} of them a run, or "
-        "the reading of its list, would fail. They are numbered over the whole list.</p>",
+        f"<title>gpufeed check: {heading}</title><style>{_STYLE}</style>",
+        f"<h1>{heading}</h1><p>{report.images:,} images. A run, or reading its list, would fail on "
+        f"{report.failing:,} of them. Images are numbered over the whole list.</p>",
     ]
     kinds = report.findings.group_by("kind").len()
     counts = dict(kinds.iter_rows())
-    parts.append("<table><tr><th>found</th><th>images</th><th>which means</th></tr>")
+    parts.append("<table><tr><th>finding</th><th>images</th><th>meaning</th></tr>")
     for kind, (weight, meaning) in KINDS.items():
         if kind.value in counts:
             parts.append(
@@ -66,37 +66,38 @@ def save_page(report: Report, title: str, target: Path) -> None:
         if of_kind.is_empty():
             continue
         parts.append(f"<h2>{kind.value}: {of_kind.height:,}</h2><div class='grid'>")
-        for row in of_kind.head(_MOST_OF_A_KIND).iter_rows(named=True):
-            out = kind is Kind.leads_out
-            picture = None if out else _thumbnail(report.source, row["record_key"], decoder)
-            seen = (
-                f"<img alt='' src='data:image/jpeg;base64,{picture}'>"
-                if picture
+        for row in of_kind.head(_MAX_PER_KIND).iter_rows(named=True):
+            # Links out of the folder are not followed.
+            follow = kind is not Kind.leads_out
+            encoded = _thumbnail(report.source, row["record_key"], decoder) if follow else None
+            image = (
+                f"<img alt='' src='data:image/jpeg;base64,{encoded}'>"
+                if encoded
                 else "<div class='none'>no image</div>"
             )
-            said = html.escape(f"{row['record_key']}: {row['path']}")
+            name = html.escape(f"{row['record_key']}: {row['path']}")
             detail = html.escape(row["detail"])
-            parts.append(f"<figure>{seen}<figcaption>{said}<br>{detail}</figcaption></figure>")
+            parts.append(f"<figure>{image}<figcaption>{name}<br>{detail}</figcaption></figure>")
         parts.append("</div>")
-        if of_kind.height > _MOST_OF_A_KIND:
-            parts.append(f"<p>and {of_kind.height - _MOST_OF_A_KIND:,} more</p>")
+        if of_kind.height > _MAX_PER_KIND:
+            parts.append(f"<p>and {of_kind.height - _MAX_PER_KIND:,} more</p>")
     atomic_write(target, ("\n".join(parts) + "\n</html>\n").encode())
 
 
 def _thumbnail(source: Source, key: int, decoder: NvImageCodec) -> str | None:
-    """What a run makes of an image, or Pillow of what is left of it, small, as base64; or None."""
+    """Return a small JPEG of an image as base64, or None if nothing of it can be decoded."""
     (content,) = read_images(source, np.array([key], dtype=np.int64))
-    if isinstance(content, OSError) or len(content) > _MOST_BYTES:
+    if isinstance(content, OSError) or len(content) > _MAX_BYTES:
         return None
     try:
         width, height = image_size(content)
         check_scans(content)
     except (OSError, ValueError):
         return None
-    if width * height > _MOST_PIXELS:
+    if width * height > _MAX_PIXELS:
         return None
     pixels = decoder.decode(content, (0, 0), (height, width))
-    image = _rest_of(content) if pixels is None else Image.fromarray(pixels)
+    image = _decode_partly(content) if pixels is None else Image.fromarray(pixels)
     if image is None:
         return None
     image.thumbnail((_SIDE, _SIDE))
@@ -105,21 +106,21 @@ def _thumbnail(source: Source, key: int, decoder: NvImageCodec) -> str | None:
     return base64.b64encode(buffer.getvalue()).decode()
 
 
-def _rest_of(content: Encoded) -> Image.Image | None:
-    """What Pillow makes of an image that is cut off, or else damaged."""
+def _decode_partly(content: Encoded) -> Image.Image | None:
+    """Return what Pillow can decode of a truncated or damaged image."""
     allowed = ImageFile.LOAD_TRUNCATED_IMAGES
     ImageFile.LOAD_TRUNCATED_IMAGES = True
     try:
-        # Pillow warns on standard error of large images.
+        # Pillow prints warnings about large images.
         with (
             warnings.catch_warnings(action="ignore"),
             Image.open(io.BytesIO(content)) as image,
         ):
-            # It may read another size in a header that lies.
-            if image.width * image.height > _MOST_PIXELS:
+            # Pillow may read a different size from a false header.
+            if image.width * image.height > _MAX_PIXELS:
                 return None
             return ImageOps.exif_transpose(image).convert("RGB")
-    except Exception:  # Pillow raises whatever its readers meet
+    except Exception:  # Pillow raises any error of its readers
         return None
     finally:
         ImageFile.LOAD_TRUNCATED_IMAGES = allowed

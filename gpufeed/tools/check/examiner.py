@@ -1,0 +1,156 @@
+"""Examining the file of one image."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from dataclasses import dataclass, field
+
+import numpy as np
+from PIL import Image
+
+from gpufeed._util.open_regular import EmptyFileError, FileTooLongError
+from gpufeed.open.decoders import NvImageCodec
+from gpufeed.records.headers import check_scans, image_header, max_file_bytes
+from gpufeed.source.base import Encoded, Source, read_images
+from gpufeed.tools.check.kinds import Finding, Kind
+
+__all__ = ["Examined", "Examiner", "Size"]
+
+_ENDINGS = {
+    "JPEG": (".jpg", ".jpeg"),
+    "MPO": (".jpg", ".jpeg"),
+    "PNG": (".png",),
+    "WEBP": (".webp",),
+    "TIFF": (".tif", ".tiff"),
+    "BMP": (".bmp",),
+    "PPM": (".ppm", ".pgm", ".pbm", ".pnm"),
+}
+_KNOWN = {ending for endings in _ENDINGS.values() for ending in endings}
+_REDUCIBLE = ("JPEG", "MPO")
+_REDUCTION = 8
+"""JPEGs are decoded at an eighth of their size: that reads all data at half the cost."""
+
+Size = tuple[int, int]
+_KINDS = {
+    FileNotFoundError: Kind.missing,
+    EmptyFileError: Kind.empty,
+    FileTooLongError: Kind.too_large,
+}
+
+
+@dataclass
+class Examined:
+    """The result of examining one file.
+
+    Attributes:
+        findings: the findings, in no order.
+        size: (height, width) from the header, after its EXIF orientation; None if unreadable.
+        digest: the SHA-256 digest of the file; None if unreadable.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    size: Size | None = None
+    digest: bytes | None = None
+
+    def add(self, kind: Kind, detail: str) -> None:
+        """Add a finding."""
+        self.findings.append(Finding(kind, detail))
+
+
+class Examiner:
+    """Examines images; each thread needs its own.
+
+    Args:
+        source: the images.
+        max_pixels: as for `Loader`.
+    """
+
+    def __init__(self, source: Source, max_pixels: int) -> None:
+        self._source = source
+        self._max_pixels = max_pixels
+        self._decoder = NvImageCodec()
+
+    def examine(self, key: int, expected: Size | None) -> Examined:
+        """Examine one image.
+
+        Args:
+            key: the image's key in the source.
+            expected: (height, width) from the list of images; None if the list has no sizes.
+        """
+        examined = Examined()
+        (content,) = read_images(self._source, np.array([key], dtype=np.int64))
+        if isinstance(content, OSError):
+            kind = next(
+                (_KINDS[each] for each in _KINDS if isinstance(content, each)), Kind.unreadable
+            )
+            examined.add(kind, content.strerror or str(content))
+            return examined
+        if not len(content):
+            examined.add(Kind.empty, "the file is empty")
+            return examined
+        # SHA-256, since many processors have instructions for it.
+        examined.digest = hashlib.sha256(content).digest()
+        try:
+            width, height, orientation = image_header(content)
+            check_scans(content)
+        except (OSError, ValueError) as error:
+            examined.add(Kind.not_an_image, str(error))
+            return examined
+        examined.size = height, width
+        if width * height > self._max_pixels:
+            examined.add(
+                Kind.too_large,
+                f"{width} x {height} = {width * height:,} pixels; max_pixels is "
+                f"{self._max_pixels:,}",
+            )
+            return examined
+        if len(content) > max_file_bytes(width * height):
+            examined.add(
+                Kind.too_large, f"{len(content):,} bytes, far too many for {width} x {height}"
+            )
+            return examined
+        if expected is not None and expected != (height, width):
+            examined.add(
+                Kind.other_size,
+                f"{width} x {height} (width x height), listed as {expected[1]} x {expected[0]}",
+            )
+        if orientation != 1:
+            examined.add(Kind.turned, f"orientation {orientation}")
+        self._decode(content, self._source.name(key), examined.size, examined)
+        return examined
+
+    def _decode(self, content: Encoded, path: str, size: Size, examined: Examined) -> None:
+        """Decode an image with Pillow, which is stricter, and with the decoder of a run."""
+        height, width = size
+        name, mode, refusal = "", "", ""
+        try:
+            with Image.open(io.BytesIO(content)) as image:
+                name, mode = image.format or "", image.mode
+                self._describe(image, path, examined)
+                if name in _REDUCIBLE:
+                    reduced = max(width // _REDUCTION, 1), max(height // _REDUCTION, 1)
+                    image.draft(mode, reduced)
+                image.load()
+        except Image.DecompressionBombError:
+            name = ""  # too large for Pillow, which then does not read its data
+        except Exception as error:  # Pillow raises any error of its readers
+            refusal = str(error) or type(error).__name__
+        # Both decoders read JPEG data with libjpeg-turbo. If Pillow accepted the data, one pixel
+        # shows whether a run supports this kind of JPEG.
+        shape = (1, 1) if name in _REDUCIBLE and not refusal else size
+        decodes = self._decoder.decode(content, (0, 0), shape) is not None
+        if decodes and refusal:
+            examined.add(Kind.corrupt, refusal)
+        elif not decodes:
+            kind = Kind.damaged if refusal else Kind.unsupported
+            examined.add(kind, refusal or f"{name} {mode}")
+
+    @staticmethod
+    def _describe(image: Image.Image, path: str, examined: Examined) -> None:
+        name = image.format or ""
+        ending = path[path.rfind(".") :].lower()
+        if ending in _KNOWN and ending not in _ENDINGS.get(name, (ending,)):
+            examined.add(Kind.disguised, f"{name} named {ending}")
+        if image.mode != "RGB":
+            examined.add(Kind.colours, image.mode)
