@@ -25,7 +25,7 @@ from benchmarks.compare.peers.torch_loader import import_transforms
 from draw_cases import CASES, LIMIT, ours, statistic
 from gpufeed import transforms as tf
 from gpufeed.rng import BatchRng
-from gpufeed.transforms.operations import NAMES
+from gpufeed.transforms.policy_layers import NAMES
 from torchvision_rules import BOXES, FACTORS, HEIGHT, WIDTH
 
 v2 = import_transforms()

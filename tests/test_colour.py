@@ -29,7 +29,7 @@ from gpufeed import ConfigError, IndexSampler, Manifest
 from gpufeed import transforms as tf
 from gpufeed.open.inputs import feeds
 from gpufeed.rng import BatchRng
-from gpufeed.transforms import ops
+from gpufeed.transforms.operators import colour as ops
 
 # ------------------------------------------------------------ pixels, against Pillow
 
@@ -429,7 +429,10 @@ def test_defaults_are_torchvisions_and_known_by_fingerprints(name: str) -> None:
     ("make", "message"),
     [
         (lambda: tf.ColorJitter(brightness=-0.1), r"brightness is -0\.1; .* 0 or more"),
-        (lambda: tf.ColorJitter(contrast=(1.5, 0.5)), r"contrast is \(1\.5, 0\.5\); .* lower one"),
+        (
+            lambda: tf.ColorJitter(contrast=(1.5, 0.5)),
+            r"contrast is \(1\.5, 0\.5\); .* lower bound",
+        ),
         (lambda: tf.ColorJitter(saturation="much"), r"saturation is 'much'; .* \(low, high\)"),
         (lambda: tf.ColorJitter(saturation=(0, math.inf)), r"saturation is \(0, inf\)"),
         (lambda: tf.ColorJitter(brightness=math.nan), r"brightness is nan"),
@@ -438,21 +441,21 @@ def test_defaults_are_torchvisions_and_known_by_fingerprints(name: str) -> None:
         (lambda: tf.ColorJitter(hue=(0, 0.1, 0.2)), r"hue is \(0, 0\.1, 0\.2\); .* two numbers"),
         (lambda: tf.RandomGrayscale(1.5), r"p is 1\.5; .* from 0 to 1"),
         (lambda: tf.RandomInvert(-1), r"p is -1; .* from 0 to 1"),
-        (lambda: tf.RandomPosterize(9), r"bits is 9; it must be from 0 to 8"),
+        (lambda: tf.RandomPosterize(9), r"bits is 9; it must be an integer from 0 to 8"),
         (lambda: tf.RandomPosterize(2.5), r"bits is 2\.5; it must be an integer from 0 to 8"),
         (lambda: tf.RandomSolarize(256), r"threshold is 256; it must be from 0 to 255"),
         (lambda: tf.RandomSolarize("half"), r"threshold is 'half'; it must be a number"),
         (lambda: tf.RandomAdjustSharpness(-2), r"sharpness_factor is -2; it must be 0 or more"),
         (lambda: tf.GaussianBlur(4), r"kernel_size is 4; .* odd"),
         (lambda: tf.GaussianBlur((3, 0)), r"kernel_size is 0; .* 1 or more"),
-        (lambda: tf.GaussianBlur(3, 0), r"sigma is \(0, 0\); it must hold 0 < low <= high"),
-        (lambda: tf.GaussianBlur(3, (2, 1)), r"sigma is \(2, 1\); it must hold 0 < low <= high"),
+        (lambda: tf.GaussianBlur(3, 0), r"sigma is \(0, 0\); it must satisfy 0 < low <= high"),
+        (lambda: tf.GaussianBlur(3, (2, 1)), r"sigma is \(2, 1\); it must satisfy 0 < low <= high"),
         (lambda: tf.JPEG(0), r"quality is \(0, 0\); .* from 1 to 100"),
         (lambda: tf.JPEG((10, 101)), r"quality is \(10, 101\); .* from 1 to 100"),
-        (lambda: tf.JPEG((10.5, 20)), r"quality is \(10\.5, 20\); it must be made of integers"),
+        (lambda: tf.JPEG((10.5, 20)), r"quality is \(10\.5, 20\); its numbers must be integers"),
         (lambda: tf.Gamma(2.0), r"gamma is 2\.0; it must be two numbers"),
         (lambda: tf.Gamma((-1, 2)), r"gamma is \(-1, 2\); its numbers must be 0 or more"),
-        (lambda: tf.Contrast((2, 1)), r"contrast is \(2, 1\); .* the lower one first"),
+        (lambda: tf.Contrast((2, 1)), r"contrast is \(2, 1\); .* the lower bound first"),
     ],
 )
 def test_wrong_arguments_are_named(make: Callable[[], tf.Transform], message: str) -> None:
