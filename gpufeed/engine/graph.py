@@ -12,9 +12,9 @@ from gpufeed.open.geometry import flips_in_resize, resample
 from gpufeed.open.inputs import declare, feeds
 from gpufeed.plan.stages import Mixing, Pixel, Resample, Stages, View, Warp
 from gpufeed.transforms.base import Made, OutputFormat
-from gpufeed.transforms.blame import Blaming
+from gpufeed.transforms.error_context import errors_from
+from gpufeed.transforms.operators.warp import warp
 from gpufeed.transforms.select import where
-from gpufeed.transforms.warp import warp
 
 if TYPE_CHECKING:
     from gpufeed.engine.device import Device
@@ -75,7 +75,7 @@ def _view(view: View, image: Any) -> Any:
         mirror, stages[-1] = last.mirror, replace(last, mirror=None)
     for stage in stages:
         if isinstance(stage, Pixel):
-            with Blaming(stage.transform):
+            with errors_from(stage.transform):
                 image = stage.transform.build(image, dict(stage.params))
         elif isinstance(stage, Warp):
             image = _warp(stage, image)
@@ -84,7 +84,7 @@ def _view(view: View, image: Any) -> Any:
     image = _finish(view.output, image, mirror)
     made = Made(view.output.dtype, view.output.layout, *view.size)
     for late in view.late:
-        with Blaming(late.transform):
+        with errors_from(late.transform):
             if isinstance(late, Mixing):
                 partner = fn.permute_batch(image, indices=late.partner)
                 image = late.transform.build(image, partner, dict(late.params))

@@ -114,7 +114,7 @@ class Warp(Part):
     """One frame's warp.
 
     Attributes:
-        matrix: float32 (n, 3, 3), as `transforms.warp` has it.
+        matrix: float32 (n, 3, 3), as `transforms.warp_matrices` has it.
         mask: bool (n,), which images are warped at all.
         sampling: "nearest" or "bilinear".
         fill: levels of what comes from outside of the image.

@@ -25,7 +25,7 @@ from gpufeed.transforms.base import (
     Transform,
     Tree,
 )
-from gpufeed.transforms.blame import Blaming
+from gpufeed.transforms.error_context import errors_from
 from gpufeed.transforms.frame import Frame
 from gpufeed.transforms.objects import Objects
 
@@ -129,24 +129,24 @@ class Composition:
                     moved = objects.followed(frame)
                     left = moved.chosen(self._kept & moved.has_area)
                     seen = _Seen(record_key, frame.height, frame.width, boxes, left, frame)
-                with Blaming(transform):
+                with errors_from(transform):
                     drawn = transform.draw(own, seen)
                     if moved is not None:
                         of_each = {name: values[moved.rows] for name, values in drawn.items()}
                         self._kept &= transform.keep(moved.boxes, of_each)
                     self._frame = transform.place(frame, drawn)
             elif isinstance(transform, PixelTransform):
-                with Blaming(transform):
+                with errors_from(transform):
                     stage = Pixel(transform, narrowed(transform.draw(own, seen)))
                 self._carry_out()
                 self._stages.append(stage)
                 self._frame = frame.then()
                 self._emitted = frame
             elif isinstance(transform, LateTransform):
-                with Blaming(transform):
+                with errors_from(transform):
                     self._late.append(Late(transform, narrowed(transform.draw(own, seen))))
             elif isinstance(transform, MixTransform):
-                with Blaming(transform):
+                with errors_from(transform):
                     params, share = transform.draw(own, seen)
                     params = narrowed(params)
                 partner = partners(transform.group)

@@ -1,6 +1,6 @@
-"""What happens to each image: numbers drawn on the host, work done by DALI.
+"""Transforms: parameters drawn on the host, operators in DALI's graph.
 
-Importing this package imports no DALI.
+Importing this package does not import DALI.
 """
 
 from gpufeed.transforms.base import DType as DType
@@ -57,13 +57,13 @@ from gpufeed.transforms.policies import AugMix as AugMix
 from gpufeed.transforms.policies import AutoAugment as AutoAugment
 from gpufeed.transforms.policies import RandAugment as RandAugment
 from gpufeed.transforms.policies import TrivialAugmentWide as TrivialAugmentWide
-from gpufeed.transforms.timm import TimmRandAugment as TimmRandAugment
-from gpufeed.transforms.turned import RandomAffine as RandomAffine
-from gpufeed.transforms.turned import RandomPerspective as RandomPerspective
-from gpufeed.transforms.turned import RandomRotation as RandomRotation
+from gpufeed.transforms.timm_policy import TimmRandAugment as TimmRandAugment
 from gpufeed.transforms.views import FiveCrop as FiveCrop
 from gpufeed.transforms.views import TenCrop as TenCrop
 from gpufeed.transforms.views import Views as Views
+from gpufeed.transforms.warps import RandomAffine as RandomAffine
+from gpufeed.transforms.warps import RandomPerspective as RandomPerspective
+from gpufeed.transforms.warps import RandomRotation as RandomRotation
 
 __all__ = [
     "JPEG",

@@ -1,9 +1,10 @@
-"""What a transform is.
+"""Base classes of transforms.
 
-Each has a half that runs on the host, in NumPy, over a whole batch, and draws every number it
-needs per record; and a half that does what was drawn: a `GeometricTransform` moves a `Frame`, a
-`PixelTransform` adds DALI operators to the graph, an `OutputFormat` turns levels into numbers, and
-a `LateTransform` adds operators after that; a `MixTransform` is one that sees a partner too.
+A transform has two halves. `draw` runs on the host, in NumPy, over a whole batch, and draws all
+random numbers per record. The other half applies them: a `GeometricTransform` moves a `Frame`; a
+`PixelTransform` adds DALI operators to the graph; an `OutputFormat` converts pixel values to the
+batch's dtype and layout; a `LateTransform` adds operators after that; a `MixTransform` does so too,
+with a partner image beside each image.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ __all__ = [
 ]
 
 Params = dict[str, npt.NDArray[Any]]
-"""One array per drawn parameter, each (n,) or (n, ...), row i for record i."""
+"""Drawn parameters by name: arrays (n,) or (n, ...), row i for record i."""
 
 Tree: TypeAlias = "Mapping[str, npt.NDArray[Any] | Tree]"
-"""`Params`, or, of a transform made of others, such dictionaries by name."""
+"""`Params`, or, for a transform made of others, nested dictionaries of them."""
 
 DType = Literal["float32", "float16", "uint8"]
 Layout = Literal["NCHW", "NHWC"]
@@ -49,17 +50,16 @@ Layout = Literal["NCHW", "NHWC"]
 
 @dataclass(frozen=True)
 class Records:
-    """The records of one batch as a transform finds them: after those before it in the list.
+    """The records of one batch as the transforms before this one leave them.
 
     Attributes:
         record_key: int64 (n,).
         height: int64 (n,), pixels.
         width: int64 (n,), pixels.
-        boxes: float64 (n, 4) of (x0, y0, x1, y1) in pixels, cut to the image; None where the
+        boxes: float64 (n, 4) of (x0, y0, x1, y1) in pixels, clipped to the image; None if the
             manifest has no such boxes.
-        objects: all boxes of each record, likewise cut, without those that were dropped or of which
-            nothing is left; only for transforms whose `uses_objects` says so, and None where the
-            manifest has none.
+        objects: all boxes of each record, also clipped, without those that were dropped or have no
+            area left. None if the manifest has none, or if the transform's `uses_objects` is False.
     """
 
     record_key: npt.NDArray[np.int64]
@@ -73,16 +73,16 @@ class Records:
 
 
 class Transform(abc.ABC):  # noqa: B024 - a common root; what is abstract differs by kind
-    """Something done to every image; its public attributes say all about what it does."""
+    """Base class of all transforms. Public attributes are a transform's complete settings."""
 
     @property
     def loses_targets(self) -> bool:
-        """Whether boxes and points are no longer where they were, and cannot follow."""
+        """Whether pixels move in ways that boxes and points cannot follow."""
         return False
 
     @property
     def identity(self) -> dict[str, object]:
-        """Kind and settings as JSON values: two transforms with one identity do the same."""
+        """Kind and settings as JSON values: transforms of equal identity do the same."""
         kind = type(self)
         settings = {name: value for name, value in vars(self).items() if not name.startswith("_")}
         own = kind.__module__.startswith("gpufeed.transforms")
@@ -92,31 +92,35 @@ class Transform(abc.ABC):  # noqa: B024 - a common root; what is abstract differ
             plain: dict[str, object] = json.loads(json.dumps(described))
         except TypeError as error:
             raise ConfigError(
-                f"{kind.__name__} has a setting that no fingerprint can be made of: {error}; keep "
-                "numbers, strings and tuples, or name other attributes with a leading underscore"
+                f"{kind.__name__} has a setting that cannot be fingerprinted: {error}; public "
+                "attributes must be numbers, strings or tuples; start other names with an "
+                "underscore"
             ) from None
         return plain
 
 
 class GeometricTransform(Transform):
-    """Moves pixels without changing their levels: crops, resizes, pads, flips.
+    """A transform that moves pixels, and boxes and points with them: a crop, resize, pad or flip.
 
     Attributes:
-        uses_objects: whether it looks at all boxes of a record, or drops some of them.
+        uses_objects: whether the transform reads all boxes of a record, or drops some of them.
     """
 
     uses_objects: ClassVar[bool] = False
 
     def draw(self, rng: BatchRng, records: Records) -> Params:  # noqa: ARG002
-        """Draw or work out what this transform needs for each record; {} where it needs nothing."""
+        """Draw or compute this transform's parameters for each record; {} if it has none."""
         return {}
 
     @abc.abstractmethod
     def place(self, frame: Frame, params: Params) -> Frame:
-        """Move `frame` as drawn. Call the same methods of `frame` whatever the numbers are."""
+        """Move `frame` as drawn.
+
+        The methods of `frame` that are called must not depend on the drawn numbers.
+        """
 
     def keep(self, boxes: npt.NDArray[np.float64], drawn: Params) -> npt.NDArray[np.bool_]:  # noqa: ARG002
-        """Say which boxes are kept: bool (m,). Asked only where `uses_objects`.
+        """Return which boxes to keep: bool (m,). Called only if `uses_objects` is True.
 
         Args:
             boxes: float64 (m, 4) of (x0, y0, x1, y1) in pixels, before this transform.
@@ -126,18 +130,18 @@ class GeometricTransform(Transform):
 
 
 class PixelTransform(Transform):
-    """Changes levels, in the DALI graph."""
+    """A transform that changes pixel values, in the DALI graph."""
 
     def draw(self, rng: BatchRng, records: Records) -> Tree:  # noqa: ARG002
-        """Draw what this transform needs for each record; {} where it needs nothing.
+        """Draw this transform's parameters for each record; {} if it has none.
 
-        Numbers of 64 bits reach the graph as float32 and int32.
+        The graph gets float64 as float32 and int64 as int32.
         """
         return {}
 
     @abc.abstractmethod
     def build(self, image: Any, params: dict[str, Any]) -> Any:
-        """Add the operators.
+        """Add the operators to the graph.
 
         Args:
             image: DALI `DataNode` of uint8 HWC images, on the CPU or the GPU.
@@ -149,9 +153,9 @@ class PixelTransform(Transform):
 
 
 class OutputFormat(Transform):
-    """The last of a list: how levels 0..255 become the batch's numbers.
+    """The conversion of pixel values 0..255 to the batch's dtype, scale and layout.
 
-    A level v leaves as (v - mean) / std of its channel.
+    Each channel's value v becomes (v - mean) / std.
 
     Attributes:
         dtype: "float32", "float16" or "uint8".
@@ -164,17 +168,17 @@ class OutputFormat(Transform):
     @property
     @abc.abstractmethod
     def mean(self) -> tuple[float, float, float]:
-        """Subtracted from the channels' levels, on the scale 0..255."""
+        """Subtracted from each channel, on the scale 0..255."""
 
     @property
     @abc.abstractmethod
     def std(self) -> tuple[float, float, float]:
-        """What the levels are then divided by, on the scale 0..255."""
+        """Divides each channel after that, on the scale 0..255."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """What finished images are like.
+    """Type, layout and size of finished images.
 
     Attributes:
         dtype: "float32", "float16" or "uint8".
@@ -190,23 +194,23 @@ class Made:
 
 
 class LateTransform(Transform):
-    """Changes what the output format gives, in the DALI graph; comes after it in a list."""
+    """A transform of finished images, in the DALI graph; follows the output format in a list."""
 
     def draw(self, rng: BatchRng, records: Records) -> Tree:  # noqa: ARG002
-        """Draw what this transform needs for each record; {} where it needs nothing.
+        """Draw this transform's parameters for each record; {} if it has none.
 
-        Numbers of 64 bits reach the graph as float32 and int32.
+        The graph gets float64 as float32 and int64 as int32.
         """
         return {}
 
     @abc.abstractmethod
     def build(self, image: Any, params: dict[str, Any], made: Made) -> Any:
-        """Add the operators.
+        """Add the operators to the graph.
 
         Args:
             image: DALI `DataNode` of finished images.
             params: what `draw` returns, with a CPU `DataNode` in place of each array.
-            made: what they are like.
+            made: type, layout and size of the images.
 
         Returns:
             `DataNode` of the same type and shape.
@@ -214,35 +218,44 @@ class LateTransform(Transform):
 
 
 class MixTransform(Transform):
-    """Mixes each image with its partner's, in the DALI graph, and their labels alike.
+    """A transform that mixes each image and label with a partner's, in the DALI graph.
 
-    Partners are records of one small group of neighbours in the sampler's order, each paired with
-    the next and the last with the first. So who meets whom is a matter of the order alone, and the
-    same for any batch size and any number of shards.
+    The sampler's order is cut into groups of neighbours. In a group each record's partner is the
+    next one, and the last record's is the first. Partners depend on the order alone, so they are
+    the same for any batch size and any number of shards.
 
     Attributes:
-        group: records in a group, 2 or more; the batch size must be a multiple of it.
+        group: records per group, 2 or more; the batch size must be a multiple of it.
     """
 
     group: int
 
     @property
     def loses_targets(self) -> bool:
-        """True: the partner's boxes are not the record's."""
+        """True: the batch has no boxes of the partner's image."""
         return True
 
     @abc.abstractmethod
     def draw(self, rng: BatchRng, records: Records) -> tuple[Tree, npt.NDArray[np.float32]]:
-        """Draw what this transform needs for each record.
+        """Draw this transform's parameters for each record.
 
         Args:
-            rng: the batch's numbers.
-            records: with the images' final sizes.
+            rng: the batch's random numbers.
+            records: the records, with the final sizes of their images.
 
         Returns:
-            The parameters, and float32 (n,): the share of the record's own label, 0 to 1.
+            The parameters, and the share of each record's own label: float32 (n,), 0 to 1.
         """
 
     @abc.abstractmethod
     def build(self, image: Any, partner: Any, params: dict[str, Any]) -> Any:
-        """Add the operators; as `LateTransform.build`, with the partners' images beside."""
+        """Add the operators to the graph.
+
+        Args:
+            image: DALI `DataNode` of finished images.
+            partner: DALI `DataNode` of the partners' images.
+            params: what `draw` returns, with a CPU `DataNode` in place of each array.
+
+        Returns:
+            `DataNode` of the same type and shape.
+        """

@@ -1,17 +1,16 @@
-"""Changes of levels, with torchvision v2's names, defaults and distributions."""
+"""Changes of pixel values, with torchvision v2's names, defaults and distributions."""
 
 from __future__ import annotations
 
-import abc
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from gpufeed.rng import BatchRng, exp
-from gpufeed.transforms import checks, ops
+from gpufeed.transforms import arguments
 from gpufeed.transforms.base import Params, PixelTransform, Records
 from gpufeed.transforms.select import Nodes, where
 
@@ -33,236 +32,230 @@ __all__ = [
 Float64 = npt.NDArray[np.float64]
 
 
-class _Sometimes(PixelTransform):
-    """Does one thing to an image with probability `p`."""
+class _ColourTransform(PixelTransform):
+    """Applies one function of `operators.colour`, with the drawn parameters as its arguments."""
 
-    def __init__(self, p: float) -> None:
-        self.p = checks.check_probability("p", p)
-
-    def draw(self, rng: BatchRng, records: Records) -> Params:
-        """Draw chosen: bool (n,); beside it, the settings once per record."""
-        settings = {name: np.full(len(records), value) for name, value in self._settings().items()}
-        return {"chosen": rng.bernoulli(self.p), **settings}
+    _operator: ClassVar[str]
 
     def build(self, image: Any, params: Nodes) -> Any:
-        """Change the chosen images."""
-        own = {name: node for name, node in params.items() if name != "chosen"}
-        return where(params["chosen"], image, self._change, own)
+        """Add the operators to the graph."""
+        from gpufeed.transforms.operators import colour
 
-    def _settings(self) -> dict[str, float]:
+        return getattr(colour, self._operator)(image, **params)
+
+
+class _RandomColourTransform(_ColourTransform):
+    """Applies it to an image with probability `p`."""
+
+    def __init__(self, p: float) -> None:
+        self.p = arguments.check_probability("p", p)
+
+    def draw(self, rng: BatchRng, records: Records) -> Params:
+        """Draw `chosen`, bool (n,); repeat the operator's arguments for each record."""
+        fixed = {name: np.full(len(records), value) for name, value in self._arguments().items()}
+        return {"chosen": rng.bernoulli(self.p), **fixed}
+
+    def build(self, image: Any, params: Nodes) -> Any:
+        """Add the operators for the chosen images."""
+        own = {name: node for name, node in params.items() if name != "chosen"}
+        return where(params["chosen"], image, super().build, own)
+
+    def _arguments(self) -> dict[str, float]:
         return {}
 
-    @abc.abstractmethod
-    def _change(self, image: Any, own: Nodes) -> Any:
-        """Add the operators that change chosen images."""
 
+class RandomGrayscale(_RandomColourTransform):
+    """Convert to grey, in three equal channels, with probability `p`."""
 
-class RandomGrayscale(_Sometimes):
-    """Turn to grey, in three equal channels, with probability `p`."""
+    _operator = "grayscale"
 
     def __init__(self, p: float = 0.1) -> None:
         super().__init__(p)
 
-    def _change(self, image: Any, own: Nodes) -> Any:  # noqa: ARG002
-        return ops.grayscale(image)
 
+class RandomInvert(_RandomColourTransform):
+    """Turn values v into 255 - v with probability `p`."""
 
-class RandomInvert(_Sometimes):
-    """Turn levels v into 255 - v with probability `p`."""
+    _operator = "invert"
 
     def __init__(self, p: float = 0.5) -> None:
         super().__init__(p)
 
-    def _change(self, image: Any, own: Nodes) -> Any:  # noqa: ARG002
-        return ops.invert(image)
 
-
-class RandomPosterize(_Sometimes):
-    """Keep the highest bits of levels with probability `p`.
+class RandomPosterize(_RandomColourTransform):
+    """Keep the highest bits of values with probability `p`.
 
     Args:
-        bits: how many, 0 to 8.
+        bits: bits to keep, 0 to 8.
         p: probability.
     """
+
+    _operator = "posterize"
 
     def __init__(self, bits: int, p: float = 0.5) -> None:
         super().__init__(p)
-        self.bits = checks.check_integer("bits", bits, 0, 8)
+        self.bits = arguments.check_integer("bits", bits, 0, 8)
 
-    def _settings(self) -> dict[str, float]:
+    def _arguments(self) -> dict[str, float]:
         return {"bits": self.bits}
 
-    def _change(self, image: Any, own: Nodes) -> Any:
-        return ops.posterize(image, own["bits"])
 
-
-class RandomSolarize(_Sometimes):
-    """Invert high levels with probability `p`.
+class RandomSolarize(_RandomColourTransform):
+    """Invert high values with probability `p`.
 
     Args:
-        threshold: the lowest level to invert, 0 to 255.
+        threshold: the lowest value to invert, 0 to 255.
         p: probability.
     """
 
+    _operator = "solarize"
+
     def __init__(self, threshold: float, p: float = 0.5) -> None:
         super().__init__(p)
-        self.threshold = checks.check_number("threshold", threshold, 0, 255)
+        self.threshold = arguments.check_number("threshold", threshold, 0, 255)
 
-    def _settings(self) -> dict[str, float]:
+    def _arguments(self) -> dict[str, float]:
         return {"threshold": self.threshold}
 
-    def _change(self, image: Any, own: Nodes) -> Any:
-        return ops.solarize(image, own["threshold"])
 
-
-class RandomAdjustSharpness(_Sometimes):
+class RandomAdjustSharpness(_RandomColourTransform):
     """Smooth or sharpen with probability `p`.
 
-    Rounds to the nearest level, where Pillow cuts fractions off. Images less than three pixels
-    high or wide stay as they are.
+    Rounds to the nearest integer, where Pillow truncates. Images less than 3 pixels high or wide
+    stay as they are.
 
     Args:
         sharpness_factor: 0 smooths, 1 changes nothing, 2 sharpens as much as 0 smooths.
         p: probability.
     """
 
+    _operator = "sharpness"
+
     def __init__(self, sharpness_factor: float, p: float = 0.5) -> None:
         super().__init__(p)
-        self.sharpness_factor = checks.check_number("sharpness_factor", sharpness_factor, 0)
+        self.sharpness_factor = arguments.check_number("sharpness_factor", sharpness_factor, 0)
 
     def draw(self, rng: BatchRng, records: Records) -> Params:
-        """Draw chosen: bool (n,); beside it, the factor once per record."""
+        """Draw `chosen`, bool (n,); repeat the factor for each record."""
         drawn = super().draw(rng, records)
         return {**drawn, "chosen": drawn["chosen"] & (records.height > 2) & (records.width > 2)}
 
-    def _settings(self) -> dict[str, float]:
+    def _arguments(self) -> dict[str, float]:
         return {"factor": self.sharpness_factor}
 
-    def _change(self, image: Any, own: Nodes) -> Any:
-        return ops.sharpness(image, own["factor"])
 
+class RandomAutocontrast(_RandomColourTransform):
+    """Stretch each channel's values to 0..255 with probability `p`."""
 
-class RandomAutocontrast(_Sometimes):
-    """Stretch each channel's levels to 0..255 with probability `p`."""
+    _operator = "autocontrast"
 
     def __init__(self, p: float = 0.5) -> None:
         super().__init__(p)
 
-    def _change(self, image: Any, own: Nodes) -> Any:  # noqa: ARG002
-        return ops.autocontrast(image)
 
+class RandomEqualize(_RandomColourTransform):
+    """Equalize the histogram of each channel with probability `p`.
 
-class RandomEqualize(_Sometimes):
-    """Make each channel's levels equally frequent with probability `p`.
-
-    Pillow, and so torchvision, divides by a whole number of pixels per level, which makes small
-    images brighter; this does not.
+    Pillow, and with it torchvision, rounds down the number of pixels per value, which makes small
+    images brighter; this divides exactly.
     """
 
+    _operator = "equalize"
+
     def __init__(self, p: float = 0.5) -> None:
         super().__init__(p)
 
-    def _change(self, image: Any, own: Nodes) -> Any:  # noqa: ARG002
-        return ops.equalize(image)
 
-
-class GaussianBlur(PixelTransform):
+class GaussianBlur(_ColourTransform):
     """Blur with a Gaussian of random width.
 
-    Of the window, only what can change a level is worked out: four times the greatest sigma to each
-    side. Rounds after blurring rows, before columns.
+    Weights further than four times the largest sigma from the centre cannot change a value and are
+    left out. Rounds after the rows, and again after the columns.
 
     Args:
-        kernel_size: pixels of the window, odd; one number, or (width, height) as in torchvision.
-        sigma: pixels; one number, or (low, high) to draw it from.
+        kernel_size: size of the window in pixels, odd; one number, or (width, height) as in
+            torchvision.
+        sigma: pixels; one number, or the bounds (low, high).
     """
+
+    _operator = "gaussian_blur"
 
     def __init__(
         self, kernel_size: int | Sequence[int], sigma: float | Sequence[float] = (0.1, 2.0)
     ) -> None:
-        self.kernel_size = checks.check_odd_sizes("kernel_size", kernel_size)
-        both = (sigma, sigma) if checks.is_number(sigma) else sigma
-        self.sigma = checks.check_range("sigma", both)
+        self.kernel_size = arguments.check_odd_sizes("kernel_size", kernel_size)
+        bounds = (sigma, sigma) if arguments.is_number(sigma) else sigma
+        self.sigma = arguments.check_range("sigma", bounds)
 
     def draw(self, rng: BatchRng, records: Records) -> Params:  # noqa: ARG002
-        """Draw the weights of neighbours: across, down: float64 (n, pixels), of sum 1."""
+        """Draw the weights `across` and `down`: float64 (n, odd number of pixels), of sum 1."""
         sigma = rng.uniform(*self.sigma)
         width, height = self.kernel_size
         return {"across": self._weights(sigma, width), "down": self._weights(sigma, height)}
 
     def _weights(self, sigma: Float64, size: int) -> Float64:
-        reach = min(size // 2, math.ceil(4 * self.sigma[1]))
-        places = np.arange(-reach, reach + 1) / sigma[:, None]
-        weights = exp(-0.5 * places * places)
+        radius = min(size // 2, math.ceil(4 * self.sigma[1]))
+        distances = np.arange(-radius, radius + 1) / sigma[:, None]
+        weights = exp(-0.5 * distances * distances)
         weights /= weights.sum(axis=1, keepdims=True)
         return weights
 
-    def build(self, image: Any, params: Nodes) -> Any:
-        """Blur."""
-        return ops.gaussian_blur(image, params["across"], params["down"])
 
-
-class JPEG(PixelTransform):
+class JPEG(_ColourTransform):
     """Encode as JPEG and decode again.
 
     Args:
-        quality: 1 to 100; one number, or (low, high), both included, to draw it from.
+        quality: 1 to 100; one number, or the bounds (low, high), both included.
     """
 
+    _operator = "jpeg"
+
     def __init__(self, quality: int | Sequence[int]) -> None:
-        both = (quality, quality) if checks.is_integer(quality) else quality
-        self.quality = checks.check_integers("quality", both, 1, 100)
+        bounds = (quality, quality) if arguments.is_integer(quality) else quality
+        self.quality = arguments.check_integers("quality", bounds, 1, 100)
 
     def draw(self, rng: BatchRng, records: Records) -> Params:  # noqa: ARG002
-        """Draw quality: int64 (n,)."""
+        """Draw `quality`, int64 (n,)."""
         low, high = self.quality
         return {"quality": rng.integers(low, high + 1)}
 
-    def build(self, image: Any, params: Nodes) -> Any:
-        """Encode and decode."""
-        return ops.jpeg(image, params["quality"])
 
+class Gamma(_ColourTransform):
+    """Raise values, scaled to 0..1, to a random power.
 
-class Gamma(PixelTransform):
-    """Raise levels, on the scale 0..1, to a random power.
-
-    torchvision has this as a function only; PIX, with which the WestDRI course on the JAX AI stack
-    draws from (0.6, 1.2), as `random_gamma`.
+    torchvision has this as a function only. PIX has it as `random_gamma`; the WestDRI course on the
+    JAX AI stack draws from (0.6, 1.2) with it.
 
     Args:
-        gamma: (low, high) to draw the power from, not below 0.
+        gamma: bounds (low, high) of the power, 0 or more.
     """
 
+    _operator = "gamma"
+
     def __init__(self, gamma: Sequence[float]) -> None:
-        self.gamma = checks.check_span("gamma", gamma, 0)
+        self.gamma = arguments.check_span("gamma", gamma, 0)
 
     def draw(self, rng: BatchRng, records: Records) -> Params:  # noqa: ARG002
-        """Draw gamma: float64 (n,)."""
+        """Draw `gamma`, float64 (n,)."""
         return {"gamma": rng.uniform(*self.gamma)}
 
-    def build(self, image: Any, params: Nodes) -> Any:
-        """Raise."""
-        return ops.gamma(image, params["gamma"])
 
+class Contrast(_ColourTransform):
+    """Scale the distance of values from their channel's mean by a random factor.
 
-class Contrast(PixelTransform):
-    """Move each channel away from its own mean by a random factor.
-
-    This is PIX's and TensorFlow's `random_contrast`; the WestDRI course on the JAX AI stack draws
-    from (0.8, 1.2). torchvision's, which moves all channels away from the mean grey, is
+    This is `random_contrast` of PIX and TensorFlow; the WestDRI course on the JAX AI stack draws
+    from (0.8, 1.2). torchvision's contrast, which scales the distance from the mean grey, is
     `ColorJitter(contrast=...)`.
 
     Args:
-        contrast: (low, high) to draw the factor from, not below 0.
+        contrast: bounds (low, high) of the factor, 0 or more.
     """
 
+    _operator = "channel_contrast"
+
     def __init__(self, contrast: Sequence[float]) -> None:
-        self.contrast = checks.check_span("contrast", contrast, 0)
+        self.contrast = arguments.check_span("contrast", contrast, 0)
 
     def draw(self, rng: BatchRng, records: Records) -> Params:  # noqa: ARG002
-        """Draw factor: float64 (n,)."""
+        """Draw `factor`, float64 (n,)."""
         return {"factor": rng.uniform(*self.contrast)}
-
-    def build(self, image: Any, params: Nodes) -> Any:
-        """Move."""
-        return ops.channel_contrast(image, params["factor"])

@@ -1,17 +1,17 @@
-"""Axis-aligned geometry, worked out on the host: what of each image is shown where.
+"""Geometry, composed on the host: which part of each image is shown where.
 
-A `Frame` is one resampling of a batch of images, in the order in which it is carried out:
+A `Frame` is one resampling of a batch of images, with its steps in this order:
 
     input image --crop--> source window --resize--> scaled image --crop/pad--> canvas --flip
     --warp-->
 
-Crops, pads and flips fold into the frame they act on, so a crop of a crop is one window to decode,
-and a crop after a resize computes only the pixels it keeps; neighbouring warps become one. What
-does not fold (a second resize, a resize of padding, anything after a warp) starts a new frame on
-the canvas of the one before.
+Crops, pads and flips fold into the frame that they act on. So a crop of a crop is one window to
+decode, and a crop after a resize computes only the pixels that it keeps. Consecutive warps become
+one. Steps that do not fold (a second resize, a resize of padding, anything after a warp) start a
+new frame on the canvas of the previous one.
 
-Which calls were made, never the numbers passed, decides a frame's static half, since the graph
-that carries it out is built once for all batches.
+A frame's static fields depend on which methods were called and never on the numbers passed, since
+the graph is built once for all batches.
 """
 
 from __future__ import annotations
@@ -34,42 +34,42 @@ Sampling = Literal["nearest", "bilinear"]
 Fill = tuple[float, float, float]
 
 SUPPORT: dict[Interpolation, int] = {"bilinear": 1, "bicubic": 2}
-"""How far each filter reaches from its centre, in pixels of the coarser of both grids."""
+"""Radius of each filter, in pixels of the coarser of the two grids."""
 
 
 def _pairs(first: npt.ArrayLike, second: npt.ArrayLike, count: int) -> Int64:
-    """Two scalars or (n,) arrays as one int64 array (n, 2)."""
+    """Return two scalars or (n,) arrays as one int64 array (n, 2)."""
     pairs = np.empty((count, 2), dtype=np.int64)
     pairs[:, 0] = first
     pairs[:, 1] = second
     return pairs
 
 
-class _ForEach:
-    """A dataclass whose arrays have a row for each image."""
+class _PerImage:
+    """A dataclass whose arrays have one row per image."""
 
     def take(self, rows: Int64 | slice) -> Self:
-        """Return what it says of some of the images, int64 (m,), in their order, also again."""
-        chosen: dict[str, Any] = {}
+        """Return the rows of some images, in the given order; rows may repeat."""
+        taken: dict[str, Any] = {}
         for field in fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
             if isinstance(value, np.ndarray):
-                chosen[field.name] = value[rows]
-            elif isinstance(value, _ForEach):
-                chosen[field.name] = value.take(rows)
-        return replace(self, **chosen)  # type: ignore[type-var]
+                taken[field.name] = value[rows]
+            elif isinstance(value, _PerImage):
+                taken[field.name] = value.take(rows)
+        return replace(self, **taken)  # type: ignore[type-var]
 
 
 @dataclass(frozen=True)
-class Warp(_ForEach):
+class Warp(_PerImage):
     """A projective map of n canvases onto themselves.
 
     Attributes:
-        matrix: float64 (n, 3, 3), from a place (x, y, 1) of the result to one of the canvas; pixel
-            i covers [i, i + 1).
+        matrix: float64 (n, 3, 3), from points (x, y, 1) of the result to points of the canvas;
+            pixel i covers [i, i + 1).
         mask: bool (n,), which canvases are warped at all.
         sampling: "nearest" or "bilinear".
-        fill: levels of what comes from outside of the canvas, 0 to 255.
+        fill: RGB value of pixels from outside the canvas, 0 to 255.
     """
 
     matrix: Float64
@@ -78,11 +78,11 @@ class Warp(_ForEach):
     fill: Fill
 
     def after(self, other: Warp) -> Warp:
-        """This warp and `other` before it, as one."""
+        """Return `other` followed by this warp, as one warp."""
         return replace(self, matrix=other.matrix @ self.matrix, mask=self.mask | other.mask)
 
     def forward(self, points: Float64) -> Float64:
-        """Follow points, float64 (n, k, 2) of (x, y)."""
+        """Return where points move, float64 (n, k, 2) of (x, y)."""
         ones = np.ones((*points.shape[:-1], 1))
         moved = np.concatenate([points, ones], axis=-1) @ np.swapaxes(
             np.linalg.inv(self.matrix), -1, -2
@@ -91,26 +91,28 @@ class Warp(_ForEach):
 
 
 @dataclass(frozen=True)
-class Frame(_ForEach):
-    """One crop, resize, crop or pad, flip and warp of n images; sizes and places are (y, x).
+class Frame(_PerImage):
+    """One crop, resize, crop or pad, flip and warp of n images.
+
+    Sizes and positions are (y, x), in pixels.
 
     Attributes:
         source: int64 (n, 2), first pixel of the window of the input that is resized.
         extent: int64 (n, 2), size of that window; the filter reads nothing outside it.
-        scaled: int64 (n, 2), the size the window is resized to.
-        origin: int64 (n, 2), where the canvas begins on the scaled image; may be negative.
-        size: int64 (n, 2), the canvas.
+        scaled: int64 (n, 2), the size that the window is resized to.
+        origin: int64 (n, 2), the canvas's first pixel on the scaled image; may be negative.
+        size: int64 (n, 2), size of the canvas.
         shown: int64 (n, 2), first pixel of the scaled image that may appear on the canvas.
-        shown_end: int64 (n, 2), one past the last; shows nothing where not past `shown`.
-        mirror: bool (n,), whether the canvas is flipped left to right at the end.
-        upturn: bool (n,), whether it is flipped top to bottom.
-        interpolation: the filter of the resize; None where none is made.
+        shown_end: int64 (n, 2), one past the last; nothing appears if it is not past `shown`.
+        mirror: bool (n,), whether the canvas is flipped left to right.
+        upturn: bool (n,), whether the canvas is flipped top to bottom.
+        interpolation: the filter of the resize; None if there is none.
         trimmed: whether the scaled image was cropped.
-        fill: levels of the padding, 0 to 255; None where none is made.
+        fill: RGB value of the padding, 0 to 255; None if there is none.
         mirrored: whether any image may be flipped left to right.
-        upturned: whether any may be flipped top to bottom.
-        cut: whether a window of the input was cut out.
-        warped: what is done to the canvas at last; None where nothing is.
+        upturned: whether any image may be flipped top to bottom.
+        cut: whether the input was cropped.
+        warped: the warp of the canvas; None if there is none.
         previous: the frame whose canvas is this one's input; None for the encoded image.
     """
 
@@ -134,7 +136,7 @@ class Frame(_ForEach):
 
     @staticmethod
     def whole(sizes: Int64, previous: Frame | None = None) -> Frame:
-        """The frame that shows images of these sizes, int64 (n, 2) of (height, width), as is."""
+        """Return the frame that leaves images of these sizes, int64 (n, 2), as they are."""
         zero = np.zeros_like(sizes)
         unflipped = np.zeros(len(sizes), dtype=np.bool_)
         return Frame(
@@ -151,22 +153,22 @@ class Frame(_ForEach):
         )
 
     def then(self) -> Frame:
-        """A new frame on this one's canvas."""
+        """Return a new frame on this one's canvas."""
         return Frame.whole(self.size, previous=self)
 
     @property
     def scale(self) -> Float64:
-        """What the resize multiplies sizes with, float64 (n, 2)."""
+        """Factors of the resize, float64 (n, 2)."""
         return np.asarray(self.scaled / self.extent)
 
     @property
     def cuts(self) -> bool:
-        """Whether it reads a window of its input and not all, whatever the numbers."""
+        """Whether the frame reads a window of its input; does not depend on the numbers."""
         return self.cut or self.trimmed
 
     @property
     def resamples(self) -> bool:
-        """Whether there is anything to do but a warp, whatever the numbers."""
+        """Whether the frame does anything besides a warp; does not depend on the numbers."""
         flipped = self.mirrored or self.upturned
         return self.cuts or bool(self.interpolation) or self.fill is not None or flipped
 
@@ -190,7 +192,7 @@ class Frame(_ForEach):
         bottom: npt.ArrayLike,
         right: npt.ArrayLike,
     ) -> Int64:
-        """Distances from the canvas's top and left before the flip, given all four after it."""
+        """Return distances (top, left) before the flip, given all four distances after it."""
         return _pairs(
             np.where(self.upturn, bottom, top), np.where(self.mirror, right, left), len(self)
         )
@@ -202,9 +204,10 @@ class Frame(_ForEach):
         height: npt.ArrayLike,
         width: npt.ArrayLike,
     ) -> Frame:
-        """Cut a window out of the canvas; each argument is an integer or int64 (n,).
+        """Crop the canvas; each argument is an integer or int64 (n,).
 
-        The window must lie inside the canvas: who may reach out of it pads first.
+        Raises:
+            ValueError: a window is not inside its canvas; pad first.
         """
         if self.warped is not None:
             return self.then().crop(top, left, height, width)
@@ -212,21 +215,21 @@ class Frame(_ForEach):
         size = _pairs(height, width, count)
         bottom = self.height - np.asarray(top) - size[:, 0]
         right = self.width - np.asarray(left) - size[:, 1]
-        place = self._unflipped(top, left, bottom, right)
-        if np.any(place < 0) or np.any(place + size > self.size) or np.any(size < 1):
-            raise ValueError("a crop reaches out of its canvas")
+        start = self._unflipped(top, left, bottom, right)
+        if np.any(start < 0) or np.any(start + size > self.size) or np.any(size < 1):
+            raise ValueError("the window of a crop is empty or not inside its canvas; pad first")
         if self.interpolation is None and self.fill is None:
             part = Frame.whole(size, previous=self.previous)
             return replace(
                 part,
-                source=self.source + place,
+                source=self.source + start,
                 mirror=self.mirror,
                 mirrored=self.mirrored,
                 upturn=self.upturn,
                 upturned=self.upturned,
                 cut=True,
             )
-        origin = self.origin + place
+        origin = self.origin + start
         return replace(
             self,
             origin=origin,
@@ -261,7 +264,7 @@ class Frame(_ForEach):
         right: npt.ArrayLike,
         fill: Fill,
     ) -> Frame:
-        """Widen the canvas; each argument is an integer or int64 (n,), 0 or more."""
+        """Pad the canvas; each width is an integer or int64 (n,), 0 or more."""
         if self.fill not in (None, fill) or self.warped is not None:
             return self.then().pad(top, left, bottom, right, fill)
         count = len(self)
@@ -274,7 +277,7 @@ class Frame(_ForEach):
         )
 
     def flip(self, mask: Bool, *, vertical: bool = False) -> Frame:
-        """Flip the canvases where `mask`, bool (n,), says so, left to right or top to bottom."""
+        """Flip the canvases where `mask`, bool (n,), is True, left to right or top to bottom."""
         if self.warped is not None:
             return self.then().flip(mask, vertical=vertical)
         if vertical:
@@ -284,8 +287,8 @@ class Frame(_ForEach):
     def warp(self, warp: Warp) -> Frame:
         """Warp the canvases.
 
-        Warps that follow each other become one, which resamples once and shows what the first
-        alone had moved out of sight, where the second brings it back.
+        Consecutive warps become one, which resamples once. Pixels that the first warp moves off the
+        canvas are not lost if the second moves them back.
         """
         if self.warped is None:
             return replace(self, warped=warp)
@@ -294,7 +297,7 @@ class Frame(_ForEach):
         return replace(self, warped=warp.after(self.warped))
 
     def chain(self, since: Frame | None = None) -> Iterator[Frame]:
-        """Yield the frames from the encoded image, or those after `since`, to this one."""
+        """Yield the frames from the encoded image, or from the one after `since`, to this one."""
         if self is since:
             return
         if self.previous is not None:
@@ -302,7 +305,7 @@ class Frame(_ForEach):
         yield self
 
     def map_points(self, points: Float64) -> Float64:
-        """Follow points from the encoded image to the canvas, also those that fall outside it.
+        """Map points from the encoded image to the canvas, including those that fall outside it.
 
         Args:
             points: float64 (n, k, 2) of (x, y) in pixels; pixel i covers [i, i + 1).
@@ -311,13 +314,15 @@ class Frame(_ForEach):
             float64 (n, k, 2).
         """
         for frame in self.chain():
-            points = frame._map(points, cut=False)
+            points = frame._map(points, clip=False)
             if frame.warped is not None:
                 points = frame.warped.forward(points)
         return points
 
     def shows(self, points: Float64) -> Bool:
-        """Whether points of the encoded image are on the canvas, and were never cut off before.
+        """Return whether points of the encoded image are on the canvas.
+
+        A point that one frame crops away stays hidden, even if a later one pads there again.
 
         Args:
             points: float64 (n, k, 2) of (x, y) in pixels.
@@ -331,16 +336,16 @@ class Frame(_ForEach):
             seen &= ((scaled >= frame.shown[:, None]) & (scaled <= frame.shown_end[:, None])).all(
                 -1
             )
-            points = frame._map(points, cut=False)
+            points = frame._map(points, clip=False)
             if frame.warped is not None:
                 points = frame.warped.forward(points)
                 seen &= ((points >= 0) & (points <= frame.size[:, None, ::-1])).all(axis=-1)
         return np.asarray(seen & ((points >= 0) & (points < self.size[:, None, ::-1])).all(axis=-1))
 
-    def _map(self, points: Float64, *, cut: bool) -> Float64:
-        """Follow points through this frame alone; `cut` moves them to what it shows."""
+    def _map(self, points: Float64, *, clip: bool) -> Float64:
+        """Map points through this frame, without its warp; `clip` clips them to what it shows."""
         moved = (points[..., ::-1] - self.source[:, None]) * self.scale[:, None]
-        if cut:
+        if clip:
             moved = np.clip(moved, self.shown[:, None], self.shown_end[:, None])
         moved = moved - self.origin[:, None]
         flipped = np.stack([self.upturn, self.mirror], axis=-1)[:, None]
@@ -348,36 +353,36 @@ class Frame(_ForEach):
         return moved[..., ::-1]
 
     def map_boxes(self, boxes: Float64) -> Float64:
-        """Follow boxes from the encoded image to the canvas, cut to what is left of the image.
+        """Map boxes from the encoded image to the canvas, clipped to what is left of the image.
 
         Args:
             boxes: float64 (n, 4) of (x0, y0, x1, y1) in pixels.
 
         Returns:
-            float64 (n, 4); a box of which nothing is left comes out without area.
+            float64 (n, 4); boxes that are cropped away have no area.
         """
         corners = boxes.reshape(len(boxes), 2, 2)
         for frame in self.chain():
-            corners = frame._map(corners, cut=True)
+            corners = frame._map(corners, clip=True)
             if frame.warped is not None:
-                # A line that is left of a box would have an area when it is turned.
-                gone = (corners[:, :1] == corners[:, 1:]).any(axis=-1, keepdims=True)
-                corners = np.where(gone, corners[:, :1], corners)
-                corners = frame._around(frame.warped.forward(_four(corners)))
-        # Again, for what a flip or an empty frame has turned round or left outside.
+                # A box clipped to a line would gain an area when rotated, so it becomes a point.
+                empty = (corners[:, :1] == corners[:, 1:]).any(axis=-1, keepdims=True)
+                corners = np.where(empty, corners[:, :1], corners)
+                corners = frame._bounding(frame.warped.forward(_all_corners(corners)))
+        # Sort and clip once more: flips swap corners, and empty frames leave them outside.
         limit = self.size[:, None, ::-1].astype(np.float64)
         corners = np.clip(np.sort(corners, axis=1), 0.0, limit)
         return corners.reshape(len(boxes), 4)
 
-    def _around(self, points: Float64) -> Float64:
-        """The box around points, cut to the canvas, as two corners."""
+    def _bounding(self, points: Float64) -> Float64:
+        """Return the bounding boxes of points, clipped to the canvas, as two corners."""
         limit = self.size[:, None, ::-1].astype(np.float64)
         corners = np.stack([points.min(axis=1), points.max(axis=1)], axis=1)
         return np.asarray(np.clip(corners, 0.0, limit))
 
 
-def _four(corners: Float64) -> Float64:
-    """All four corners, float64 (n, 4, 2), of boxes given by two."""
+def _all_corners(corners: Float64) -> Float64:
+    """Return all four corners, float64 (n, 4, 2), of boxes given by two."""
     (x0, y0), (x1, y1) = corners[:, 0].T, corners[:, 1].T
     return np.stack(
         [np.stack(pair, axis=-1) for pair in ((x0, y0), (x1, y0), (x1, y1), (x0, y1))], 1

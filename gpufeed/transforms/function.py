@@ -1,4 +1,4 @@
-"""A user's own function of an image, on the CPU."""
+"""A user's function, applied to each image on the CPU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from gpufeed.errors import ConfigError
 from gpufeed.transforms.base import PixelTransform
-from gpufeed.transforms.blame import Blaming
+from gpufeed.transforms.error_context import errors_from
 
 __all__ = ["Lambda"]
 
@@ -18,18 +18,19 @@ Pixels = npt.NDArray[np.uint8]
 
 
 class Lambda(PixelTransform):
-    """Apply a NumPy function to each image; with device="cpu" only.
+    """Apply a NumPy function to each image; only with device="cpu".
 
-    It is called on the threads that decode, so only crops, resizes, pads and flips may come before
-    it. It gets nothing random: what draws is a class with `draw` and `build`. Boxes and points do
-    not follow what it does, so it should not move pixels where there are any.
+    The function runs on the threads that decode, so only crops, resizes, pads and flips may come
+    before it. It gets no random numbers; a transform that draws is a class with `draw` and `build`.
+    Boxes and points do not follow the function, so it should not move pixels if the batch has any.
 
     Args:
-        function: from uint8 (height, width, 3), which it may not keep, to another of this shape.
-        name: what fingerprints know it by; the function's module and name where none is given.
+        function: takes uint8 (height, width, 3) and returns uint8 of the same shape. It must not
+            keep its argument.
+        name: identifies the function in fingerprints; by default its module and qualified name.
 
     Raises:
-        ConfigError: it is no function, or has no name of its own.
+        ConfigError: `function` is not callable, or has no name and `name` is None.
     """
 
     def __init__(self, function: Callable[[Pixels], Pixels], name: str | None = None) -> None:
@@ -40,39 +41,42 @@ class Lambda(PixelTransform):
         self.name: str = name or f"{getattr(function, '__module__', '')}.{own}"
         if not name and ("<" in own or not own):
             raise ConfigError(
-                f"function is {function!r}, which has no name that tells it from others in a "
-                'state; pass name="..."'
+                f"function is {function!r}, which has no name to identify it in a saved state; "
+                'pass name="..."'
             )
 
-    def __call__(self, picture: Pixels) -> Pixels:
+    def __call__(self, image: Pixels) -> Pixels:
         """Call the function.
 
         Raises:
-            TransformError: it raises an error.
-            ConfigError: it returns something else than an image of this size.
+            TransformError: the function raised an error.
+            ConfigError: the function returned something other than an image of this shape.
         """
-        # After a flip it is a view that runs backwards, which torch and OpenCV refuse.
-        with Blaming(self):
-            made = self._function(np.ascontiguousarray(picture))
+        # Contiguous, since a flipped image is a view of negative strides, which torch and OpenCV
+        # refuse.
+        with errors_from(self):
+            result = self._function(np.ascontiguousarray(image))
         if (
-            not isinstance(made, np.ndarray)
-            or made.dtype != np.uint8
-            or made.shape != picture.shape
+            not isinstance(result, np.ndarray)
+            or result.dtype != np.uint8
+            or result.shape != image.shape
         ):
-            what = f"{made.dtype} {made.shape}" if isinstance(made, np.ndarray) else repr(made)
-            raise ConfigError(
-                f"Lambda({self.name}) returned {what} for an image of uint8 {picture.shape}; it "
-                "must return one of the same type and shape"
+            what = (
+                f"{result.dtype} {result.shape}" if isinstance(result, np.ndarray) else repr(result)
             )
-        return made
+            raise ConfigError(
+                f"Lambda({self.name}) returned {what} for an image of uint8 {image.shape}; it must "
+                "return one of the same type and shape"
+            )
+        return result
 
     def misplaced(self) -> str:
-        """Say that it stands where it cannot be called."""
+        """Return the message that it is in a position where it cannot be called."""
         return (
             f'Lambda({self.name}) runs with device="cpu" only, and only crops, resizes, pads and '
             "flips may come before it; write a PixelTransform with DALI operators instead"
         )
 
     def build(self, image: Any, params: dict[str, Any]) -> Any:  # noqa: ARG002
-        """Refuse: DALI's graph cannot call it."""
+        """Raise `ConfigError`: DALI's graph cannot call it."""
         raise ConfigError(self.misplaced())

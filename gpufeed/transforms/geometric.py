@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from gpufeed.errors import ConfigError
 from gpufeed.rng import BatchRng
-from gpufeed.transforms import checks
+from gpufeed.transforms import arguments
 from gpufeed.transforms.base import GeometricTransform, Params, Records
-from gpufeed.transforms.draws import log_uniform
+from gpufeed.transforms.distributions import log_uniform
 from gpufeed.transforms.frame import Frame, Interpolation
 
 __all__ = [
@@ -36,14 +36,14 @@ _ATTEMPTS = 10
 class RandomResizedCrop(GeometricTransform):
     """Crop a window of random area and aspect ratio and resize it, antialiased.
 
-    The sampling is torchvision's (Szegedy et al., "Going deeper with convolutions", CVPR 2015):
-    ten attempts at an area and a log-uniform aspect ratio, of which the first that fits is taken,
-    else the largest centred window whose ratio is allowed.
+    The sampling is torchvision's (Szegedy et al., "Going deeper with convolutions", CVPR 2015): it
+    draws an area and a log-uniform aspect ratio up to ten times, and takes the first that fits; if
+    none fits, it takes the largest centred window of an allowed ratio.
 
     Args:
-        size: pixels of the output, one number for a square or (height, width).
-        scale: bounds of the window's share of the image's area.
-        ratio: bounds of its width over its height.
+        size: output size in pixels, one number for a square or (height, width).
+        scale: bounds of the window's area, as a fraction of the image's.
+        ratio: bounds of its width divided by its height.
         interpolation: "bilinear" or "bicubic".
     """
 
@@ -54,27 +54,27 @@ class RandomResizedCrop(GeometricTransform):
         ratio: Sequence[float] = (3.0 / 4.0, 4.0 / 3.0),
         interpolation: Interpolation = "bilinear",
     ) -> None:
-        self.size = checks.check_sizes("size", size)
-        self.scale = checks.check_range("scale", scale)
-        self.ratio = checks.check_range("ratio", ratio)
-        self.interpolation = checks.check_interpolation(interpolation)
+        self.size = arguments.check_sizes("size", size)
+        self.scale = arguments.check_range("scale", scale)
+        self.ratio = arguments.check_range("ratio", ratio)
+        self.interpolation = arguments.check_interpolation(interpolation)
 
     def draw(self, rng: BatchRng, records: Records) -> Params:
-        """Draw top, left, height, width: int64 (n,), pixels."""
+        """Draw `top`, `left`, `height` and `width`, int64 (n,), pixels."""
         full = records.height, records.width
         first = rng.uniform(size=4)
         height, width, fits = self._attempt(first[:, :2], *full)
         missing = np.flatnonzero(~fits)
         if len(missing):
-            # Few need more than one attempt, so the others' are not drawn.
+            # Few records need more than one attempt, so only those draw again.
             more = rng.rows(missing).uniform(size=2 * (_ATTEMPTS - 1))
-            tall, broad, fit = self._attempt(
+            heights, widths, fit = self._attempt(
                 more.reshape(len(missing), -1, 2), *(side[missing, None] for side in full)
             )
-            rows, chosen = np.arange(len(missing)), fit.argmax(axis=1)
-            height[missing], width[missing] = tall[rows, chosen], broad[rows, chosen]
+            rows, first_fit = np.arange(len(missing)), fit.argmax(axis=1)
+            height[missing], width[missing] = heights[rows, first_fit], widths[rows, first_fit]
             none = missing[~fit.any(axis=1)]
-            height[none], width[none] = self._widest(*(side[none] for side in full))
+            height[none], width[none] = self._largest(*(side[none] for side in full))
         else:
             none = missing
         spare_y, spare_x = full[0] - height, full[1] - width
@@ -86,7 +86,7 @@ class RandomResizedCrop(GeometricTransform):
     def _attempt(
         self, unit: Float64, full_height: Int64, full_width: Int64
     ) -> tuple[Int64, Int64, npt.NDArray[np.bool_]]:
-        """Return heights, widths and whether they fit, from uniform numbers (..., 2)."""
+        """Return heights, widths and whether they fit, given uniform numbers (..., 2)."""
         share = self.scale[0] + unit[..., 0] * (self.scale[1] - self.scale[0])
         root = np.sqrt(log_uniform(unit[..., 1], self.ratio))
         side = np.sqrt(full_height * full_width * share)
@@ -95,12 +95,12 @@ class RandomResizedCrop(GeometricTransform):
         fits = (width > 0) & (height > 0) & (width <= full_width) & (height <= full_height)
         return height, width, fits
 
-    def _widest(self, full_height: Int64, full_width: Int64) -> tuple[Int64, Int64]:
-        """Return height and width of the largest window whose ratio is allowed."""
+    def _largest(self, full_height: Int64, full_width: Int64) -> tuple[Int64, Int64]:
+        """Return height and width of the largest window of an allowed ratio."""
         low, high = self.ratio
-        whole = full_width / full_height
-        height = np.where(whole < low, np.rint(full_width / low), full_height)
-        width = np.where(whole > high, np.rint(full_height * high), full_width)
+        ratio = full_width / full_height
+        height = np.where(ratio < low, np.rint(full_width / low), full_height)
+        width = np.where(ratio > high, np.rint(full_height * high), full_width)
         return (
             np.clip(height, 1, full_height).astype(np.int64),
             np.clip(width, 1, full_width).astype(np.int64),
@@ -116,10 +116,11 @@ class Resize(GeometricTransform):
     """Resize, antialiased.
 
     Args:
-        size: one number for the shorter side, the longer one then following and rounded down as
-            torchvision does; or (height, width); or None, to make the longer side `max_size`.
+        size: pixels. One number is the size of the shorter side; the longer one follows, rounded
+            down as in torchvision. Otherwise (height, width), or None to make the longer side
+            `max_size`.
         interpolation: "bilinear" or "bicubic".
-        max_size: with one number, the most the longer side may have.
+        max_size: limit of the longer side, if `size` is one number or None.
     """
 
     def __init__(
@@ -132,17 +133,18 @@ class Resize(GeometricTransform):
         if size is None:
             self.size = None
         elif isinstance(size, Sequence) and len(size) != 1:
-            self.size = checks.check_sizes("size", size)
+            self.size = arguments.check_sizes("size", size)
         else:
-            self.size = checks.check_size("size", size[0] if isinstance(size, Sequence) else size)
-        self.interpolation = checks.check_interpolation(interpolation)
-        self.max_size = None if max_size is None else checks.check_size("max_size", max_size)
+            side = size[0] if isinstance(size, Sequence) else size
+            self.size = arguments.check_size("size", side)
+        self.interpolation = arguments.check_interpolation(interpolation)
+        self.max_size = None if max_size is None else arguments.check_size("max_size", max_size)
         if self.size is None and self.max_size is None:
-            raise ConfigError("Resize needs a size, or size=None with max_size")
+            raise ConfigError("Resize has neither size nor max_size; give at least one")
         if isinstance(self.size, tuple) and self.max_size is not None:
             raise ConfigError(
-                f"max_size is {self.max_size}; it goes with one number for size, not with "
-                f"{self.size}"
+                f"max_size is {self.max_size} and size is {self.size}; max_size needs a size of "
+                "one number, or None"
             )
         if isinstance(self.size, int) and self.max_size is not None and self.max_size <= self.size:
             raise ConfigError(
@@ -157,7 +159,7 @@ class Resize(GeometricTransform):
         long = np.maximum(frame.height, frame.width)
         if self.size is None:
             new_long = np.full_like(long, self.max_size)
-            # At least a pixel, which torchvision's formula does not promise.
+            # torchvision's formula may give 0.
             new_short = np.maximum(new_long * short // long, 1)
         else:
             new_short = np.full_like(short, self.size)
@@ -178,8 +180,8 @@ class Resize(GeometricTransform):
 class ResizeLongest(GeometricTransform):
     """Resize, antialiased, by the factor that makes the longer side `size`, rounding down.
 
-    The factor is rounded to a double before it is applied, so the longer side of some images
-    comes out a pixel short, as in the data preparation of the WestDRI course on the JAX AI stack.
+    The factor is rounded to float64 before it is applied, so the longer side of some images is one
+    pixel short, as in the data preparation of the WestDRI course on the JAX AI stack.
 
     Args:
         size: pixels.
@@ -187,8 +189,8 @@ class ResizeLongest(GeometricTransform):
     """
 
     def __init__(self, size: int, interpolation: Interpolation = "bilinear") -> None:
-        self.size = checks.check_size("size", size)
-        self.interpolation = checks.check_interpolation(interpolation)
+        self.size = arguments.check_size("size", size)
+        self.interpolation = arguments.check_interpolation(interpolation)
 
     def place(self, frame: Frame, params: Params) -> Frame:  # noqa: ARG002
         """Resize."""
@@ -199,17 +201,17 @@ class ResizeLongest(GeometricTransform):
 
 
 class CenterCrop(GeometricTransform):
-    """Cut out the centre; an image that is smaller is padded with black first.
+    """Crop the centre; pad smaller images with black first.
 
     Args:
         size: pixels, one number for a square or (height, width).
     """
 
     def __init__(self, size: int | Sequence[int]) -> None:
-        self.size = checks.check_sizes("size", size)
+        self.size = arguments.check_sizes("size", size)
 
     def place(self, frame: Frame, params: Params) -> Frame:  # noqa: ARG002
-        """Pad where needed, and crop."""
+        """Pad if needed, and crop."""
         height, width = self.size
         missing_y = np.maximum(height - frame.height, 0)
         missing_x = np.maximum(width - frame.width, 0)
@@ -227,17 +229,17 @@ class CenterCrop(GeometricTransform):
 
 
 class Pad(GeometricTransform):
-    """Put a border of one colour around the image.
+    """Pad the image with one colour.
 
     Args:
         padding: pixels, one number for all sides, (left and right, top and bottom) or (left, top,
             right, bottom).
-        fill: level of the padding, 0 to 255, or one for each of red, green, blue.
+        fill: value of the padding, 0 to 255; one number or three (RGB).
     """
 
     def __init__(self, padding: int | Sequence[int], fill: float | Sequence[float] = 0.0) -> None:
-        self.padding = checks.check_padding(padding)
-        self.fill = checks.check_fill(fill)
+        self.padding = arguments.check_padding(padding)
+        self.fill = arguments.check_fill(fill)
 
     def place(self, frame: Frame, params: Params) -> Frame:  # noqa: ARG002
         """Pad."""
@@ -246,17 +248,17 @@ class Pad(GeometricTransform):
 
 
 class RandomCrop(GeometricTransform):
-    """Cut out a window at a random place, of the image or of the image padded.
+    """Crop a window at a random position, with optional padding.
 
     Args:
         size: pixels, one number for a square or (height, width).
-        padding: pixels around the image, as for `Pad`; None for none.
-        pad_if_needed: pads what is still smaller than the window, on both sides alike by all that
-            is missing, so that the image stands at a random place of the window.
-        fill: level of the padding, 0 to 255, or one for each of red, green, blue.
+        padding: pixels around the image, as in `Pad`; None for no padding.
+        pad_if_needed: whether to pad images that are still smaller than the window. Each of the two
+            sides gets all the missing pixels, so the image's position in the window is random.
+        fill: value of the padding, 0 to 255; one number or three (RGB).
 
     Raises:
-        ConfigError: when a batch holds an image that is smaller, its padding counted.
+        ConfigError: while iterating, if a padded image is smaller than the window.
     """
 
     def __init__(
@@ -266,22 +268,22 @@ class RandomCrop(GeometricTransform):
         pad_if_needed: bool = False,
         fill: float | Sequence[float] = 0.0,
     ) -> None:
-        self.size = checks.check_sizes("size", size)
-        self.padding = None if padding is None else checks.check_padding(padding)
+        self.size = arguments.check_sizes("size", size)
+        self.padding = None if padding is None else arguments.check_padding(padding)
         self.pad_if_needed = bool(pad_if_needed)
-        self.fill = checks.check_fill(fill)
+        self.fill = arguments.check_fill(fill)
 
     def draw(self, rng: BatchRng, records: Records) -> Params:
-        """Draw top, left: int64 (n,), pixels from the corner of the padded image."""
+        """Draw `top` and `left`, int64 (n,), pixels from the corner of the padded image."""
         height, width = self.size
         left, top, right, bottom = self._borders(records.height, records.width)
         full_height, full_width = records.height + top + bottom, records.width + left + right
         small = (full_height < height) | (full_width < width)
         if small.any():
-            one = int(small.argmax())
+            row = int(small.argmax())
             raise ConfigError(
-                f"RandomCrop({height} x {width}) got record {records.record_key[one]} of "
-                f"{records.height[one]} x {records.width[one]} (height x width); resize or pad "
+                f"RandomCrop({height} x {width}) got record {records.record_key[row]} of "
+                f"{records.height[row]} x {records.width[row]} (height x width); resize or pad "
                 "before it"
             )
         return {
@@ -290,7 +292,7 @@ class RandomCrop(GeometricTransform):
         }
 
     def _borders(self, height: Int64, width: Int64) -> tuple[Int64, Int64, Int64, Int64]:
-        """Return what is added at left, top, right and bottom of images of these sizes."""
+        """Return the padding at left, top, right and bottom of images of these sizes."""
         left, top, right, bottom = self.padding or (0, 0, 0, 0)
         needed = int(self.pad_if_needed)
         more_y = needed * np.maximum(self.size[0] - (height + top + bottom), 0)
@@ -298,7 +300,7 @@ class RandomCrop(GeometricTransform):
         return left + more_x, top + more_y, right + more_x, bottom + more_y
 
     def place(self, frame: Frame, params: Params) -> Frame:
-        """Pad where asked to, and crop."""
+        """Pad if requested, and crop."""
         if self.padding is not None or self.pad_if_needed:
             left, top, right, bottom = self._borders(frame.height, frame.width)
             frame = frame.pad(top, left, bottom, right, self.fill)
@@ -306,36 +308,39 @@ class RandomCrop(GeometricTransform):
 
 
 class BoxCrop(GeometricTransform):
-    """Cut out the record's bounding box, with a margin on each side, clamped to the image.
+    """Crop the record's bounding box, with a margin on each side, clipped to the image.
 
     Args:
-        margin: of each side, as a share of the box's width or height, rounded down to pixels; or
-            (low, high), between which one is drawn for each record, for all of its sides.
+        margin: margin on each side, as a fraction of the box's width or height, rounded down to
+            pixels; or the bounds (low, high) of a fraction drawn once per record.
 
     Raises:
-        ConfigError: the manifest has no boxes, or a record's box is not on the image any more.
+        ConfigError: while iterating, if the manifest has no boxes, or an earlier transform cropped
+            a record's box away.
     """
 
     def __init__(self, margin: float | Sequence[float] = 0.0) -> None:
-        self.margin = checks.check_margin(margin)
+        self.margin = arguments.check_margin(margin)
 
     def draw(self, rng: BatchRng, records: Records) -> Params:
-        """Work out top, left, height, width: int64 (n,), pixels."""
+        """Compute `top`, `left`, `height` and `width`, int64 (n,), pixels."""
         if records.boxes is None:
-            raise ConfigError("BoxCrop needs box_x, box_y, box_width, box_height in the manifest")
+            raise ConfigError(
+                "BoxCrop needs the columns box_x, box_y, box_width and box_height in the manifest"
+            )
         start = np.floor(records.boxes[:, :2]).astype(np.int64)
         end = np.ceil(records.boxes[:, 2:]).astype(np.int64)
-        gone = (end <= start).any(axis=1)
-        if gone.any():
+        empty = (end <= start).any(axis=1)
+        if empty.any():
             raise ConfigError(
-                f"BoxCrop got record {records.record_key[gone.argmax()]}, whose box was cut off by "
-                "the transforms before; put BoxCrop first"
+                f"BoxCrop got record {records.record_key[empty.argmax()]}, whose box was cropped "
+                "away by an earlier transform; put BoxCrop first"
             )
-        share: float | Float64
-        share = (
+        fraction: float | Float64
+        fraction = (
             rng.uniform(*self.margin)[:, None] if isinstance(self.margin, tuple) else self.margin
         )
-        margin = ((end - start) * share).astype(np.int64)
+        margin = ((end - start) * fraction).astype(np.int64)
         start = np.maximum(start - margin, 0)
         end = np.minimum(end + margin, np.stack([records.width, records.height], axis=1))
         return {
@@ -355,24 +360,24 @@ class PadToSquare(GeometricTransform):
 
     Args:
         size: side of the square, pixels.
-        fill: level of the padding, 0 to 255, or one for each of red, green, blue.
+        fill: value of the padding, 0 to 255; one number or three (RGB).
 
     Raises:
-        ConfigError: when a batch holds an image that is larger.
+        ConfigError: while iterating, if an image is larger than the square.
     """
 
     def __init__(self, size: int, fill: float | Sequence[float] = 0.0) -> None:
-        self.size = checks.check_size("size", size)
-        self.fill = checks.check_fill(fill)
+        self.size = arguments.check_size("size", size)
+        self.fill = arguments.check_fill(fill)
 
     def draw(self, rng: BatchRng, records: Records) -> Params:  # noqa: ARG002
-        """Work out top, left, bottom, right: int64 (n,), pixels to add."""
+        """Compute `top`, `left`, `bottom` and `right`, int64 (n,), pixels to add."""
         large = (records.height > self.size) | (records.width > self.size)
         if large.any():
-            one = int(large.argmax())
+            row = int(large.argmax())
             raise ConfigError(
-                f"PadToSquare({self.size}) got record {records.record_key[one]} of "
-                f"{records.height[one]} x {records.width[one]} (height x width); resize before it"
+                f"PadToSquare({self.size}) got record {records.record_key[row]} of "
+                f"{records.height[row]} x {records.width[row]} (height x width); resize before it"
             )
         missing_y, missing_x = self.size - records.height, self.size - records.width
         top, left = missing_y // 2, missing_x // 2
@@ -389,10 +394,10 @@ class RandomHorizontalFlip(GeometricTransform):
     """Flip left to right with probability `p`."""
 
     def __init__(self, p: float = 0.5) -> None:
-        self.p = checks.check_probability("p", p)
+        self.p = arguments.check_probability("p", p)
 
     def draw(self, rng: BatchRng, records: Records) -> Params:  # noqa: ARG002
-        """Draw flip: bool (n,)."""
+        """Draw `flip`, bool (n,)."""
         return {"flip": rng.bernoulli(self.p)}
 
     def place(self, frame: Frame, params: Params) -> Frame:
@@ -404,10 +409,10 @@ class RandomVerticalFlip(GeometricTransform):
     """Flip top to bottom with probability `p`."""
 
     def __init__(self, p: float = 0.5) -> None:
-        self.p = checks.check_probability("p", p)
+        self.p = arguments.check_probability("p", p)
 
     def draw(self, rng: BatchRng, records: Records) -> Params:  # noqa: ARG002
-        """Draw flip: bool (n,)."""
+        """Draw `flip`, bool (n,)."""
         return {"flip": rng.bernoulli(self.p)}
 
     def place(self, frame: Frame, params: Params) -> Frame:

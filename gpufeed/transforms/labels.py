@@ -1,4 +1,4 @@
-"""Labels as distributions over the classes."""
+"""Labels as probability distributions over the classes."""
 
 from __future__ import annotations
 
@@ -8,31 +8,32 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufeed.errors import ConfigError
-from gpufeed.transforms import checks
+from gpufeed.transforms import arguments
 from gpufeed.transforms.base import LateTransform, Made
 
 __all__ = ["SoftLabels"]
 
 
 class SoftLabels(LateTransform):
-    """Add `soft_label` to each batch, float32 (n, num_classes), smoothed, and mixed as images.
+    """Add `soft_label` to each batch, float32 (n, num_classes): labels smoothed and mixed.
 
     Smoothing is that of Szegedy et al., "Rethinking the inception architecture for computer vision"
-    (CVPR 2016), as torch's `CrossEntropyLoss(label_smoothing=...)` does it: the label keeps
-    1 - smoothing, and all classes share the rest. It changes no pixel, and stands after the output
-    format, before or after a mix.
+    (CVPR 2016), as in torch's `CrossEntropyLoss(label_smoothing=...)`: the label keeps
+    1 - smoothing, and the rest is divided among all classes. If the list has a mix, labels are
+    mixed as the images are. SoftLabels changes no pixels; it follows the output format, before or
+    after a mix.
 
     Args:
-        num_classes: how many classes there are, 1 or more.
+        num_classes: number of classes, 1 or more.
         smoothing: 0 to 1.
     """
 
     def __init__(self, num_classes: int, smoothing: float = 0.0) -> None:
-        self.num_classes = checks.check_count("num_classes", num_classes, 1)
-        self.smoothing = checks.check_probability("smoothing", smoothing)
+        self.num_classes = arguments.check_integer("num_classes", num_classes, 1)
+        self.smoothing = arguments.check_probability("smoothing", smoothing)
 
     def build(self, image: Any, params: dict[str, Any], made: Made) -> Any:  # noqa: ARG002
-        """Leave images as they are."""
+        """Return the images unchanged."""
         return image
 
     def of(
@@ -41,20 +42,21 @@ class SoftLabels(LateTransform):
         label_b: npt.NDArray[np.int32] | None = None,
         share: npt.NDArray[np.float32] | None = None,
     ) -> npt.NDArray[np.float32]:
-        """Return soft labels, float32 (n, num_classes), each of which sums to 1.
+        """Return soft labels: float32 (n, num_classes), with rows of sum 1.
 
         Args:
             label: int32 (n,).
-            label_b: int32 (n,), the partners'; None where nothing is mixed.
-            share: float32 (n,), how much of the label is the record's own.
+            label_b: int32 (n,), the partners' labels; None if nothing is mixed.
+            share: float32 (n,), the weight of `label`; that of `label_b` is 1 - share.
 
         Raises:
-            ConfigError: a label is no number of a class.
+            ConfigError: a label is not from 0 to num_classes - 1.
         """
         if len(label) and not 0 <= label.min() <= label.max() < self.num_classes:
+            bad = label.max() if label.min() >= 0 else label.min()
             raise ConfigError(
-                f"a label is {label.max() if label.min() >= 0 else label.min()}, but "
-                f"SoftLabels has num_classes={self.num_classes}"
+                f"a label is {bad}, but SoftLabels has num_classes={self.num_classes}; labels must "
+                f"be from 0 to {self.num_classes - 1}"
             )
         soft = np.zeros((len(label), self.num_classes), dtype=np.float32)
         rows = np.arange(len(label))

@@ -1,4 +1,4 @@
-"""Boxes and points of a batch's records, which follow the images through their frames."""
+"""Boxes of several records, which follow the images through their frames."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Bool = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Objects:
-    """Any number of boxes for each of n records, m in all, those of a record side by side.
+    """Any number of boxes for each of n records, m in total, in the order of the records.
 
     Attributes:
         boxes: float64 (m, 4) of (x0, y0, x1, y1) in pixels.
-        offsets: int64 (n + 1), record i's boxes being those from `offsets[i]` to `offsets[i + 1]`.
+        offsets: int64 (n + 1,); record i has the boxes `offsets[i]` to `offsets[i + 1]`, exclusive.
         labels: int32 (m,).
     """
 
@@ -39,52 +39,52 @@ class Objects:
 
     @staticmethod
     def of(manifest: Manifest) -> Objects | None:
-        """The boxes of all records of a manifest; None where it has none."""
-        found = manifest.objects()
-        if found is None:
+        """Return the boxes of all records of a manifest; None if it has none."""
+        arrays = manifest.objects()
+        if arrays is None:
             return None
-        boxes, labels, offsets = found
+        boxes, labels, offsets = arrays
         return Objects(boxes, offsets, labels)
 
     @property
     def counts(self) -> Int64:
-        """How many boxes each record has, int64 (n,)."""
+        """Number of boxes of each record, int64 (n,)."""
         return np.diff(self.offsets)
 
     @property
     def rows(self) -> Int64:
-        """Which record each box is of, int64 (m,)."""
+        """Record of each box, int64 (m,), from 0 to n - 1."""
         return np.repeat(np.arange(len(self)), self.counts)
 
     @property
     def has_area(self) -> Bool:
-        """Whether there is anything in each box, bool (m,)."""
+        """Whether each box has an area above 0, bool (m,)."""
         return np.asarray((self.boxes[:, 2:] > self.boxes[:, :2]).all(axis=1))
 
     def take(self, keys: Int64) -> Objects:
-        """Return the objects of some records, in their order, repeats included."""
+        """Return the boxes of some records, in the given order; records may repeat."""
         counts = self.counts[keys]
         offsets = np.concatenate([[0], np.cumsum(counts)])
-        chosen = np.arange(offsets[-1]) + np.repeat(self.offsets[keys] - offsets[:-1], counts)
-        return Objects(self.boxes[chosen], offsets, self.labels[chosen])
+        rows = np.arange(offsets[-1]) + np.repeat(self.offsets[keys] - offsets[:-1], counts)
+        return Objects(self.boxes[rows], offsets, self.labels[rows])
 
     def tiled(self, copies: int) -> Objects:
-        """Return all of them several times over."""
+        """Return all records `copies` times, one copy after the other."""
         starts = np.arange(copies) * self.offsets[-1]
         offsets = np.append(np.add.outer(starts, self.offsets[:-1]), copies * self.offsets[-1])
         return Objects(np.tile(self.boxes, (copies, 1)), offsets, np.tile(self.labels, copies))
 
     def chosen(self, mask: Bool) -> Objects:
-        """Return those for which `mask`, bool (m,), says so; records may be left without any."""
+        """Return the boxes where `mask`, bool (m,), is True; the number of records stays n."""
         before = np.concatenate([[0], np.cumsum(mask)])
         return Objects(self.boxes[mask], before[self.offsets], self.labels[mask])
 
     def followed(self, frame: Frame) -> Objects:
-        """Return them as they lie on the frame's canvas, cut to what is left of the image."""
+        """Return the boxes on the frame's canvas, clipped to what is left of the image."""
         return replace(self, boxes=frame.take(self.rows).map_boxes(self.boxes))
 
     def padded(self) -> tuple[Float64, Bool]:
-        """Return boxes (n, k, 4), k being the most of a record, and which there are, (n, k)."""
+        """Return boxes (n, k, 4), k being the largest count of a record, and a mask (n, k)."""
         counts = self.counts
         present = np.arange(counts.max(initial=0)) < counts[:, None]
         boxes = np.zeros((*present.shape, 4))

@@ -1,11 +1,11 @@
-"""How images leave the graph: type, layout, normalisation."""
+"""Output formats: dtype, layout and normalisation of finished images."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from gpufeed.errors import ConfigError
-from gpufeed.transforms import checks
+from gpufeed.transforms import arguments
 from gpufeed.transforms.base import DType, Layout, OutputFormat
 
 __all__ = ["IMAGENET_MEAN", "IMAGENET_STD", "Normalize", "ToDtype"]
@@ -13,20 +13,20 @@ __all__ = ["IMAGENET_MEAN", "IMAGENET_STD", "Normalize", "ToDtype"]
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
-_TOP = 255.0
+_MAX_VALUE = 255.0
 
 
-def _levels(values: tuple[float, float, float]) -> tuple[float, float, float]:
+def _to_255(values: tuple[float, float, float]) -> tuple[float, float, float]:
     red, green, blue = values
-    return red * _TOP, green * _TOP, blue * _TOP
+    return red * _MAX_VALUE, green * _MAX_VALUE, blue * _MAX_VALUE
 
 
 class Normalize(OutputFormat):
-    """Scale levels to 0..1, subtract `mean` and divide by `std`, channel by channel.
+    """Scale values to 0..1, subtract `mean` and divide by `std`, channel by channel.
 
     Args:
-        mean: for red, green, blue, on the scale 0..1; ImageNet's by default.
-        std: likewise, above 0.
+        mean: one number or three (RGB), on the scale 0..1; ImageNet's by default.
+        std: one number or three (RGB), on the scale 0..1, above 0; ImageNet's by default.
         dtype: "float32" or "float16".
         layout: "NCHW" or "NHWC".
     """
@@ -39,35 +39,36 @@ class Normalize(OutputFormat):
         dtype: DType = "float32",
         layout: Layout = "NCHW",
     ) -> None:
-        self._mean = checks.check_triple("mean", mean)
-        self._std = checks.check_triple("std", std)
+        self._mean = arguments.check_triple("mean", mean)
+        self._std = arguments.check_triple("std", std)
         if min(self._std) <= 0:
             raise ConfigError(f"std is {std!r}; it must be above 0")
-        self.dtype = checks.check_dtype(dtype)
+        self.dtype = arguments.check_dtype(dtype)
         if self.dtype == "uint8":
             raise ConfigError(
-                'Normalize cannot give "uint8"; for untouched levels end with ToDtype("uint8")'
+                'dtype is "uint8", which Normalize cannot return; for pixel values as they are use '
+                'ToDtype("uint8")'
             )
-        self.layout = checks.check_layout(layout)
+        self.layout = arguments.check_layout(layout)
 
     @property
     def identity(self) -> dict[str, object]:
-        """Kind and settings."""
+        """Kind and settings as JSON values."""
         return {**super().identity, "mean": list(self._mean), "std": list(self._std)}
 
     @property
     def mean(self) -> tuple[float, float, float]:
-        """Subtracted from the channels' levels, on the scale 0..255."""
-        return _levels(self._mean)
+        """Subtracted from each channel, on the scale 0..255."""
+        return _to_255(self._mean)
 
     @property
     def std(self) -> tuple[float, float, float]:
-        """What the levels are then divided by, on the scale 0..255."""
-        return _levels(self._std)
+        """Divides each channel after that, on the scale 0..255."""
+        return _to_255(self._std)
 
 
 class ToDtype(OutputFormat):
-    """Hand levels out as they are, or scaled to 0..1.
+    """Return pixel values as they are, or scaled to 0..1.
 
     Args:
         dtype: "float32", "float16" or "uint8".
@@ -78,18 +79,21 @@ class ToDtype(OutputFormat):
     def __init__(
         self, dtype: DType = "float32", scale: bool = False, *, layout: Layout = "NCHW"
     ) -> None:
-        self.dtype = checks.check_dtype(dtype)
+        self.dtype = arguments.check_dtype(dtype)
         self.scale = bool(scale)
         if self.scale and self.dtype == "uint8":
-            raise ConfigError('scale is True; levels scaled to 0..1 do not fit in "uint8"')
-        self.layout = checks.check_layout(layout)
+            raise ConfigError(
+                'scale is True and dtype is "uint8", which cannot hold values from 0 to 1; use '
+                '"float32" or "float16"'
+            )
+        self.layout = arguments.check_layout(layout)
 
     @property
     def mean(self) -> tuple[float, float, float]:
-        """Nothing is subtracted."""
+        """Zero: nothing is subtracted."""
         return (0.0, 0.0, 0.0)
 
     @property
     def std(self) -> tuple[float, float, float]:
-        """255 where levels are scaled, else 1."""
-        return (_TOP,) * 3 if self.scale else (1.0,) * 3
+        """255 if values are scaled, else 1."""
+        return (_MAX_VALUE,) * 3 if self.scale else (1.0,) * 3

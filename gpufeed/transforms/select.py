@@ -10,20 +10,27 @@ from gpufeed._util.dali_private import merge_batch, split_batch
 __all__ = ["Nodes", "where"]
 
 Nodes = dict[str, Any]
+"""DALI `DataNode`s, or dictionaries of them, by name."""
 
 
 def where(mask: Any, image: Any, branch: Callable[[Any, Nodes], Any], params: Nodes) -> Any:
-    """Apply operators to the images that `mask` chooses.
+    """Apply operators to the images that `mask` selects.
 
     Args:
-        mask: CPU `DataNode`, a bool for each record.
+        mask: CPU `DataNode` with one bool per record.
         image: `DataNode` of images.
-        branch: called once, with the chosen images and their parameters; returns as many.
-        params: CPU `DataNode`s, a value for each record.
+        branch: called once with the selected images and their parameters; returns as many images.
+        params: CPU `DataNode`s with one value per record, also in nested dictionaries.
 
     Returns:
         `DataNode` of all images, in their order.
     """
-    chosen, others = split_batch(image, mask)
-    own = {name: split_batch(node, mask)[0] for name, node in params.items()}
-    return merge_batch(branch(chosen, own), others, mask)
+    selected, others = split_batch(image, mask)
+    return merge_batch(branch(selected, _select(params, mask)), others, mask)
+
+
+def _select(params: Nodes, mask: Any) -> Nodes:
+    return {
+        name: _select(value, mask) if isinstance(value, dict) else split_batch(value, mask)[0]
+        for name, value in params.items()
+    }

@@ -8,49 +8,48 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpufeed.errors import ConfigError
-from gpufeed.transforms import checks
+from gpufeed.transforms import arguments
 from gpufeed.transforms.base import GeometricTransform, Params, Transform
 from gpufeed.transforms.frame import Frame
 from gpufeed.transforms.geometric import RandomHorizontalFlip, RandomVerticalFlip
-from gpufeed.transforms.listed import check_transforms
-from gpufeed.transforms.nested import flat
+from gpufeed.transforms.transform_list import check_transforms, flatten
 
 __all__ = ["Checked", "FiveCrop", "TenCrop", "Views", "check_views"]
 
 
 class Views:
-    """Several lists of transforms, each of which makes its own image of every record.
+    """Several lists of transforms, each of which gives one view of every record.
 
-    An image is decoded once, and each view draws numbers of its own: two equal lists give two
-    views as SimCLR and BYOL take them, two of one size and several of a smaller one give DINO's
-    multi-crop. With it a batch's `image` is a list of arrays, one for each view, in this order.
+    Each image is decoded once, and each view draws its own random numbers. Two equal lists give the
+    two views of SimCLR and BYOL; two lists of one size and several of a smaller size give DINO's
+    multi-crop. A batch's `image` is then a list of arrays, one per view, in this order.
 
     Args:
-        views: the lists, two or more.
+        views: two or more lists of transforms.
 
     Raises:
-        ConfigError: fewer than two, or one that is no list of transforms.
+        ConfigError: there are fewer than two lists, or one is not a list of transforms.
     """
 
     makes_views = True
 
     def __init__(self, views: Sequence[Sequence[Transform]]) -> None:
-        given: object = views
-        if not isinstance(given, list | tuple) or len(given) < 2:
+        argument: object = views
+        if not isinstance(argument, list | tuple) or len(argument) < 2:
             raise ConfigError(
                 f"Views has {views!r}; it must be two or more lists of transforms, one for each "
-                "view; pass a single list as it is"
+                "view; pass a single list without Views"
             )
-        for place, view in enumerate(views):
+        for index, view in enumerate(views):
             if isinstance(view, str | Transform) or not isinstance(view, Iterable):
                 raise ConfigError(
-                    f"Views[{place}] is {type(view).__name__}; it must be a list of transforms"
+                    f"Views[{index}] is {type(view).__name__}; it must be a list of transforms"
                 )
         self.views = tuple(check_transforms(view) for view in views)
 
     @property
     def identity(self) -> dict[str, object]:
-        """Kind and settings as JSON values, as a transform's."""
+        """Kind and settings as JSON values, as of a transform."""
         return {"kind": "Views", "views": [[each.identity for each in view] for view in self.views]}
 
     def __len__(self) -> int:
@@ -58,31 +57,33 @@ class Views:
 
 
 class FiveCrop(Transform):
-    """Cut out the four corners and the centre, as five views.
+    """Crop the four corners and the centre, as five views.
 
-    It stands in a list of transforms among those that move pixels, and makes `Views` of it, in
+    Use it in a list of transforms in the position of a crop. The list then gives five views, in
     torchvision's order: top left, top right, bottom left, bottom right, centre.
 
     Args:
-        size: pixels of each, one number for a square or (height, width); no more than the image.
+        size: size of each crop in pixels, one number for a square or (height, width); at most the
+            image's.
     """
 
     makes_views = True
 
     def __init__(self, size: int | Sequence[int]) -> None:
-        self.size = checks.check_sizes("size", size)
+        self.size = arguments.check_sizes("size", size)
 
     def parts(self) -> list[list[Transform]]:
-        """Return what stands for it in each view."""
-        return [[_CropAt(self.size, *place)] for place in _PLACES]
+        """Return the transforms that replace this one in each view."""
+        return [[_FixedCrop(self.size, *position)] for position in _POSITIONS]
 
 
 class TenCrop(FiveCrop):
-    """Cut out the four corners and the centre of the image and of its mirror image, as ten views.
+    """Crop the four corners and the centre of the image and of its mirror image, as ten views.
 
     Args:
-        size: pixels of each, one number for a square or (height, width); no more than the image.
-        vertical_flip: whether it is mirrored top to bottom and not left to right.
+        size: size of each crop in pixels, one number for a square or (height, width); at most the
+            image's.
+        vertical_flip: whether the mirror image is flipped top to bottom instead of left to right.
     """
 
     def __init__(self, size: int | Sequence[int], vertical_flip: bool = False) -> None:
@@ -90,14 +91,14 @@ class TenCrop(FiveCrop):
         self.vertical_flip = bool(vertical_flip)
 
     def parts(self) -> list[list[Transform]]:
-        """Return what stands for it in each view."""
+        """Return the transforms that replace this one in each view."""
         five = super().parts()
         flip = RandomVerticalFlip if self.vertical_flip else RandomHorizontalFlip
         return [*five, *([flip(1.0), *part] for part in five)]
 
 
-class _CropAt(GeometricTransform):
-    """Cut out a part at a place that does not vary."""
+class _FixedCrop(GeometricTransform):
+    """Crop at a fixed position, `down` and `across` being fractions of the spare pixels."""
 
     def __init__(self, size: tuple[int, int], down: float, across: float) -> None:
         self.size, self.down, self.across = size, down, across
@@ -106,16 +107,16 @@ class _CropAt(GeometricTransform):
         """Crop."""
         spare = frame.size - np.array(self.size)
         if (spare < 0).any():
-            short = int((spare < 0).any(axis=1).argmax())
+            row = int((spare < 0).any(axis=1).argmax())
             raise ConfigError(
-                f"crops of {self.size[0]} x {self.size[1]} are cut out of an image of "
-                f"{frame.height[short]} x {frame.width[short]} (height x width); resize it first"
+                f"a crop of {self.size[0]} x {self.size[1]} is larger than an image of "
+                f"{frame.height[row]} x {frame.width[row]} (height x width); resize it first"
             )
-        place = np.rint(spare * np.array([self.down, self.across])).astype(np.int64)
-        return frame.crop(place[:, 0], place[:, 1], *self.size)
+        start = np.rint(spare * np.array([self.down, self.across])).astype(np.int64)
+        return frame.crop(start[:, 0], start[:, 1], *self.size)
 
 
-_PLACES = ((0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0), (0.5, 0.5))
+_POSITIONS = ((0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0), (0.5, 0.5))
 
 
 @dataclass(frozen=True)
@@ -123,9 +124,10 @@ class Checked:
     """A loader's transforms, checked.
 
     Attributes:
-        views: a list for each view, with an output format in it.
-        shared: how many of their first transforms are the same ones, which draw the same numbers.
-        identities: kind and settings of what was given.
+        views: one list per view, each with an output format.
+        shared: how many transforms at the start of the lists are common to all views and draw the
+            same numbers.
+        identities: kind and settings of the transforms as given.
     """
 
     views: tuple[tuple[Transform, ...], ...]
@@ -134,10 +136,10 @@ class Checked:
 
 
 def check_views(transforms: Sequence[Transform] | Views) -> Checked:
-    """Check transforms; one list is one view, but with FiveCrop or TenCrop.
+    """Check transforms. A list is one view, or several if it has FiveCrop or TenCrop.
 
     Raises:
-        ConfigError: something is no list of transforms.
+        ConfigError: `transforms` is not a list of transforms, or their order is wrong.
     """
     if isinstance(transforms, Views):
         return Checked(transforms.views, 0, [transforms.identity])
@@ -146,13 +148,13 @@ def check_views(transforms: Sequence[Transform] | Views) -> Checked:
             f"transforms is {transforms!r}; it must be a list of transforms, as "
             "gpufeed.presets.train() returns"
         )
-    listed = flat(transforms)
-    for place, transform in enumerate(listed):
+    flat = flatten(transforms)
+    for index, transform in enumerate(flat):
         if isinstance(transform, FiveCrop):
-            before, after = listed[:place], listed[place + 1 :]
+            before, after = flat[:index], flat[index + 1 :]
             views = tuple(check_transforms([*before, *p, *after]) for p in transform.parts())
-            told = [each.identity for each in views[0]]
-            told[place] = transform.identity
-            return Checked(views, place, told)
-    view = check_transforms(listed)
+            identities = [each.identity for each in views[0]]
+            identities[index] = transform.identity
+            return Checked(views, index, identities)
+    view = check_transforms(flat)
     return Checked((view,), 0, [each.identity for each in view])

@@ -359,7 +359,7 @@ def test_transforms_without_a_fingerprint_are_refused_at_once(pictures: Manifest
             super().__init__()
             self.table = np.zeros(3)
 
-    with pytest.raises(ConfigError, match="Lost has a setting that no fingerprint can be made of"):
+    with pytest.raises(ConfigError, match="Lost has a setting that cannot be fingerprinted"):
         make(pictures, transforms=[tf.RandomResizedCrop(24), Lost()])
 
 

@@ -16,7 +16,7 @@ import gpufeed
 from gpufeed import ConfigError, Loader, Manifest, ManifestError, SequentialSampler
 from gpufeed import transforms as tf
 from gpufeed.transforms.frame import Frame, Warp
-from gpufeed.transforms.warp import affine_matrices
+from gpufeed.transforms.warp_matrices import affine_matrices
 from tests.support.media import picture
 
 UINT8 = tf.ToDtype("uint8", layout="NHWC")

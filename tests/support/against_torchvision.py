@@ -21,7 +21,7 @@ import torch
 from benchmarks.compare.peers.torch_loader import import_transforms
 from gpufeed import transforms as tf
 from gpufeed.rng import BatchRng
-from gpufeed.transforms.operations import NAMES
+from gpufeed.transforms.policy_layers import NAMES
 from tests.support.draw_cases import CASES, LIMIT, ours, statistic
 from tests.support.torchvision_rules import BOXES, FACTORS, HEIGHT, WIDTH
 

@@ -1,4 +1,4 @@
-"""Operations on levels once more, in Pillow and NumPy: what `gpufeed.transforms.ops` must come to.
+"""Pillow and NumPy references of the operations in `gpufeed.transforms.operators.colour`.
 
 Written from Pillow's own operations, which torchvision calls, or where Pillow has none, or a coarse
 one, from torchvision's definitions on uint8 tensors. Nothing of gpufeed is used.

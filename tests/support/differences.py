@@ -1,7 +1,7 @@
-"""How far each transform's images are from Pillow's, or torchvision's formula, in grey levels.
+"""Differences of each transform from Pillow, or torchvision's formula, in pixel values.
 
-All is measured on the CPU and on synthetic birds, which anyone can draw, given the same drawn
-numbers; the references are those of the tests. It writes both tables of docs/transforms.md:
+They are measured on the CPU, on synthetic birds, given the same drawn numbers; the references are
+those of the tests. This script writes both tables of docs/transforms.md:
 
     python -m tests.support.differences
 """
@@ -25,7 +25,8 @@ from gpufeed.plan.view import narrowed
 from gpufeed.rng import BatchRng
 from gpufeed.tools.called import Called, call, purpose, signature
 from gpufeed.tools.synth import write_nabirds
-from gpufeed.transforms.operations import KINDS, NAMES, build_layer, lay_out
+from gpufeed.transforms.operators.policy_layers import build_layer
+from gpufeed.transforms.policy_layers import KINDS, NAMES, lay_out
 from tests.support import colour_cases
 from tests.support import colour_reference as on_levels
 from tests.support import late_reference as late
@@ -50,15 +51,15 @@ Pairs = Iterator[tuple[np.ndarray, np.ndarray]]
 
 @dataclass(frozen=True)
 class Row:
-    """What was compared, and how far it was apart, in grey levels.
+    """A comparison and its differences, in pixel values.
 
     Attributes:
-        call: the transform, as Python has it, or an operation of policies and its values.
-        what: what was done by the reference.
-        mean: difference, over all levels of all images.
-        largest: difference of any.
-        share: how many levels differ at all, 0 to 1.
-        remark: why it differs where it does.
+        call: the transform as a Python expression, or the name of a policy's operation.
+        what: what the transform does, or the operation's values.
+        mean: mean difference over all values of all images.
+        largest: largest difference.
+        share: share of values that differ, 0 to 1.
+        remark: reason for the difference.
     """
 
     call: str
@@ -70,7 +71,7 @@ class Row:
 
     @staticmethod
     def of(call: str, what: str, pairs: Pairs, remark: str = "") -> Row:
-        """Compare images, ours and theirs."""
+        """Compare pairs of images, ours and theirs."""
         apart = np.concatenate(
             [np.abs(ours.astype(np.float64) - theirs).ravel() for ours, theirs in pairs]
         )
@@ -79,21 +80,21 @@ class Row:
 
 
 def synthetic(folder: Path) -> Manifest:
-    """The images."""
+    """Write synthetic birds and return their manifest."""
     written = write_nabirds(folder / "birds", images=BIRDS, max_side=320, progress=False)
     return gpufeed.read_nabirds(written)
 
 
 # ------------------------------------------------------------------------------- geometry
 
-ROUNDING = "two roundings, in another order than Pillow's"
-OVERSHOOT = "the same, and where the filter overshoots each cuts off on the way"
-EDGES = "rounds where Pillow cuts off: 1; mixes the fill into the edges: more there, and only there"
-PLACES = "places on the border of two pixels, by what each rounds"
+ROUNDING = "both round twice, in different orders"
+OVERSHOOT = "both round twice, in different orders, and clip where the filter overshoots"
+EDGES = "rounds where Pillow truncates: 1; blends with the fill at the edges: more, only there"
+BORDERS = "rounding of points on the border of two pixels"
 
 
 def geometry() -> list[tuple[list[Called], str]]:
-    """Lists, of which the last that is not a mere fitting is meant, and why they differ."""
+    """Return lists of transforms and reasons; each compares its first transform."""
     c = call
     fit = c(tf.CenterCrop, SIDE)
     return [
@@ -127,15 +128,15 @@ def moved_pairs(birds: Manifest, chain: list[tf.Transform], images: dict[int, Le
 
 
 def drawn_square(transform: tf.Transform, count: int, side: int = SIDE) -> Any:
-    """What a transform after SQUARE draws, or a late one after LEVELS."""
-    place = len(SQUARE) + isinstance(transform, tf.LateTransform | tf.MixTransform)
+    """Return what a transform draws after SQUARE, or a late one after LEVELS."""
+    position = len(SQUARE) + isinstance(transform, tf.LateTransform | tf.MixTransform)
     keys, sides = np.arange(count), np.full(count, side)
-    rng = BatchRng(SEED, np.zeros(count, np.int64), keys, place)
+    rng = BatchRng(SEED, np.zeros(count, np.int64), keys, position)
     return transform.draw(rng, tf.Records(keys, sides, sides, None))
 
 
-def turned_rows(birds: Manifest, plain: dict[int, Levels]) -> Iterator[Row]:
-    for how, why in (("nearest", PLACES), ("bilinear", EDGES)):
+def warp_rows(birds: Manifest, plain: dict[int, Levels]) -> Iterator[Row]:
+    for how, why in (("nearest", BORDERS), ("bilinear", EDGES)):
         for each in (
             call(tf.RandomRotation, 30, how),
             call(tf.RandomAffine, 20, (0.1, 0.1), (0.8, 1.2), 10, how),
@@ -161,17 +162,17 @@ def turned_rows(birds: Manifest, plain: dict[int, Levels]) -> Iterator[Row]:
             yield Row.of(each.text, purpose(type(transform)), pairs, why)
 
 
-# --------------------------------------------------------------------------- changes of levels
+# ------------------------------------------------------------------------------ pixel values
 
-FLOAT = "a float32 that falls on the other side of a whole level"
+FLOAT = "float32 rounding across an integer"
 REMARKS = {
-    "ColorJitter(0": f"{FLOAT}, and what a later step makes of it",
+    "ColorJitter(0": f"{FLOAT}, and its effect on later steps",
     "ColorJitter(b": "",
     "ColorJitter": FLOAT,
     "RandomGrayscale": "Pillow's weights have 16 bits",
-    "RandomAutocontrast": "Pillow works in float64",
-    "RandomEqualize": "Pillow divides by whole pixels a level, which makes small images brighter",
-    "RandomAdjustSharpness(2": "rounds where Pillow cuts fractions off",
+    "RandomAutocontrast": "Pillow computes in float64",
+    "RandomEqualize": "Pillow rounds down the pixels per value, which makes small images brighter",
+    "RandomAdjustSharpness(2": "rounds where Pillow truncates",
     "GaussianBlur": "rounds after the rows, and again after the columns",
     "JPEG": "another version of the same encoder",
     "Gamma": FLOAT,
@@ -200,8 +201,8 @@ FACTOR = "a factor of {low:g} to {high:g}"
 SPANS: dict[str, tuple[float, float, str]] = {
     **dict.fromkeys(("Brightness", "Color", "Contrast", "Sharpness"), (0.05, 1.95, FACTOR)),
     "Posterize": (2, 8, "{low:g} to {high:g} bits"),
-    "Solarize": (0, 255, "from level {low:g} to {high:g} on"),
-    "SolarizeAdd": (0, 110, "{low:g} to {high:g} levels"),
+    "Solarize": (0, 255, "a threshold of {low:g} to {high:g}"),
+    "SolarizeAdd": (0, 110, "an addend of {low:g} to {high:g}"),
     **dict.fromkeys(("ShearX", "ShearY"), (-0.3, 0.3, "a slope of {low:g} to {high:g}")),
     **dict.fromkeys(("TranslateX", "TranslateY"), (-43, 43, "{low:g} to {high:g} pixels")),
     "Rotate": (-30, 30, "{low:g} to {high:g} degrees"),
@@ -210,7 +211,7 @@ WHOLE = {"Posterize", "Solarize", "SolarizeAdd", "TranslateX", "TranslateY"}
 OPERATION_REMARKS = {
     "Color": FLOAT,
     "Contrast": FLOAT,
-    "Sharpness": "rounds where Pillow cuts fractions off",
+    "Sharpness": REMARKS["RandomAdjustSharpness(2"],
     "AutoContrast": REMARKS["RandomAutocontrast"],
     "Equalize": REMARKS["RandomEqualize"],
 }
@@ -219,7 +220,7 @@ OPERATION_REMARKS = {
 def run(
     images: list[Levels], build: Callable[[Any, dict[str, Any]], Any], params: tf.Tree
 ) -> list[Levels]:
-    """Carry out a part of a graph."""
+    """Run the part of a graph that `build` adds."""
     from nvidia.dali import Pipeline, fn
 
     from gpufeed.open.inputs import declare, feeds
@@ -233,7 +234,7 @@ def run(
     for name, values in feeds(params).items():
         pipeline.feed_input(name, np.ascontiguousarray(values))
     out = pipeline.run()[0]
-    return [np.array(out.at(place)) for place in range(len(images))]
+    return [np.array(out.at(row)) for row in range(len(images))]
 
 
 def operation_rows(plain: dict[int, Levels]) -> Iterator[Row]:
@@ -257,7 +258,7 @@ def operation_rows(plain: dict[int, Levels]) -> Iterator[Row]:
             what = said.format(low=low, high=high) + (f", {how}" if name in MOVES else "")
             why = OPERATION_REMARKS.get(name, "")
             if name in MOVES:
-                why = EDGES if how == "bilinear" else PLACES
+                why = EDGES if how == "bilinear" else BORDERS
             if name.startswith("Translate"):
                 why = ""
             yield Row.of(name, what, zip(found, wanted, strict=True), why)
@@ -279,15 +280,15 @@ def policy_rows(plain: dict[int, Levels]) -> Iterator[Row]:
         policy = each.made
         params = narrowed(drawn_square(policy, count))
         found = run(images, policy.build, params)
-        wanted = [policy_picture(policy, image, params, i) for i, image in enumerate(images)]
-        why = "what the operations drawn differ by, one after the other"
+        wanted = [policy_image(policy, image, params, i) for i, image in enumerate(images)]
+        why = "differences of the drawn operations, in sequence"
         if isinstance(policy, tf.AugMix):
             why += ", times their shares"
         yield Row.of(each.text, purpose(type(policy)), zip(found, wanted, strict=True), why)
 
 
-def policy_picture(policy: Any, image: Levels, p: Any, row: int) -> Levels:
-    """A policy's image by Pillow's operations, from the numbers of its layers."""
+def policy_image(policy: Any, image: Levels, p: Any, row: int) -> Levels:
+    """Return a policy's image by Pillow's operations, given the numbers of its layers."""
     fill = tuple(int(level) for level in policy.fill)
     layers = p.get("layers", p)
 
@@ -303,17 +304,17 @@ def policy_picture(policy: Any, image: Levels, p: Any, row: int) -> Levels:
     deep = len(layers) // policy.mixture_width
     chains = [range(start, start + deep) for start in range(0, len(layers), deep)]
     parts = [image, *(after(image, chain) for chain in chains)]
-    shares = [p["shares"][str(place)][row] / 2**23 for place in range(len(parts))]
+    shares = [p["shares"][str(index)][row] / 2**23 for index in range(len(parts))]
     mixed = sum(share * part.astype(float) for share, part in zip(shares, parts, strict=True))
     return np.floor(mixed + 1e-9).astype(np.uint8)
 
 
-# -------------------------------------------------------- output, what comes after, containers
+# ------------------------------------------------------- output, late transforms, containers
 
 
-def top_to_bottom(picture: Levels) -> Levels:
-    """What a user's own function might do."""
-    return picture[::-1].copy()
+def top_to_bottom(image: Levels) -> Levels:
+    """An example of a user's function."""
+    return image[::-1].copy()
 
 
 def other_rows(birds: Manifest, plain: dict[int, Levels]) -> Iterator[Row]:
@@ -356,7 +357,7 @@ def other_rows(birds: Manifest, plain: dict[int, Levels]) -> Iterator[Row]:
         ]
     )
     pair = fed(each.made, LEVELS), theirs
-    yield Row.of(each.text, purpose(tf.RandomApply), iter([pair]), "as what is inside")
+    yield Row.of(each.text, purpose(tf.RandomApply), iter([pair]), "as the transforms inside")
     each = call(tf.RandomChoice, [blur, grey])
     p = drawn_square(each.made, count)
     theirs = np.stack(
@@ -370,7 +371,7 @@ def other_rows(birds: Manifest, plain: dict[int, Levels]) -> Iterator[Row]:
         ]
     )
     pair = fed(each.made, LEVELS), theirs
-    yield Row.of(each.text, purpose(tf.RandomChoice), iter([pair]), "as what is inside")
+    yield Row.of(each.text, purpose(tf.RandomChoice), iter([pair]), "as the transforms inside")
     each = call(tf.Lambda, top_to_bottom)
     yield Row.of(each.text, purpose(tf.Lambda), iter([(fed(each.made, LEVELS), stack[:, ::-1])]))
 
@@ -379,7 +380,7 @@ def other_rows(birds: Manifest, plain: dict[int, Levels]) -> Iterator[Row]:
     first, second = fed(views=tf.Views([[large.made, LEVELS], [small.made, LEVELS]]))
     pairs = [
         *moved_pairs(birds, [large.made], dict(enumerate(first))),
-        # What a transform draws goes by how many stand before it, in all views.
+        # A transform's random numbers depend on how many come before it, in all views.
         *moved_pairs(birds, [LEVELS, LEVELS, small.made], dict(enumerate(second))),
     ]
     yield Row.of(each.text, purpose(tf.Views), iter(pairs), ROUNDING)
@@ -393,12 +394,12 @@ def other_rows(birds: Manifest, plain: dict[int, Levels]) -> Iterator[Row]:
         ]
         theirs = [*five[0], *five[1]][: len(crops)]
         pairs = zip(crops, theirs, strict=True)
-        why = "of what was resized, a part whose place is a float32"
+        why = "float32 positions in the resized image"
         yield Row.of(each.text, purpose(type(each.made)), pairs, why)
 
 
 def measured(birds: Manifest) -> list[Row]:
-    """All rows."""
+    """Return all rows."""
     rows = []
     for chain, why in geometry():
         made = [each.made for each in chain]
@@ -407,7 +408,7 @@ def measured(birds: Manifest) -> list[Row]:
         rows.append(Row.of(text, purpose(type(made[0])), moved_pairs(birds, made, images), why))
     plain = colour_cases.feed(birds, SQUARE)
     rows += [
-        *turned_rows(birds, plain),
+        *warp_rows(birds, plain),
         *level_rows(birds, plain),
         *policy_rows(plain),
         *operation_rows(plain),
@@ -425,7 +426,7 @@ def differences_table(rows: Sequence[Row]) -> str:
         "|---|---|--:|--:|--:|---|",
     ]
     for row in rows:
-        # As much as is the same wherever it is measured.
+        # Only digits that are the same on every machine.
         mean = f"{row.mean:.3f}" if row.mean >= 0.0005 else "0"
         largest = f"{row.largest:.0f}"
         share = f"{row.share:.1%}".replace("%", " %") if row.share >= 0.0005 else "0"
@@ -437,10 +438,10 @@ def differences_table(rows: Sequence[Row]) -> str:
 
 
 GROUPS = {
-    "moves pixels; composed on the host": tf.GeometricTransform,
-    "changes levels; in the graph": tf.PixelTransform,
-    "output; in the graph": tf.OutputFormat,
-    "after the output; in the graph": (tf.LateTransform, tf.MixTransform),
+    "geometry, composed on the host": tf.GeometricTransform,
+    "pixel values, in the graph": tf.PixelTransform,
+    "output, in the graph": tf.OutputFormat,
+    "after the output, in the graph": (tf.LateTransform, tf.MixTransform),
 }
 ABSTRACT = (
     tf.Transform,
@@ -453,7 +454,7 @@ ABSTRACT = (
 
 
 def kinds() -> list[type]:
-    """All that may stand in a list, or for one."""
+    """Return all classes that a list of transforms may contain, `Views` and `Compose`."""
     found = [getattr(tf, name) for name in sorted(tf.__all__, key=str.casefold)]
     return [
         kind
@@ -470,7 +471,7 @@ def listing() -> str:
         own = [kind for kind in rest if issubclass(kind, base)]
         lines += [f"| **{title}** | |", *_listed(own)]
         rest = [kind for kind in rest if kind not in own]
-    lines += ["| **makes lists or views of others** | |", *_listed(rest)]
+    lines += ["| **lists and views** | |", *_listed(rest)]
     return "\n".join(["| | what it does |", "|---|---|", *lines])
 
 
@@ -482,7 +483,7 @@ def _listed(kinds: Sequence[type]) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Writes the tables of docs/transforms.md.")
+    parser = argparse.ArgumentParser(description="Write the tables of docs/transforms.md.")
     parser.add_argument("--data", type=Path, help="print the differences on these images instead")
     options = parser.parse_args()
     if options.data is not None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpufeed.rng import BatchRng
-from gpufeed.transforms.draws import _normal_quantile, dirichlet, normal
+from gpufeed.transforms.distributions import _normal_quantile, dirichlet, normal
 
 
 def numbers(keys: np.ndarray) -> BatchRng:

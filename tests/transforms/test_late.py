@@ -200,7 +200,7 @@ WRONG = {
         r"transforms\[1\] .* must come after Normalize",
     ),
     "late before": ([tf.Normalize(), tf.Resize(8)], "Resize, which must come before Normalize"),
-    "two outputs": ([tf.Normalize(), tf.Normalize()], "of output formats there is one"),
+    "two outputs": ([tf.Normalize(), tf.Normalize()], "a list has one output format"),
     "two mixes": ([tf.Normalize(), tf.MixUp(), tf.CutMix()], "several mixes"),
     "two labels": ([tf.Normalize(), tf.SoftLabels(3), tf.SoftLabels(3, 0.1)], "several SoftLabels"),
     "labels": (
@@ -231,7 +231,7 @@ def test_wrong_lists_are_named(pictures: Manifest, name: str) -> None:
         (lambda: tf.RandomErasing(value="noise"), "value is 'noise'"),
         (lambda: tf.SoftLabels(0), "num_classes is 0"),
         (lambda: tf.SoftLabels(3, 1.5), "smoothing is 1.5"),
-        (lambda: tf.RandomChoice([tf.MixUp(), tf.CutMix(group=4)]), "groups of"),
+        (lambda: tf.RandomChoice([tf.MixUp(), tf.CutMix(group=4)]), r"group=\[2, 4\]; all must"),
     ],
 )
 def test_wrong_arguments_are_named(call: Any, message: str) -> None:

@@ -22,8 +22,9 @@ from gpufeed.open.inputs import declare, feeds
 from gpufeed.plan.view import narrowed
 from gpufeed.rng import BatchRng
 from gpufeed.tools.rebuild import rebuild_transforms
-from gpufeed.transforms import policies, timm
-from gpufeed.transforms.operations import NAMES
+from gpufeed.transforms import policies
+from gpufeed.transforms.operators import policy_layers
+from gpufeed.transforms.policy_layers import NAMES
 from tests.support.media import picture
 from tests.support.policy_reference import MOVES, from_inside, operated
 
@@ -93,15 +94,14 @@ def watched(
     records = sized(n, [len(image) for image in images], [image.shape[1] for image in images])
     params = narrowed(policy.draw(numbers(n), records))
     seen: list[Any] = []
-    for module in (policies, timm):
-        real = module.build_layer
+    real = policy_layers.build_layer
 
-        def watching(image: Any, *rest: Any, real: Any = real, **named: Any) -> Any:
-            out = real(image, *rest, **named)
-            seen.extend([fn.copy(image), out])
-            return out
+    def watching(image: Any, *rest: Any, **named: Any) -> Any:
+        out = real(image, *rest, **named)
+        seen.extend([fn.copy(image), out])
+        return out
 
-        patch.setattr(module, "build_layer", watching)
+    patch.setattr(policy_layers, "build_layer", watching)
     pipeline = Pipeline(
         batch_size=n, num_threads=2, device_id=None, prefetch_queue_depth=1, exec_dynamic=True
     )
@@ -318,7 +318,11 @@ def test_auto_augment_draws_as_torchvision(policy: policies.Policy) -> None:
     table = transform._pairs
     pairs = [
         [
-            (NAMES[table.kind[layer, k]], table.probability[layer, k], int(table.place[layer, k]))
+            (
+                NAMES[table.kind[layer, k]],
+                table.probability[layer, k],
+                int(table.bin_index[layer, k]),
+            )
             for layer in (0, 1)
         ]
         for k in range(25)
@@ -582,7 +586,7 @@ WRONG: list[tuple[Any, str]] = [
     (lambda: tf.RandAugment(2, 10, 10), "magnitude is 10; it must be an integer from 0 to 9"),
     (lambda: tf.RandAugment(num_magnitude_bins=1), "num_magnitude_bins is 1"),
     (lambda: tf.RandAugment(interpolation="bicubic"), "interpolation is 'bicubic'; .* \"nearest\""),
-    (lambda: tf.RandAugment(fill=256), "fill is 256; levels go from 0 to 255"),
+    (lambda: tf.RandAugment(fill=256), "fill is 256; it must be from 0 to 255"),
     (lambda: tf.RandAugment(fill=(1, 2)), r"fill is \(1, 2\)"),
     (lambda: tf.TrivialAugmentWide(True), "num_magnitude_bins is True"),
     (lambda: tf.AutoAugment("coco"), "policy is 'coco'; it must be one of \"imagenet\", "),
@@ -596,7 +600,7 @@ WRONG: list[tuple[Any, str]] = [
     (lambda: tf.TimmRandAugment(9), "config is 9"),
     (lambda: tf.TimmRandAugment("rand-m9-tweights"), "whose 'tweights' is none of m, n, p"),
     (lambda: tf.TimmRandAugment("rand-m9.5"), "whose 'm9.5' must be an integer"),
-    (lambda: tf.TimmRandAugment("rand-p2"), "whose 'p2' is no probability"),
+    (lambda: tf.TimmRandAugment("rand-p2"), "whose 'p2' must be from 0 to 1"),
     (lambda: tf.TimmRandAugment("rand-m"), "whose 'm' is none of"),
 ]
 

@@ -28,9 +28,9 @@ class Sometimes(tf.PixelTransform):
         from nvidia.dali import fn, types
 
         def add(image: Any, own: dict[str, Any]) -> Any:
-            return fn.cast_like(fn.cast(image, dtype=types.INT32) + own["by"], image)
+            return fn.cast_like(fn.cast(image, dtype=types.INT32) + own["nested"]["by"], image)
 
-        return where(params["chosen"], image, add, {"by": params["by"]})
+        return where(params["chosen"], image, add, {"nested": {"by": params["by"]}})
 
 
 def feed(manifest: Manifest, chain: list[tf.Transform], **options: Any) -> dict[int, np.ndarray]:

@@ -415,11 +415,17 @@ def test_boxes_are_cut_to_the_canvas() -> None:
             lambda: tf.RandomResizedCrop((1, 2, 3)),
             r"size is \(1, 2, 3\); it must be one integer or",
         ),
-        (lambda: tf.RandomResizedCrop(8, scale=(0, 1)), r"scale is \(0, 1\); it must hold 0 < low"),
+        (
+            lambda: tf.RandomResizedCrop(8, scale=(0, 1)),
+            r"scale is \(0, 1\); it must satisfy 0 < low",
+        ),
         (lambda: tf.RandomResizedCrop(8, ratio=1.0), r"ratio is 1.0; it must be two numbers"),
-        (lambda: tf.Resize(None), "Resize needs a size, or size=None with max_size"),
+        (lambda: tf.Resize(None), "Resize has neither size nor max_size; give at least one"),
         (lambda: tf.Resize(20, max_size=20), "max_size is 20; it must be more than size, 20"),
-        (lambda: tf.Resize((2, 3), max_size=9), "max_size is 9; it goes with one number for size"),
+        (
+            lambda: tf.Resize((2, 3), max_size=9),
+            r"max_size is 9 and size is \(2, 3\); max_size needs",
+        ),
         (lambda: tf.Resize(20, interpolation="area"), "interpolation is 'area'; it must be one of"),
         (lambda: tf.BoxCrop(-0.1), "margin is -0.1; it must be a number of 0 or more"),
         (lambda: tf.BoxCrop((0.2, 0.1)), r"margin is \(0.2, 0.1\); it must be .* or \(low, high\)"),
@@ -430,25 +436,31 @@ def test_boxes_are_cut_to_the_canvas() -> None:
         (lambda: tf.Pad((1, 2, 3)), r"padding is \(1, 2, 3\); it must be an integer"),
         (lambda: tf.RandomCrop(8, 1.5), "padding is 1.5; it must be an integer"),
         (lambda: tf.ScaleJitter(64), r"target_size is 64; it must be \(width, height\)"),
-        (lambda: tf.ScaleJitter((1, 2), (0, 1)), r"scale_range is \(0, 1\); it must hold 0 < low"),
+        (
+            lambda: tf.ScaleJitter((1, 2), (0, 1)),
+            r"scale_range is \(0, 1\); it must satisfy 0 < low",
+        ),
         (lambda: tf.RandomShortestSize([]), "min_size is empty; give at least one size"),
         (lambda: tf.RandomShortestSize("ab"), "min_size is 'ab'; it must be an integer of 1"),
         (
             lambda: tf.RandomZoomOut(side_range=(0.5, 2)),
-            r"side_range is \(0.5, 2\); a canvas is no",
+            r"side_range is \(0.5, 2\); its numbers must be 1 or more",
         ),
-        (lambda: tf.RandomIoUCrop(max_scale=1.5), "max_scale is 1.5; a window is no larger than 1"),
+        (lambda: tf.RandomIoUCrop(max_scale=1.5), "max_scale is 1.5; it must be at most 1"),
         (lambda: tf.RandomIoUCrop(sampler_options=[]), r"sampler_options is \[\]; it must be num"),
         (lambda: tf.RandomIoUCrop(sampler_options=[-1]), r"sampler_options is \[-1\]; it must be"),
-        (lambda: tf.RandomIoUCrop(trials=1001), "trials is 1001; 1,000 are the most"),
-        (lambda: tf.PadToSquare(9, fill=256), "fill is 256; levels go from 0 to 255"),
+        (
+            lambda: tf.RandomIoUCrop(trials=1001),
+            "trials is 1001; it must be an integer from 1 to 1000",
+        ),
+        (lambda: tf.PadToSquare(9, fill=256), "fill is 256; it must be from 0 to 255"),
         (lambda: tf.PadToSquare(9, fill=(1, 2)), r"fill is \(1, 2\); it must be one number or"),
         (lambda: tf.RandomHorizontalFlip(1.5), "p is 1.5; it must be a number from 0 to 1"),
         (lambda: tf.Normalize(std=0), "std is 0; it must be above 0"),
         (lambda: tf.Normalize(mean=float("nan")), "mean is nan; its numbers must be finite"),
-        (lambda: tf.Normalize(dtype="uint8"), 'Normalize cannot give "uint8"'),
+        (lambda: tf.Normalize(dtype="uint8"), 'dtype is "uint8", which Normalize cannot return'),
         (lambda: tf.ToDtype("int8"), "dtype is 'int8'; it must be one of \"float32\""),
-        (lambda: tf.ToDtype("uint8", scale=True), 'do not fit in "uint8"'),
+        (lambda: tf.ToDtype("uint8", scale=True), 'dtype is "uint8", which cannot hold'),
         (lambda: tf.ToDtype(layout="CHW"), "layout is 'CHW'; it must be one of \"NCHW\""),
     ],
 )
@@ -468,7 +480,7 @@ def test_bad_arguments_are_named(make: Callable[[], tf.Transform], message: str)
         ([tf.PadToSquare(50)], r"PadToSquare\(50\) got record \d+ of .*; resize before it"),
         ([tf.Normalize(), tf.CenterCrop(3)], r"CenterCrop, which must come before Normalize"),
         ([tf.CenterCrop], r"transforms\[0\] is <class .*CenterCrop'>, .*pass an instance"),
-        ([len], r"transforms\[0\] is <built-in function len>, no gpufeed transform"),
+        ([len], r"transforms\[0\] is <built-in function len>, which is not a gpufeed"),
     ],
 )
 def test_lists_that_can_not_work_say_so_at_once(
@@ -481,7 +493,9 @@ def test_lists_that_can_not_work_say_so_at_once(
 def test_box_crop_needs_boxes(pictures: Manifest) -> None:
     frame = pictures.frame.select("path", "label", "width", "height")
     bare = Manifest(frame, pictures.root, pictures.classes)
-    with pytest.raises(ConfigError, match="BoxCrop needs box_x, box_y, box_width, box_height"):
+    with pytest.raises(
+        ConfigError, match="BoxCrop needs the columns box_x, box_y, box_width and box"
+    ):
         Loader(bare, transforms=[tf.BoxCrop(), tf.Resize((8, 8))], batch_size=4, device="cpu")
 
 
@@ -495,7 +509,7 @@ def test_a_box_that_was_cut_off_is_an_error(pictures: Manifest) -> None:
     for chain in ([tf.CenterCrop(8)], [tf.CenterCrop(8), tf.PadToSquare(64)]):
         steps = [*chain, tf.BoxCrop(), tf.Resize((8, 8))]
         with pytest.raises(
-            ConfigError, match=r"record \d+, whose box was cut off .* put BoxCrop first"
+            ConfigError, match=r"record \d+, whose box was cropped away .* put BoxCrop first"
         ):
             Loader(manifest, transforms=steps, batch_size=4, device="cpu")
 
@@ -707,7 +721,7 @@ def test_a_setting_without_fingerprint_is_an_error() -> None:
         def place(self, frame: Frame, _params: tf.Params) -> Frame:
             return frame
 
-    with pytest.raises(ConfigError, match="Odd has a setting that no fingerprint can be made of"):
+    with pytest.raises(ConfigError, match="Odd has a setting that cannot be fingerprinted"):
         _ = Odd().identity
 
 

@@ -10,7 +10,8 @@ from nvidia.dali import Pipeline, fn
 from PIL import Image
 
 from gpufeed.transforms.frame import Sampling
-from gpufeed.transforms.warp import affine_matrices, warp
+from gpufeed.transforms.operators.warp import warp
+from gpufeed.transforms.warp_matrices import affine_matrices
 from tests.support.media import picture
 
 FILL = (10.0, 200.0, 30.0)

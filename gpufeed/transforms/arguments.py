@@ -1,4 +1,7 @@
-"""Checks of transforms' arguments, each answered with a `ConfigError` that names the value."""
+"""Check the arguments of transforms.
+
+Each function returns the argument in its final form, or raises a `ConfigError` that names it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,6 @@ from gpufeed.transforms.base import DType, Layout
 from gpufeed.transforms.frame import Fill, Interpolation, Sampling
 
 __all__ = [
-    "check_count",
     "check_dtype",
     "check_fill",
     "check_integer",
@@ -43,8 +45,8 @@ def check_size(name: str, value: Any) -> int:
     return int(value)
 
 
-def check_count(name: str, value: Any, low: int | None, high: int | None = None) -> int:
-    """Return an integer from `low` to `high`, where there are such bounds."""
+def check_integer(name: str, value: Any, low: int | None = None, high: int | None = None) -> int:
+    """Return an integer from `low` to `high`; None for no bound."""
     if is_integer(value) and (low is None or value >= low) and (high is None or value <= high):
         return int(value)
     bounds = (
@@ -66,27 +68,18 @@ def check_sizes(name: str, value: Any) -> tuple[int, int]:
 
 
 def check_odd_sizes(name: str, value: Any) -> tuple[int, int]:
-    """Return two odd numbers of pixels from one or two, in their order."""
+    """Return two odd numbers of pixels from one or two, in the given order."""
     first, second = check_sizes(name, value)
     if not (first % 2 and second % 2):
-        raise ConfigError(f"{name} is {value!r}; a window must have a middle: take odd numbers")
+        raise ConfigError(f"{name} is {value!r}; it must be odd, so that a window has a centre")
     return first, second
-
-
-def check_integer(name: str, value: Any, low: int, high: int) -> int:
-    """Return an integer from `low` to `high`."""
-    if not is_integer(value):
-        raise ConfigError(f"{name} is {value!r}; it must be an integer from {low} to {high}")
-    if not low <= value <= high:
-        raise ConfigError(f"{name} is {value!r}; it must be from {low} to {high}")
-    return int(value)
 
 
 def check_integers(name: str, value: Any, low: int, high: int) -> tuple[int, int]:
     """Return two integers, `low` <= first <= second <= `high`."""
     bounds = check_span(name, value, low, high)
     if any(bound != int(bound) for bound in bounds):
-        raise ConfigError(f"{name} is {value!r}; it must be made of integers")
+        raise ConfigError(f"{name} is {value!r}; its numbers must be integers")
     return int(bounds[0]), int(bounds[1])
 
 
@@ -107,7 +100,7 @@ def check_span(name: str, value: Any, low: float, high: float = math.inf) -> tup
         raise ConfigError(f"{name} is {value!r}; it must be two numbers, (low, high)") from None
     if not (low <= first <= second <= high and math.isfinite(second)):
         raise ConfigError(
-            f"{name} is {value!r}; its numbers must be {_span(low, high)}, the lower one first"
+            f"{name} is {value!r}; its numbers must be {_span(low, high)}, the lower bound first"
         )
     return first, second
 
@@ -115,23 +108,23 @@ def check_span(name: str, value: Any, low: float, high: float = math.inf) -> tup
 def check_jitter(
     name: str, value: Any, *, centre: float = 1.0, low: float = 0.0, high: float = math.inf
 ) -> tuple[float, float] | None:
-    """Return where a factor is drawn from, given as torchvision's ColorJitter takes it.
+    """Return the bounds of a factor, given in one of the ways that torchvision's ColorJitter takes.
 
     Args:
         name: of the argument.
-        value: None; one number, the most by which the factor leaves `centre`; or (low, high).
+        value: None; one number, the largest distance from `centre`; or (low, high).
         centre: the factor that changes nothing.
-        low: the least factor; one number goes no further down.
-        high: the greatest factor.
+        low: the smallest factor; the range of a single number is clipped here.
+        high: the largest factor.
 
     Returns:
-        None where nothing would change.
+        (low, high), or None if the factor would always be `centre`.
     """
     if value is None:
         return None
     if is_number(value):
-        most = check_number(name, value, 0, high - centre)
-        bounds = max(centre - most, low), centre + most
+        distance = check_number(name, value, 0, high - centre)
+        bounds = max(centre - distance, low), centre + distance
     else:
         bounds = check_span(name, value, low, high)
     return None if bounds == (centre, centre) else bounds
@@ -144,15 +137,15 @@ def check_range(name: str, value: Any, *, above: float = 0.0) -> tuple[float, fl
     except (TypeError, ValueError):
         raise ConfigError(f"{name} is {value!r}; it must be two numbers, (low, high)") from None
     if not (above < low <= high < math.inf):
-        raise ConfigError(f"{name} is {value!r}; it must hold {above:g} < low <= high")
+        raise ConfigError(f"{name} is {value!r}; it must satisfy {above:g} < low <= high")
     return low, high
 
 
 def check_padding(value: Any) -> tuple[int, int, int, int]:
-    """Return (left, top, right, bottom) from one number of pixels, two or four, as torchvision."""
+    """Return (left, top, right, bottom) from one, two or four numbers of pixels, as torchvision."""
     numbers = list(value) if isinstance(value, list | tuple) else [value]
-    whole = all(is_integer(n) for n in numbers)
-    if len(numbers) not in (1, 2, 4) or not whole or any(n < 0 for n in numbers):
+    integers = all(is_integer(n) for n in numbers)
+    if len(numbers) not in (1, 2, 4) or not integers or any(n < 0 for n in numbers):
         raise ConfigError(
             f"padding is {value!r}; it must be an integer of 0 or more, (left and right, top and "
             "bottom) or (left, top, right, bottom), in pixels"
@@ -162,7 +155,7 @@ def check_padding(value: Any) -> tuple[int, int, int, int]:
 
 
 def check_margin(value: Any) -> float | tuple[float, float]:
-    """Return a share of 0 or more, or (low, high) of them."""
+    """Return a fraction of 0 or more, or the bounds (low, high) of one."""
     if is_number(value) and 0 <= value < math.inf:
         return float(value)
     if isinstance(value, list | tuple) and len(value) == 2:
@@ -192,15 +185,15 @@ def check_triple(name: str, value: Any) -> tuple[float, float, float]:
 
 
 def check_fill(value: Any) -> Fill:
-    """Return the levels of a padding, 0 to 255 each."""
+    """Return the RGB value of a padding, 0 to 255 each."""
     fill = check_triple("fill", value)
-    if not all(0 <= level <= 255 for level in fill):
-        raise ConfigError(f"fill is {value!r}; levels go from 0 to 255")
+    if not all(0 <= channel <= 255 for channel in fill):
+        raise ConfigError(f"fill is {value!r}; it must be from 0 to 255")
     return fill
 
 
 def check_interpolation(value: Any) -> Interpolation:
-    """Return the name of a filter."""
+    """Return the name of a resize filter."""
     if value not in get_args(Interpolation):
         raise ConfigError(f"interpolation is {value!r}; it must be one of {_names(Interpolation)}")
     chosen: Interpolation = value
@@ -208,7 +201,7 @@ def check_interpolation(value: Any) -> Interpolation:
 
 
 def check_sampling(value: Any) -> Sampling:
-    """Return how a warp reads pixels."""
+    """Return the name of a warp's sampling."""
     if value not in get_args(Sampling):
         raise ConfigError(f"interpolation is {value!r}; it must be one of {_names(Sampling)}")
     chosen: Sampling = value

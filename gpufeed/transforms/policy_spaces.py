@@ -1,8 +1,8 @@
-"""What torchvision's policies choose from: operations, how far they go, AutoAugment's sub-policies.
+"""Search spaces of torchvision's policies: operations, their ranges, AutoAugment's sub-policies.
 
-All numbers are those of torchvision 0.29's `transforms.v2`. It works magnitudes out in single
-precision, which may miss a whole number by a last bit, differently from machine to machine; here
-they are exact before translations are cut to whole pixels and thresholds to levels.
+All numbers are those of torchvision 0.29's `transforms.v2`. torchvision computes magnitudes in
+single precision, where a whole number may be off in the last bit, depending on the machine. Here
+magnitudes are exact before translations and thresholds are rounded to integers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gpufeed.transforms.operations import KINDS, NAMES, SIGNED
+from gpufeed.transforms.policy_layers import KINDS, NAMES, SIGNED
 
 __all__ = [
     "AUGMIX",
@@ -29,19 +29,20 @@ Bool = npt.NDArray[np.bool_]
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
-_TOP = 255.0
+_MAX_VALUE = 255.0
 
 
 @dataclass(frozen=True)
 class Space:
-    """Operations, and the magnitude of each in its last bin; in the first one it is 0.
+    """Operations, and the magnitude of each in the last bin; in the first bin it is 0.
 
     Attributes:
-        limits: by name: the slope of shears; translations in sides of the image, or in pixels;
-            degrees; how far a factor gets from 1; bits given up; levels inverted; 0 where an
-            operation takes no value.
-        sides: whether translations are in sides.
-        bits: kept in the first bin.
+        limits: magnitudes by name: of shears, the slope; of translations, a fraction of the image's
+            side, or pixels; of rotations, degrees; of factors, the distance from 1; of Posterize,
+            the bits removed; of Solarize, the number of values inverted; 0 if the operation takes
+            no value.
+        sides: whether translations are fractions of the side.
+        bits: bits that Posterize keeps in the first bin.
     """
 
     limits: dict[str, float]
@@ -50,19 +51,19 @@ class Space:
 
     @property
     def kinds(self) -> Int64:
-        """The operations by number, in torchvision's order."""
+        """Numbers of the operations, in torchvision's order."""
         return np.array([KINDS[name] for name in self.limits])
 
     def values(
-        self, kind: Int64, place: Int64, bins: int, negative: Bool, height: Int64, width: Int64
+        self, kind: Int64, bin_index: Int64, bins: int, negative: Bool, height: Int64, width: Int64
     ) -> Float64:
-        """Return what operations take: float64 (layers, n).
+        """Return the values of operations: float64 (layers, n).
 
         Args:
             kind: int64 (layers, n), operations by number.
-            place: int64 (layers, n), bins from 0.
-            bins: how many there are, 2 or more.
-            negative: bool (layers, n), to go the other way where there is one.
+            bin_index: int64 (layers, n), from 0 to `bins` - 1.
+            bins: number of bins, 2 or more.
+            negative: bool (layers, n), whether to reverse operations that have two directions.
             height: int64 (n,), pixels.
             width: int64 (n,), pixels.
         """
@@ -70,33 +71,33 @@ class Space:
         along_x, along_y = kind == KINDS["TranslateX"], kind == KINDS["TranslateY"]
         if self.sides:
             limit = limit * np.where(along_x, width, np.where(along_y, height, 1))
-        # In this order, so that what is whole comes out whole.
-        value = limit * place / (bins - 1)
+        # In this order of operations, whole numbers are exact.
+        value = limit * bin_index / (bins - 1)
         value = np.where(negative & SIGNED[kind], -value, value)
         value = np.where(along_x | along_y, np.trunc(value), value)
         value = np.where(_FACTOR[kind], 1.0 + value, value)
         value = np.where(kind == KINDS["Posterize"], np.rint(self.bits - value), value)
-        # Levels are whole: those from a threshold on are those from its ceiling on.
-        return np.where(kind == KINDS["Solarize"], np.ceil(_TOP - value), value)
+        # For integer pixel values, a threshold is equivalent to its ceiling.
+        return np.where(kind == KINDS["Solarize"], np.ceil(_MAX_VALUE - value), value)
 
 
 _FACTORS = ("Brightness", "Color", "Contrast", "Sharpness")
 _FACTOR = np.isin(NAMES, _FACTORS)
 
-_PLAIN = dict.fromkeys(("AutoContrast", "Equalize"), 0.0)
-_GENTLE = {"ShearX": 0.3, "ShearY": 0.3}
-_ACROSS = dict.fromkeys(("TranslateX", "TranslateY"), 150.0 / 331.0)
-_LEVELS = {"Posterize": 4.0, "Solarize": _TOP}
+_NO_VALUE = dict.fromkeys(("AutoContrast", "Equalize"), 0.0)
+_SHEARS = {"ShearX": 0.3, "ShearY": 0.3}
+_TRANSLATIONS = dict.fromkeys(("TranslateX", "TranslateY"), 150.0 / 331.0)
+_THRESHOLDS = {"Posterize": 4.0, "Solarize": _MAX_VALUE}
 
 RAND_AUGMENT = Space(
     {
         "Identity": 0.0,
-        **_GENTLE,
-        **_ACROSS,
+        **_SHEARS,
+        **_TRANSLATIONS,
         "Rotate": 30.0,
         **dict.fromkeys(_FACTORS, 0.9),
-        **_LEVELS,
-        **_PLAIN,
+        **_THRESHOLDS,
+        **_NO_VALUE,
     }
 )
 AUTO_AUGMENT = Space(
@@ -113,19 +114,20 @@ TRIVIAL_AUGMENT_WIDE = Space(
         "Rotate": 135.0,
         **dict.fromkeys(_FACTORS, 0.99),
         "Posterize": 6.0,
-        "Solarize": _TOP,
-        **_PLAIN,
+        "Solarize": _MAX_VALUE,
+        **_NO_VALUE,
     },
     sides=False,
 )
-# A translation's limit is width / 3 there, which is not to the last bit a third of the width.
+# torchvision's limit of translations is width / 3, which may differ from width * (1 / 3) in the
+# last bit.
 AUGMIX_PARTIAL = Space(
     {
-        **_GENTLE,
+        **_SHEARS,
         **dict.fromkeys(("TranslateX", "TranslateY"), 1.0 / 3.0),
         "Rotate": 30.0,
-        **_LEVELS,
-        **_PLAIN,
+        **_THRESHOLDS,
+        **_NO_VALUE,
     },
     bits=4,
 )
@@ -134,21 +136,21 @@ AUGMIX = Space(AUGMIX_PARTIAL.limits | dict.fromkeys(_FACTORS, 0.9), bits=4)
 
 @dataclass(frozen=True)
 class SubPolicies:
-    """AutoAugment's pairs of operations, one pair of which is drawn for a record.
+    """AutoAugment's pairs of operations, of which each record draws one.
 
     Attributes:
         kind: int64 (2, 25), operations by number.
-        probability: float64 (2, 25), of applying it.
-        place: int64 (2, 25), its bin of ten; 0 where it takes no value.
+        probability: float64 (2, 25), of applying the operation.
+        bin_index: int64 (2, 25), magnitude bin of ten; 0 if the operation takes no value.
     """
 
     kind: Int64
     probability: Float64
-    place: Int64
+    bin_index: Int64
 
 
 def sub_policies(policy: str) -> SubPolicies:
-    """Return those learned on "imagenet", "cifar10" or "svhn"."""
+    """Return the sub-policies learned on "imagenet", "cifar10" or "svhn"."""
     pairs = [
         [operation.split() for operation in line.split(", ")]
         for line in _LEARNED[policy].strip().splitlines()
@@ -158,11 +160,11 @@ def sub_policies(policy: str) -> SubPolicies:
     return SubPolicies(
         kind=np.array([KINDS[words[0]] for words in flat]).reshape(shape),
         probability=np.array([float(words[1]) for words in flat]).reshape(shape),
-        place=np.array([int(words[2]) if len(words) > 2 else 0 for words in flat]).reshape(shape),
+        bin_index=np.array([int((*words, "0")[2]) for words in flat]).reshape(shape),
     )
 
 
-# Each operation with its probability and, where it takes a value, its bin of ten.
+# Pairs of operations, each with its probability and, if it takes a value, its magnitude bin of ten.
 _LEARNED = {
     "imagenet": """
         Posterize 0.4 8, Rotate 0.6 9

@@ -1,7 +1,8 @@
-"""Rotations, affine maps and changes of perspective, with torchvision v2's names and defaults."""
+"""Rotations, affine maps and perspectives, with torchvision v2's names and defaults."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -11,17 +12,17 @@ import numpy.typing as npt
 
 from gpufeed.errors import ConfigError
 from gpufeed.rng import BatchRng
-from gpufeed.transforms import checks
+from gpufeed.transforms import arguments
 from gpufeed.transforms.base import GeometricTransform, Params, Records
 from gpufeed.transforms.frame import Fill, Frame, Sampling, Warp
-from gpufeed.transforms.warp import affine_matrices
+from gpufeed.transforms.warp_matrices import affine_matrices, perspective_matrices
 
 __all__ = ["RandomAffine", "RandomPerspective", "RandomRotation"]
 
 Float64 = npt.NDArray[np.float64]
 
 _ROUNDING = 1e-4
-"""Parts of a pixel that a rotated image may reach over an edge by rounding, as in torchvision."""
+"""Corners of rotated images are truncated to multiples of this, in pixels, as in torchvision."""
 
 
 class RandomRotation(GeometricTransform):
@@ -30,11 +31,11 @@ class RandomRotation(GeometricTransform):
     Args:
         degrees: bounds of the angle, counter-clockwise, or one number for (-degrees, degrees).
         interpolation: "nearest" or "bilinear".
-        expand: whether the image grows to hold all of what was rotated; sizes then differ, so a
+        expand: whether the image grows to hold the whole rotated image. Sizes then differ, so a
             resize or crop must follow.
-        center: (x, y) in pixels from the top left corner; the image's middle where None. Not
-            with `expand`.
-        fill: levels of what comes from outside, 0 to 255, one number or three (RGB).
+        center: (x, y) in pixels from the top left corner; None for the image's centre. Cannot be
+            combined with `expand`.
+        fill: value of pixels from outside the image, 0 to 255; one number or three (RGB).
     """
 
     def __init__(
@@ -46,12 +47,12 @@ class RandomRotation(GeometricTransform):
         fill: float | Sequence[float] = 0,
     ) -> None:
         self.degrees = _angles("degrees", degrees)
-        self.interpolation = checks.check_sampling(interpolation)
+        self.interpolation = arguments.check_sampling(interpolation)
         self.expand = bool(expand)
         self.center = None if center is None else _pair("center", center)
         if self.expand and self.center is not None:
-            raise ConfigError(f"center is {center!r}; with expand=True it has no meaning")
-        self.fill = checks.check_fill(fill)
+            raise ConfigError(f"center is {center!r}; it cannot be combined with expand=True")
+        self.fill = arguments.check_fill(fill)
 
     def draw(self, rng: BatchRng, records: Records) -> Params:  # noqa: ARG002
         """Draw `angle`, float64 (n,), degrees."""
@@ -65,31 +66,31 @@ class RandomRotation(GeometricTransform):
             return frame.warp(_warp(matrix, self.interpolation, self.fill))
         old = frame.size[:, ::-1]
         new = _rotated_sizes(old, params["angle"])
-        before = np.maximum(new - old, 0)
-        left, top = (before // 2).T
-        right, bottom = (before - before // 2).T
+        growth = np.maximum(new - old, 0)
+        left, top = (growth // 2).T
+        right, bottom = (growth - growth // 2).T
         padded = frame.pad(top, left, bottom, right, self.fill)
-        # Where the result is cut out; the padded image is at least as large.
+        # The result is a crop of the padded image, which is at least as large.
         corner = (padded.size[:, ::-1] - new) // 2
-        middle = before // 2 + old / 2
-        moved = corner + new / 2 - middle
-        matrix = affine_matrices(middle, angle=angle, translate=moved)
+        center = growth // 2 + old / 2
+        shift = corner + new / 2 - center
+        matrix = affine_matrices(center, angle=angle, translate=shift)
         warped = padded.warp(_warp(matrix, self.interpolation, self.fill))
         return warped.crop(corner[:, 1], corner[:, 0], new[:, 1], new[:, 0])
 
 
 class RandomAffine(GeometricTransform):
-    """Rotate, translate, scale and shear at random, about the image's middle.
+    """Rotate, translate, scale and shear at random, about the image's centre.
 
     Args:
         degrees: bounds of the angle, clockwise, or one number for (-degrees, degrees).
-        translate: the most that is moved, as shares of (width, height); None for nothing.
-        scale: bounds of the factor; None for none.
+        translate: largest shift, as fractions of (width, height), 0 to 1; None for no shift.
+        scale: bounds of the factor; None for no scaling.
         shear: bounds of the shear along x, or four numbers for x and y, degrees; one number for
-            (-shear, shear) along x; None for none.
+            (-shear, shear) along x; None for no shear.
         interpolation: "nearest" or "bilinear".
-        fill: levels of what comes from outside, 0 to 255, one number or three (RGB).
-        center: (x, y) in pixels from the top left corner; the image's middle where None.
+        fill: value of pixels from outside the image, 0 to 255; one number or three (RGB).
+        center: (x, y) in pixels from the top left corner; None for the image's centre.
     """
 
     def __init__(
@@ -105,11 +106,11 @@ class RandomAffine(GeometricTransform):
         self.degrees = _angles("degrees", degrees)
         self.translate = None if translate is None else _pair("translate", translate)
         if self.translate is not None and not all(0 <= part <= 1 for part in self.translate):
-            raise ConfigError(f"translate is {translate!r}; its shares go from 0 to 1")
-        self.scale = None if scale is None else checks.check_range("scale", scale)
+            raise ConfigError(f"translate is {translate!r}; both fractions must be from 0 to 1")
+        self.scale = None if scale is None else arguments.check_range("scale", scale)
         self.shear = None if shear is None else _shears(shear)
-        self.interpolation = checks.check_sampling(interpolation)
-        self.fill = checks.check_fill(fill)
+        self.interpolation = arguments.check_sampling(interpolation)
+        self.fill = arguments.check_fill(fill)
         self.center = None if center is None else _pair("center", center)
 
     def draw(self, rng: BatchRng, records: Records) -> Params:
@@ -122,8 +123,8 @@ class RandomAffine(GeometricTransform):
         translate = np.zeros((len(rng), 2))
         if self.translate is not None:
             sides = np.stack([records.width, records.height], axis=1)
-            most = sides * np.array(self.translate)
-            translate = np.rint(most * (2.0 * unit[:, 1:3] - 1.0))
+            largest = sides * np.array(self.translate)
+            translate = np.rint(largest * (2.0 * unit[:, 1:3] - 1.0))
         shear = np.zeros((len(rng), 2))
         if self.shear is not None:
             shear = np.stack([between(4, self.shear[:2]), between(5, self.shear[2:])], axis=1)
@@ -135,22 +136,22 @@ class RandomAffine(GeometricTransform):
         }
 
     def place(self, frame: Frame, params: Params) -> Frame:
-        """Map."""
+        """Warp."""
         matrix = affine_matrices(_centers(frame, self.center), **params)
         return frame.warp(_warp(matrix, self.interpolation, self.fill))
 
 
 class RandomPerspective(GeometricTransform):
-    """Move the image's corners inwards at random, as if it were seen from elsewhere.
+    """Move the image's corners inwards at random, a change of perspective.
 
-    Where three of them come to lie in a line, which happens with small images and scales near 1,
-    the image is left as it is. With scales near 1 it may also be folded; boxes are wrong then.
+    The image stays as it is where three corners would be collinear, which happens with small images
+    and scales near 1. With scales near 1 the image may also fold over; its boxes are wrong then.
 
     Args:
-        distortion_scale: how far corners move at most, as a share of half the side, 0 to 1.
-        p: how often.
+        distortion_scale: the largest move of a corner, as a fraction of half the side, 0 to 1.
+        p: probability.
         interpolation: "nearest" or "bilinear".
-        fill: levels of what comes from outside, 0 to 255, one number or three (RGB).
+        fill: value of pixels from outside the image, 0 to 255; one number or three (RGB).
     """
 
     def __init__(
@@ -160,36 +161,37 @@ class RandomPerspective(GeometricTransform):
         interpolation: Sampling = "bilinear",
         fill: float | Sequence[float] = 0,
     ) -> None:
-        self.distortion_scale = checks.check_probability("distortion_scale", distortion_scale)
-        self.p = checks.check_probability("p", p)
-        self.interpolation = checks.check_sampling(interpolation)
-        self.fill = checks.check_fill(fill)
+        self.distortion_scale = arguments.check_probability("distortion_scale", distortion_scale)
+        self.p = arguments.check_probability("p", p)
+        self.interpolation = arguments.check_sampling(interpolation)
+        self.fill = arguments.check_fill(fill)
 
     def draw(self, rng: BatchRng, records: Records) -> Params:
-        """Draw `mask`, bool (n,), and `corners`, int64 (n, 4, 2), where each comes to, (x, y).
+        """Draw `mask`, bool (n,), and `corners`, int64 (n, 4, 2): where each moves to, (x, y).
 
-        From the top left one clockwise.
+        The corners are in clockwise order from the top left.
         """
         mask = rng.bernoulli(self.p)
         unit = rng.uniform(size=8).reshape(len(rng), 4, 2)
         sides = np.stack([records.width, records.height], axis=1)[:, None]
         bound = (self.distortion_scale * (sides // 2)).astype(np.int64) + 1
-        inwards = np.floor(unit * bound).astype(np.int64)
+        offset = np.floor(unit * bound).astype(np.int64)
         far = np.array([[0, 0], [1, 0], [1, 1], [0, 1]])
-        corners = np.where(far, sides - bound + inwards, inwards)
-        # Of three corners in line there is no map, nor of an image without two rows and columns.
-        mask &= ~_in_line(corners) & (sides > 1).all(axis=(1, 2))
+        corners = np.where(far, sides - bound + offset, offset)
+        # The map exists only if no three corners are collinear, in the input and in the output.
+        mask &= ~_any_collinear(corners) & (sides > 1).all(axis=(1, 2))
         return {"mask": mask, "corners": corners}
 
     def place(self, frame: Frame, params: Params) -> Frame:
-        """Map."""
+        """Warp."""
         right, bottom = (frame.width - 1).astype(np.float64), (frame.height - 1).astype(np.float64)
         zero = np.zeros(len(frame))
         xs = np.stack([zero, right, right, zero], axis=1)
         ys = np.stack([zero, zero, bottom, bottom], axis=1)
-        onto, mask = np.stack([xs, ys], axis=-1), params["mask"]
+        targets, mask = np.stack([xs, ys], axis=-1), params["mask"]
         matrix = np.tile(np.eye(3), (len(frame), 1, 1))
-        matrix[mask] = _projections(params["corners"][mask].astype(np.float64), onto[mask])
+        corners = params["corners"][mask].astype(np.float64)
+        matrix[mask] = perspective_matrices(corners, targets[mask])
         return frame.warp(_warp(matrix, self.interpolation, self.fill, mask))
 
 
@@ -199,8 +201,8 @@ def _warp(
     fill: Fill,
     mask: npt.NDArray[np.bool_] | None = None,
 ) -> Warp:
-    chosen = np.ones(len(matrix), dtype=np.bool_) if mask is None else mask
-    return Warp(matrix.astype(np.float64), chosen, sampling, fill)
+    mask = np.ones(len(matrix), dtype=np.bool_) if mask is None else mask
+    return Warp(matrix.astype(np.float64), mask, sampling, fill)
 
 
 def _centers(frame: Frame, center: tuple[float, float] | None) -> Float64:
@@ -210,40 +212,23 @@ def _centers(frame: Frame, center: tuple[float, float] | None) -> Float64:
 
 
 def _rotated_sizes(sizes: npt.NDArray[np.int64], angle: Float64) -> npt.NDArray[np.int64]:
-    """Sizes (width, height) that hold rotated images: whole pixels around the middle."""
+    """Return the sizes (width, height), in whole pixels, that hold rotated images."""
     cos, sin = np.abs(np.cos(np.radians(angle))), np.abs(np.sin(np.radians(angle)))
     width, height = sizes.T
     half = np.stack([width * cos + height * sin, width * sin + height * cos], axis=1) / 2.0
-    middle = sizes / 2.0
-    last = np.ceil(np.trunc((middle + half) / _ROUNDING) * _ROUNDING)
-    first = np.floor(np.trunc((middle - half) / _ROUNDING) * _ROUNDING)
+    center = sizes / 2.0
+    last = np.ceil(np.trunc((center + half) / _ROUNDING) * _ROUNDING)
+    first = np.floor(np.trunc((center - half) / _ROUNDING) * _ROUNDING)
     return np.asarray(last - first).astype(np.int64)
 
 
-def _projections(points: Float64, onto: Float64) -> Float64:
-    """Return the matrices (n, 3, 3) that map four points, (n, 4, 2), onto four others."""
-    count = len(points)
-    rows = np.zeros((count, 8, 8))
-    x, y = points[..., 0], points[..., 1]
-    u, v = onto[..., 0], onto[..., 1]
-    one = np.ones_like(x)
-    rows[:, 0::2, :3] = np.stack([x, y, one], axis=-1)
-    rows[:, 1::2, 3:6] = np.stack([x, y, one], axis=-1)
-    rows[:, 0::2, 6:] = -u[..., None] * points
-    rows[:, 1::2, 6:] = -v[..., None] * points
-    solved = np.linalg.solve(rows, onto.reshape(count, 8, 1))[..., 0]
-    matrix = np.concatenate([solved, np.ones((count, 1))], axis=1)
-    return np.asarray(matrix.reshape(count, 3, 3))
-
-
-def _in_line(corners: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Whether any three of four points, (n, 4, 2), lie in a line: bool (n,)."""
-    lines = []
-    for left_out in range(4):
-        one, two, three = (corners[:, place] for place in range(4) if place != left_out)
+def _any_collinear(corners: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Return whether any three of four points, (n, 4, 2), are collinear: bool (n,)."""
+    collinear = []
+    for one, two, three in itertools.combinations(np.swapaxes(corners, 0, 1), 3):
         (ax, ay), (bx, by) = (two - one).T, (three - one).T
-        lines.append(ax * by == ay * bx)
-    return np.asarray(np.any(lines, axis=0))
+        collinear.append(ax * by == ay * bx)
+    return np.asarray(np.any(collinear, axis=0))
 
 
 def _pair(name: str, value: Any) -> tuple[float, float]:
@@ -257,14 +242,14 @@ def _pair(name: str, value: Any) -> tuple[float, float]:
 
 
 def _angles(name: str, value: Any) -> tuple[float, float]:
-    """Bounds of an angle, from one number or two."""
-    if checks.is_number(value):
+    """Return the bounds of an angle, from one number or two."""
+    if arguments.is_number(value):
         if value < 0 or not math.isfinite(value):
-            raise ConfigError(f"{name} is {value!r}; one number must be 0 or more")
+            raise ConfigError(f"{name} is {value!r}; a single number must be 0 or more")
         return 0.0 - float(value), float(value)
     low, high = _pair(name, value)
     if low > high:
-        raise ConfigError(f"{name} is {value!r}; it must hold low <= high")
+        raise ConfigError(f"{name} is {value!r}; the lower bound must come first")
     return low, high
 
 
