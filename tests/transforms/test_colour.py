@@ -15,7 +15,7 @@ from gpufeed import ConfigError, IndexSampler, Manifest
 from gpufeed import transforms as tf
 from gpufeed.open.inputs import feeds
 from gpufeed.rng import BatchRng
-from gpufeed.transforms import ops
+from gpufeed.transforms.operators import colour as ops
 from tests.support import colour_reference as wanted
 from tests.support.colour_cases import (
     CASES,
