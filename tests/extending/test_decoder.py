@@ -69,5 +69,7 @@ def test_what_it_refuses_is_a_bad_record(images: list[bytes]) -> None:
 
 
 def test_the_graph_takes_no_decoder(images: list[bytes]) -> None:
-    with pytest.raises(gpufeed.ConfigError, match='but here the graph opens them; pass opener="'):
+    with pytest.raises(
+        gpufeed.ConfigError, match="here the DALI graph decodes the images; pass opener="
+    ):
         feed(images, decoder=PillowDecoder, opener="graph")

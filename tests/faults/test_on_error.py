@@ -692,7 +692,7 @@ def test_the_list_is_written_and_read_back(birds: Manifest, tmp_path: Path) -> N
         assert len(epochs(loader, 1)) == 20
     with pytest.raises(ManifestError, match="names every image"):
         birds.without(birds.frame)
-    with pytest.raises(ManifestError, match="has no column 'path' of text"):
+    with pytest.raises(ManifestError, match="has no text column 'path'"):
         birds.without(frame.drop("path"))
     with pytest.raises(ManifestError, match="is not a valid Parquet file"):
         birds.without(path_of(birds, 0))

@@ -151,9 +151,7 @@ def test_the_command(birds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     command = ["replay", "--state", str(state), "--data", str(birds), "--out", str(out)]
     assert cli.main([*command, "--batch-size", "8", "--step", "6", "--device", "cpu"]) == 0
     printed = capsys.readouterr().out
-    assert (
-        "Step 6, batch 3 of 4 in epoch 1 (split: train); the state stands before step 0" in printed
-    )
+    assert "Step 6, batch 3 of 4 in epoch 1 (split: train); the state is before step 0" in printed
     with Image.open(out) as sheet:
         assert sheet.format == "PNG"
     assert cli.main([*command, "--batch-size", "800"]) == 2
