@@ -205,7 +205,7 @@ def test_errors_have_no_traceback_unless_asked_for(
         (["show", "--data", "{birds}/parts"], "put the images of each class into a folder"),
         (["bench"], "Missing argument 'DATA'; see `gpufeed bench --help`"),
         (["bench", "{birds}/none"], "there is no file or folder"),
-        (["bench", "{birds}", "--batch-size", "999"], "has no whole batch of 999 x 1 shard(s)"),
+        (["bench", "{birds}", "--batch-size", "999"], "has no full batch of 999 x 1 shard(s)"),
         (["bench", "{birds}", "--json", "no/x.json"], "there is no folder no"),
         (["bench", "{birds}", "--json", "."], "cannot write .: it is a folder; name a file"),
         (["bench", "{birds}", "--size", "96", "--preset", "course_train"], "has 224 only"),

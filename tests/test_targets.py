@@ -453,18 +453,26 @@ def test_targets_that_only_one_manifest_has_are_left_out(pets: Manifest) -> None
 @pytest.mark.parametrize(
     ("columns", "options", "message"),
     [
-        ({"where": [1, 2]}, {"boxes": "where"}, "'where' must hold lists of 4 numbers each, not"),
-        ({"where": [[1], [2]]}, {"boxes": "where"}, "'where' must hold lists of 4 numbers each"),
-        ({"where": [[[1, 2, 3]], []]}, {"boxes": "where"}, r"row 0: where holds .* 4 numbers each"),
+        (
+            {"where": [1, 2]},
+            {"boxes": "where"},
+            "'where' must contain lists of 4 numbers each, not",
+        ),
+        ({"where": [[1], [2]]}, {"boxes": "where"}, "'where' must contain lists of 4 numbers each"),
+        (
+            {"where": [[[1, 2, 3]], []]},
+            {"boxes": "where"},
+            r"row 0: where contains .* 4 numbers each",
+        ),
         (
             {"where": [[], [[3, 1, 2, 2]]]},
             {"boxes": "where"},
-            "row 1: where holds a box .* which ends",
+            "row 1: where has a box .* which ends",
         ),
         (
             {"where": [[], [[0, 1, float("nan"), 2]]]},
             {"boxes": "where"},
-            r"row 1: where holds \[0.0, 1.0, nan, 2.0\]",
+            r"row 1: where contains \[0.0, 1.0, nan, 2.0\]",
         ),
         ({"where": [[], []]}, {"boxes": "there"}, "there is no column 'there'"),
         ({"what": [[], []]}, {"box_labels": "what"}, "box_labels is 'what', but boxes is not"),
@@ -476,22 +484,22 @@ def test_targets_that_only_one_manifest_has_are_left_out(pets: Manifest) -> None
         (
             {"where": [[[0, 0, 1, 1]], []], "what": [[1.5], []]},
             {"boxes": "where", "box_labels": "what"},
-            "'what' must hold lists of integers or text, not of Float64",
+            "'what' must contain lists of integers or text, not of Float64",
         ),
         (
             {"where": [[[0, 0, 1, 1]], []], "what": [[-1], []]},
             {"boxes": "where", "box_labels": "what"},
-            "'what' holds a label outside of 0",
+            r"'what' has a label outside \[0, 2",
         ),
         ({"where": [[], []]}, {"boxes": "where", "box_format": "yolo"}, "box_format is 'yolo'"),
         (
             {"dots": [[[1, 2]], [[1, 2], [3, 4]]]},
             {"points": "dots"},
-            "there are 2 points, and 1 in the first row",
+            "there are 2 points, but 1 in the first row",
         ),
         ({"dots": [[[1]], [[1]]]}, {"points": "dots"}, "lists of 2 or 3 numbers each"),
-        ({"boxes": ["a", "b"]}, {}, "column 'boxes' must be of dtype List.Array.* rename a column"),
-        ({"box_labels": [[1], [2]]}, {}, "column 'box_labels' must go with boxes"),
+        ({"boxes": ["a", "b"]}, {}, "column 'boxes' must have dtype List.Array.* or rename it"),
+        ({"box_labels": [[1], [2]]}, {}, "column 'box_labels' needs a column 'boxes'"),
         ({"label": [1, 2]}, {}, "label is None, but there is a column 'label'"),
     ],
 )
