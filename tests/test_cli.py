@@ -244,8 +244,8 @@ def test_a_bad_picture_is_named(
     assert cli.main([*command, str(broken), "--batch-size", "3"]) == 2
     printed = capsys.readouterr().err
     assert re.fullmatch(
-        r"gpufeed: error: record \d+ \(\S+/images/\d{4}/\w+\.jpg\): .*; 3 images of this batch "
-        r"are bad, or more; `gpufeed check DATA --parquet FILE` lists all that are bad, and "
+        r"gpufeed: error: record \d+ \(\S+/images/\d{4}/\w+\.jpg\): .*; at least 3 images of this "
+        r"batch are bad; `gpufeed check DATA --parquet FILE` lists all that are bad, and "
         r"`--without FILE` leaves them out\n",
         printed,
     ), printed
