@@ -1,1 +1,1 @@
-"""What becomes of a record whose image cannot be read or decoded."""
+"""Handling of records whose image cannot be read or decoded."""

@@ -1,4 +1,4 @@
-"""What has failed in a run, and how much may."""
+"""The failed records of a run, and the limit on their number."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from gpufeed.faults.quarantine import Failure, Quarantine
 
 __all__ = ["Failures", "check_limit"]
 
-_REASON_LENGTH = 300
-_NAMED = 5
+_MAX_REASON_CHARS = 300
+_MAX_REASONS_SHOWN = 5
 
 
 class Failures:
-    """Notes which records failed, once each, and how many may.
+    """Collects failed records, each once, and limits their number.
 
     Args:
-        path: from a record key to the record's `path` in the manifest.
-        name: from a record key to what errors call its image.
-        num_records: of the manifest.
-        max_failures: how many may fail, as an integer, or which share of the records.
+        path: maps a record key to the record's `path` in the manifest.
+        name: maps a record key to the name of its image in errors.
+        num_records: length of the manifest.
+        max_failures: maximum number of failures, an integer, or their share of the records.
 
     Raises:
         ConfigError: max_failures is out of range.
 
     Attributes:
-        quarantine: the list.
+        quarantine: list of the failures.
     """
 
     def __init__(
@@ -50,37 +50,38 @@ class Failures:
         self.quarantine = Quarantine(self._failures)
 
     def add(self, error: DecodeError, step: int) -> bool:
-        """Write a failure down; False where the record is in the list already."""
+        """Add a failure; return False if the record has failed before."""
         key = error.record_key
         if key in self._failures:
             return False
-        reason = error.reason[:_REASON_LENGTH]
+        reason = error.reason[:_MAX_REASON_CHARS]
         self._failures[key] = Failure(key, self._path(key), reason, step)
         return True
 
     def state(self) -> str:
-        """Return the list as JSON; as one text, which checkpoints of any kind carry whole."""
+        """Return the failures as JSON text, which any kind of checkpoint can store."""
         return json.dumps([asdict(failure) for failure in self.quarantine])
 
     def parse(self, text: str, *, same: bool) -> list[Failure]:
-        """Return the failures that `state` had returned.
+        """Return the failures that `state` returned.
 
         Args:
-            text: the list, possibly edited.
-            same: whether it is of the same manifest; if not, failures of other files are left out.
+            text: the failures as JSON text, possibly edited.
+            same: whether they belong to the same manifest; if not, failures of other images are
+                left out.
 
         Raises:
-            StateError: it is no such list, or names other files.
+            StateError: the text is not a list of failures, or it names other images.
         """
         try:
             failures = [Failure(**entry) for entry in json.loads(text)]
-            kept = [each for each in failures if self._has(each)]
+            kept = [failure for failure in failures if self._has(failure)]
         except (TypeError, ValueError) as error:
             raise StateError(
-                f"the state's 'quarantine' is no JSON list of failures: {error}"
+                f"the state's 'quarantine' is not a JSON list of failures: {error}"
             ) from None
         if same and len(kept) < len(failures):
-            other = next(each for each in failures if each not in kept)
+            other = next(failure for failure in failures if failure not in kept)
             raise StateError(
                 f"the state's 'quarantine' has record {other.record_key} ({sanitize(other.path)}), "
                 "which is not in this manifest"
@@ -88,43 +89,43 @@ class Failures:
         return kept
 
     def _has(self, failure: Failure) -> bool:
-        """Whether the record of a failure is here, under this name."""
+        """Return whether the manifest has the failed record, with the same path."""
         try:
             return self._path(failure.record_key) == failure.path
         except (IndexError, OverflowError):
             return False
 
     def restore(self, failures: Sequence[Failure]) -> None:
-        """Take over a list in place of what is there."""
+        """Replace the failures."""
         self._failures.clear()
         self._failures.update({failure.record_key: failure for failure in failures})
 
     def check(self) -> None:
-        """Raise `TooManyFailuresError` where there are more than there may be."""
+        """Raise `TooManyFailuresError` if there are more failures than allowed."""
         count = len(self.quarantine)
         if count <= self._limit:
             return
-        # Those that differ in numbers only, as sizes of images do, are of one kind.
-        reasons = Counter(_kind(failure) for failure in self.quarantine)
-        told = []
-        for kind, times in reasons.most_common(_NAMED):
+        # Reasons that differ only in numbers, such as image sizes, are counted together.
+        kinds = Counter(_kind(failure) for failure in self.quarantine)
+        reasons = []
+        for kind, times in kinds.most_common(_MAX_REASONS_SHOWN):
             first = next(failure for failure in self.quarantine if _kind(failure) == kind)
             same = sum(failure.reason == first.reason for failure in self.quarantine) == times
-            reason = sanitize(first.reason, _REASON_LENGTH)
-            told.append(
-                f"{times} x {reason}{'' if same else ', and the like'}"
+            reason = sanitize(first.reason, _MAX_REASON_CHARS)
+            reasons.append(
+                f"{times} x {reason}{'' if same else ', and similar'}"
                 f" (first record {first.record_key}, {sanitize(first.path)})"
             )
-        if len(reasons) > _NAMED:
-            told.append(f"and {len(reasons) - _NAMED} more reasons")
+        if len(kinds) > _MAX_REASONS_SHOWN:
+            reasons.append(f"and {len(kinds) - _MAX_REASONS_SHOWN} more reasons")
         raise TooManyFailuresError(
-            f"{count} records could not be read or decoded, and max_failures={self._max_failures} "
-            f"allows {self._limit}: {'; '.join(told)}; allow more, or leave them out with "
-            "Manifest.without: loader.quarantine.save() writes these, `gpufeed check DATA "
-            "--parquet FILE` all that are bad",
+            f"{count} records could not be read or decoded, but max_failures={self._max_failures} "
+            f"allows {self._limit}: {'; '.join(reasons)}; allow more, or leave them out with "
+            "Manifest.without: loader.quarantine.save() writes these, and `gpufeed check DATA "
+            "--parquet FILE` every bad image",
             [
-                DecodeError(each.record_key, self._name(each.record_key), each.reason)
-                for each in self.quarantine
+                DecodeError(failure.record_key, self._name(failure.record_key), failure.reason)
+                for failure in self.quarantine
             ],
         ) from None
 
@@ -134,21 +135,21 @@ def _kind(failure: Failure) -> str:
 
 
 def check_limit(max_failures: float, num_records: int) -> int:
-    """Return how many records may fail.
+    """Return the maximum number of records that may fail.
 
     Args:
-        max_failures: how many, an integer; or which share of the records, a float from 0 to 1, of
-            which at least one may fail unless it is 0.
-        num_records: how many there are.
+        max_failures: the number, an integer; or the share of the records, a float from 0 to 1. Any
+            share above 0 allows at least one failure.
+        num_records: length of the manifest.
 
     Raises:
-        ConfigError: it is out of range.
+        ConfigError: max_failures is out of range.
     """
     if is_integer(max_failures) and max_failures >= 0:
         return int(max_failures)
     if is_number(max_failures) and not is_integer(max_failures) and 0.0 <= max_failures <= 1.0:
         return max(int(max_failures * num_records), 1) if max_failures else 0
     raise ConfigError(
-        f"max_failures is {max_failures!r}; it must be how many records may fail, an integer of 0 "
-        "or more, or which share of them, a float from 0 to 1"
+        f"max_failures is {max_failures!r}; it must be the number of records that may fail, an "
+        "integer of 0 or more, or their share, a float from 0 to 1"
     )

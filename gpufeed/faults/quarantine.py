@@ -1,4 +1,4 @@
-"""Which records turned out bad, and why."""
+"""The quarantine: the list of records with bad images."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Failure:
     """One record whose image could not be read or decoded.
 
     Attributes:
-        record_key: the record's number in its manifest.
-        path: its file, below the manifest's root.
-        reason: what was found wrong, in words.
-        step: the batch in which it was found.
+        record_key: row number of the record in its manifest.
+        path: `path` of the record in its manifest.
+        reason: why it failed, in words.
+        step: batch in which it failed first.
     """
 
     record_key: int
@@ -36,12 +36,12 @@ class Failure:
 
 
 class Quarantine:
-    """The records whose images could not be read or decoded, in the order they were found in.
+    """The records whose images could not be read or decoded, in the order they were found.
 
-    It shows what a loader has found so far, and goes on showing it.
+    It is a live view of the failures that a loader has found so far.
 
     Args:
-        failures: by their record keys.
+        failures: failures by record key.
     """
 
     def __init__(self, failures: Mapping[int, Failure]) -> None:
@@ -61,16 +61,16 @@ class Quarantine:
 
     @property
     def record_keys(self) -> npt.NDArray[np.int64]:
-        """The records' keys, ascending, int64 (k,)."""
+        """The sorted record keys, int64 (k,)."""
         return np.array(sorted(self._failures), dtype=np.int64)
 
     def frame(self) -> pl.DataFrame:
-        """Return the list as `record_key` (Int64), `path`, `reason` (String), `step` (Int64)."""
+        """Return a frame of `record_key` (Int64), `path`, `reason` (String) and `step` (Int64)."""
         rows = [asdict(failure) for failure in self]
         return pl.DataFrame(rows, schema=_COLUMNS)
 
     def save(self, path: str | Path) -> None:
-        """Write the list as Parquet, whole or not at all, for `Manifest.without`.
+        """Write the list atomically as a Parquet file, for `Manifest.without`.
 
         Raises:
             OSError: the file cannot be written; the error names `path`.

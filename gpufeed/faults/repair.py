@@ -1,4 +1,4 @@
-"""What comes in the place of a batch's bad records, while the batch is made again."""
+"""Substitutes for the bad records of a batch, while the batch is made again."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Bool = npt.NDArray[np.bool_]
 
 
 class Repair:
-    """The substitutes of one batch, place by place.
+    """The substitutes of one batch, by place.
 
     Args:
-        step: the batch.
-        policy: chooses them.
-        failures: where bad records are noted.
+        step: number of the batch.
+        policy: policy that chooses substitutes.
+        failures: collects the bad records.
     """
 
     def __init__(self, step: int, policy: Policy, failures: Failures) -> None:
@@ -36,51 +36,51 @@ class Repair:
         self._policy = policy
         self._failures = failures
         self._errors: dict[int, list[DecodeError]] = {}
-        self._answers: dict[int, int | None] = {}
+        self._substitutes: dict[int, int | None] = {}
 
     def add(self, errors: Mapping[int, DecodeError]) -> None:
-        """Note bad records, by their places in the batch; substitutes may be among them.
+        """Add errors of records or of their substitutes, by place in the batch.
 
         Raises:
-            DecodeError: there are to be no substitutes.
-            TooManyFailuresError: more records were bad than may be.
-            PipelineError: the blank image in the place of a bad one is bad too.
+            DecodeError: the policy is to raise.
+            TooManyFailuresError: more records have failed than allowed.
+            PipelineError: a blank image has failed.
         """
         for error in errors.values():
             self._failures.add(error, self._step)
         if self._policy.raises:
-            raise _first_of([*errors.values()]) from None
+            raise _first_with_notes([*errors.values()]) from None
         self._failures.check()
         for place, error in errors.items():
-            if place in self._answers and self._answers[place] is None:
-                raise PipelineError(f"the blank image in the place of {error} was refused too")
+            if place in self._substitutes and self._substitutes[place] is None:
+                raise PipelineError(f"the blank image that replaces a bad one failed too: {error}")
             self._errors.setdefault(place, []).append(error)
-            self._answers.pop(place, None)
+            self._substitutes.pop(place, None)
 
     def __call__(self, visits: Visits) -> tuple[Int64, Bool]:
-        """Return what comes at the batch's visits.
+        """Return the records of the batch's visits, with substitutes for bad ones.
 
         Returns:
-            Record keys, int64 (n,), and which of them come as blank images, bool (n,).
+            Record keys, int64 (n,), and which of them are blank images, bool (n,).
         """
         keys, blank = visits.record_key.copy(), np.zeros(len(visits.record_key), dtype=np.bool_)
         for place, errors in self._errors.items():
-            if place not in self._answers:
+            if place not in self._substitutes:
                 visit = int(visits.epoch[place]), int(visits.draw_key[place])
-                self._answers[place] = self._policy.choose(*visit, errors)
-            answer = self._answers[place]
-            if answer is None:
+                self._substitutes[place] = self._policy.choose(*visit, errors)
+            substitute = self._substitutes[place]
+            if substitute is None:
                 blank[place] = True
             else:
-                keys[place] = answer
+                keys[place] = substitute
         return keys, blank
 
 
-def _first_of(errors: Sequence[DecodeError]) -> DecodeError:
-    """The first of a batch's errors, with notes of how many there are, and of what to do."""
+def _first_with_notes(errors: Sequence[DecodeError]) -> DecodeError:
+    """Return a batch's first error, with notes of the number of errors and of what to do."""
     first = copy.copy(errors[0])
     if len(errors) > 1:
-        # What cannot be read is known before the others are decoded.
-        first.add_note(f"{len(errors)} images of this batch are bad, or more")
+        # Unreadable images are found before the others are decoded, so there may be more.
+        first.add_note(f"at least {len(errors)} images of this batch are bad")
     first.add_note(CONTINUE_HINT)
     return first

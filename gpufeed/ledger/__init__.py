@@ -1,4 +1,4 @@
-"""What was delivered, counted and kept in files."""
+"""Ledgers: counts and digests of delivered records, kept in files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ledgers' files: NumPy's .npz, with an epoch's counts as they are kept, compressed."""
+"""The file format of ledgers: NumPy's .npz, with compressed counts for each epoch."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _FORMAT = 1
 
 
 def write_file(path: str | os.PathLike[str], run: Run, epochs: Mapping[int, EpochCounts]) -> None:
-    """Write a file, which replaces an older one at once and whole.
+    """Write a ledger's file atomically.
 
     Raises:
         OSError: it cannot be written; the error names `path`.
     """
-    digests = {epoch: one.digest for epoch, one in epochs.items()}
+    digests = {epoch: counts.digest for epoch, counts in epochs.items()}
     about = {"format": _FORMAT, "run": asdict(run), "digests": digests}
     arrays: dict[str, Any] = {"about": np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)}
-    for epoch, one in epochs.items():
-        arrays[f"counts-{epoch}"] = np.frombuffer(one.packed(), np.uint8)
-        arrays[f"pixels-{epoch}"] = one.pixels
+    for epoch, counts in epochs.items():
+        arrays[f"counts-{epoch}"] = np.frombuffer(counts.packed(), np.uint8)
+        arrays[f"pixels-{epoch}"] = counts.pixels
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
     atomic_write(path, buffer.getvalue())
@@ -43,23 +43,23 @@ def read_file(path: str | os.PathLike[str]) -> tuple[Run, dict[int, EpochCounts]
     """Read a file that `write_file` wrote.
 
     Raises:
-        LedgerError: it is no such file.
+        LedgerError: it is not such a file.
         OSError: it cannot be read.
     """
-    said = f"{path} is no ledger of gpufeed, as loader.ledger.save() writes it"
+    message = f"{path} is not a gpufeed ledger, as written by loader.ledger.save()"
     try:
         file = open_regular(path)
     except OSError as error:
         if error.errno is not None:
             raise
-        raise LedgerError(f"{said}: {error}") from None
+        raise LedgerError(f"{message}: {error}") from None
     try:
         with file, np.load(file, allow_pickle=False) as arrays:
             about = json.loads(arrays["about"].tobytes())
             if about["format"] != _FORMAT:
                 raise LedgerError(
-                    f"{path} has format {sanitize(repr(about['format']), 40)}, this gpufeed reads "
-                    f"{_FORMAT}"
+                    f"{path} has format {sanitize(repr(about['format']), 40)}; this version of "
+                    f"gpufeed reads format {_FORMAT}"
                 )
             run = Run(**about["run"])
             epochs = {
@@ -74,5 +74,5 @@ def read_file(path: str | os.PathLike[str]) -> tuple[Run, dict[int, EpochCounts]
     except LedgerError:
         raise
     except Exception as error:  # NumPy, zipfile and zlib raise many kinds
-        raise LedgerError(f"{said}, or is damaged") from error
+        raise LedgerError(f"{message}, or is damaged") from error
     return run, epochs

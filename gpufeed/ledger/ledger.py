@@ -1,7 +1,7 @@
-"""What was delivered: how often each record came in each epoch, and a digest of it all.
+"""The ledger of delivered records: how often each was delivered in each epoch, and digests.
 
-The digest of an epoch is a sum over its deliveries, each with its place in the epoch's order, so it
-does not depend on when they came, and the digests of several processes add up to that of the run.
+The digest of an epoch is a sum over its deliveries, each with its place in the epoch's order. So it
+does not depend on the time of delivery, and the digests of all processes add up to the run's.
 """
 
 from __future__ import annotations
@@ -22,29 +22,30 @@ from gpufeed.ledger.file import read_file, write_file
 
 __all__ = ["Differences", "EpochReport", "Ledger", "merge"]
 
-_NAMED = 20
-"""Records that a report names of each kind."""
+_MAX_NAMES = 20
+"""Maximum number of records or places that a report lists."""
 
 Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class EpochReport:
-    """What came in one epoch.
+    """Report of the deliveries in one epoch.
 
     Attributes:
-        epoch: its number.
-        deliveries: how many there were.
-        expected: how many a whole epoch has.
-        records: how many different records came.
-        missing: how many places of the epoch's order were not delivered.
-        double: how many were delivered more than once.
-        named: what the following are: "record" keys where each record has one place in an epoch
-            and none is left out, else "place"s in the epoch's order.
-        missing_names: the first of those that did not come.
-        double_names: the first of those that came more than once.
-        digest: 32 hex digits.
-        right: whether every place was delivered, and none twice.
+        epoch: number of the epoch.
+        deliveries: number of deliveries.
+        expected: number of deliveries in a complete epoch.
+        records: number of distinct records delivered.
+        missing: number of places in the epoch's order that were not delivered.
+        double: number of places that were delivered more than once.
+        named: what `missing_names` and `double_names` contain: keys of a "record" if each record
+            has exactly one place in an epoch and none is left out, otherwise a "place" in the
+            epoch's order.
+        missing_names: the first that were not delivered.
+        double_names: the first that were delivered more than once.
+        digest: digest of the epoch, 32 hex digits.
+        right: whether every place was delivered exactly once.
     """
 
     epoch: int
@@ -62,14 +63,14 @@ class EpochReport:
 
 @dataclass(frozen=True)
 class Differences:
-    """How one epoch differs between two runs.
+    """Differences between two runs in one epoch.
 
     Attributes:
-        epoch: its number.
-        counts: how many records came another number of times.
-        pixels: how many came as often, but not with the same pixels.
-        keys: the first of both.
-        same: whether there is no difference, in the order neither.
+        epoch: number of the epoch.
+        counts: number of records that were not delivered equally often.
+        pixels: number of records that were delivered equally often, but with different pixels.
+        keys: the first keys of either kind.
+        same: whether there is no difference, including the order.
     """
 
     epoch: int
@@ -80,13 +81,13 @@ class Differences:
 
 
 class Ledger:
-    """Counts what is delivered. `Loader(ledger=True)` keeps one.
+    """Counts deliveries of records; `Loader(ledger=True)` keeps one.
 
-    A run that goes on from a checkpoint takes the ledger along that was saved with it:
+    A run that resumes from a checkpoint includes the ledger that was saved with it:
     `loader.ledger.include(Ledger.load(path))`.
 
-    Its counts take four bytes a record while their epoch is under way, and next to nothing after
-    it. With pixels, eight bytes a record and epoch are added.
+    The counts of the current epoch take four bytes per record, and those of other epochs almost
+    nothing. Pixels add eight bytes per record and epoch.
     """
 
     def __init__(self, run: Run) -> None:
@@ -100,22 +101,26 @@ class Ledger:
         record_keys: Int64,
         images: npt.NDArray[Any] | None = None,
     ) -> None:
-        """Write down deliveries.
+        """Record deliveries.
 
         Args:
             epochs: int64 (n,).
-            places: int64 (n,), in their epoch's order.
+            places: int64 (n,), places in the order of their epoch.
             record_keys: int64 (n,).
-            images: (n, ...), needed where the run's digests are of the pixels.
+            images: (n, ...), required if the run's digests include the pixels.
+
+        Raises:
+            ValueError: the images are missing.
+            LedgerError: a record was delivered more than 65,535 times in an epoch.
         """
         pixels: Sequence[bytes] = [b""] * len(record_keys)
         if self.run.pixels:
             if images is None:
-                raise ValueError("this ledger also digests pixels")
-            pixels = [hashlib.blake2b(each.tobytes(), digest_size=16).digest() for each in images]
+                raise ValueError("this ledger includes pixels; pass the images")
+            pixels = [hashlib.blake2b(image.tobytes(), digest_size=16).digest() for image in images]
         delivered = zip(epochs.tolist(), places.tolist(), record_keys.tolist(), pixels, strict=True)
-        for epoch, place, key, seen in delivered:
-            self._epoch(epoch).add(epoch, place, key, seen)
+        for epoch, place, key, digest in delivered:
+            self._epoch(epoch).add(epoch, place, key, digest)
 
     def _epoch(self, epoch: int) -> EpochCounts:
         if epoch not in self._epochs:
@@ -125,32 +130,32 @@ class Ledger:
         return self._epochs[epoch]
 
     def include(self, other: Ledger) -> None:
-        """Add what another ledger of this run has: of another process, or of an earlier part.
+        """Add the deliveries of another ledger of this run: another process, or an earlier part.
 
         Raises:
-            LedgerError: it is not of this run.
+            LedgerError: it belongs to another run.
         """
-        _check_alike(self.run, other.run, tuple(asdict(self.run)))
+        _check_same_run(self.run, other.run, tuple(asdict(self.run)))
         for epoch in other.epochs:
             self._epoch(epoch).include(other._epochs[epoch])
 
     @property
     def epochs(self) -> list[int]:
-        """The epochs of which something was delivered, in order."""
+        """The epochs with deliveries, in order."""
         return sorted(self._epochs)
 
     def digest(self, epoch: int) -> str:
-        """Return the digest of an epoch's deliveries, 32 hex digits; zeros where there are none."""
+        """Return the digest of an epoch's deliveries, 32 hex digits; zeros if there are none."""
         return self._epochs[epoch].digest if epoch in self._epochs else f"{0:032x}"
 
     def counts(self, epoch: int) -> Counts:
-        """Return how often each record came in an epoch: uint16 (num_records,)."""
+        """Return how often each record was delivered in an epoch: uint16 (num_records,)."""
         if epoch not in self._epochs:
             return np.zeros(self.run.num_records, dtype=np.uint16)
         return self._epochs[epoch].counts()
 
     def report(self, epoch: int) -> EpochReport:
-        """Return what came in an epoch, and what is missing or double."""
+        """Return a report of an epoch: what was delivered, and what is missing or repeated."""
         counts = self.counts(epoch)
         places = self._epochs[epoch].places() if epoch in self._epochs else np.zeros(0, np.uint16)
         missing = np.flatnonzero(places[: self.run.per_epoch] == 0)
@@ -167,38 +172,38 @@ class Ledger:
             missing=len(missing),
             double=len(double),
             named="record" if by_record else "place",
-            missing_names=tuple(names[0][:_NAMED].tolist()),
-            double_names=tuple(names[1][:_NAMED].tolist()),
+            missing_names=tuple(names[0][:_MAX_NAMES].tolist()),
+            double_names=tuple(names[1][:_MAX_NAMES].tolist()),
             digest=self.digest(epoch),
-            # Other places than the first are never delivered: they are too many, then.
+            # Only the first `per_epoch` places may be delivered.
             right=bool((places[: self.run.per_epoch] == 1).all())
             and not places[self.run.per_epoch :].any()
             and len(places) > 0,
         )
 
     def compare(self, other: Ledger) -> list[Differences]:
-        """Return how each epoch of either run differs from the other's.
+        """Return the differences from another run, for each epoch of either.
 
         Raises:
-            LedgerError: they are of other manifests, or pixels were digested in one of them only.
+            LedgerError: the manifests differ, or only one of the ledgers includes pixels.
         """
-        _check_alike(self.run, other.run, ("manifest", "num_records", "pixels"))
-        found = []
+        _check_same_run(self.run, other.run, ("manifest", "num_records", "pixels"))
+        differences = []
         for epoch in sorted({*self._epochs, *other._epochs}):
             counts = self.counts(epoch) != other.counts(epoch)
             pixels = np.zeros_like(counts)
             if self.run.pixels:
                 pixels = (self._pixels(epoch) != other._pixels(epoch)) & ~counts
-            found.append(
+            differences.append(
                 Differences(
                     epoch=epoch,
                     counts=int(counts.sum()),
                     pixels=int(pixels.sum()),
-                    keys=tuple(np.flatnonzero(counts | pixels)[:_NAMED].tolist()),
+                    keys=tuple(np.flatnonzero(counts | pixels)[:_MAX_NAMES].tolist()),
                     same=self.digest(epoch) == other.digest(epoch),
                 )
             )
-        return found
+        return differences
 
     def _pixels(self, epoch: int) -> Digests:
         if epoch not in self._epochs:
@@ -206,7 +211,7 @@ class Ledger:
         return self._epochs[epoch].pixels
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the ledger to a file, which replaces an older one at once and whole.
+        """Write the ledger to a file, replacing an existing one atomically.
 
         Raises:
             OSError: it cannot be written; the error names `path`.
@@ -218,7 +223,7 @@ class Ledger:
         """Read a ledger from a file that `save` wrote.
 
         Raises:
-            LedgerError: it is no such file.
+            LedgerError: it is not such a file.
             OSError: it cannot be read.
         """
         run, epochs = read_file(path)
@@ -228,25 +233,25 @@ class Ledger:
 
 
 def merge(ledgers: Iterable[Ledger]) -> Ledger:
-    """Return the ledger of a run from those of its processes, or of its parts one after the other.
+    """Return the ledger of a run, merged from those of its processes or consecutive parts.
 
     Raises:
-        LedgerError: there is none, or they are not of one run.
+        LedgerError: there is no ledger, or they belong to different runs.
     """
-    listed = list(ledgers)
-    if not listed:
-        raise LedgerError("there is no ledger to look at")
-    whole = Ledger(listed[0].run)
-    for ledger in listed:
-        whole.include(ledger)
-    return whole
+    parts = list(ledgers)
+    if not parts:
+        raise LedgerError("there is no ledger to merge; pass at least one")
+    merged = Ledger(parts[0].run)
+    for part in parts:
+        merged.include(part)
+    return merged
 
 
-def _check_alike(one: Run, other: Run, names: Sequence[str]) -> None:
+def _check_same_run(run: Run, other: Run, names: Sequence[str]) -> None:
     for name in names:
-        ours, theirs = getattr(one, name), getattr(other, name)
+        ours, theirs = getattr(run, name), getattr(other, name)
         if ours != theirs:
             raise LedgerError(
-                f"the ledgers are not of one run: {name} is {sanitize(repr(ours))} in one and "
-                f"{sanitize(repr(theirs))} in another"
+                f"the ledgers belong to different runs: {name} is {sanitize(repr(ours))} in one "
+                f"and {sanitize(repr(theirs))} in another"
             )

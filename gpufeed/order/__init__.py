@@ -1,1 +1,1 @@
-"""Which image comes when: from a step's number to record keys."""
+"""The order of records: samplers, and the schedule that cuts their order into batches."""

@@ -1,4 +1,4 @@
-"""Batches of P classes with K records each."""
+"""A sampler of batches with P classes and K records of each."""
 
 from __future__ import annotations
 
@@ -12,30 +12,31 @@ from gpufeed.order.sampler import Int64, Sampler, Visits, check_count
 
 __all__ = ["ClassBalancedBatchSampler"]
 
-# What permutations are for: round r shuffles the classes by purpose r, and class c its records, for
-# the t-th time, by purpose (c + 1) << 32 | t.
+# Purposes of permutations: round r shuffles the classes with purpose r. The t-th shuffle of class
+# c's records has purpose (c + 1) << 32 | t.
 
 
 class ClassBalancedBatchSampler(Sampler):
-    """Groups of P classes with K records of each, as metric learning wants its batches.
+    """Groups of P classes with K records of each, as used in metric learning.
 
     The "PK" batches of Hermans et al., "In defense of the triplet loss" (2017). Positions
-    i * P * K to (i + 1) * P * K - 1 hold one group: take a global batch of P * K, or of a multiple.
-    Classes come equally often, each record of a class equally often within it, in an order
-    shuffled anew for each epoch. Within a group no class comes twice, and no record of a class
-    that has K of them; smaller classes repeat theirs, each time augmented differently.
+    i * P * K to (i + 1) * P * K - 1 are one group, so the global batch should be a multiple of
+    P * K. All classes occur equally often, and within a class all records do, in an order that is
+    reshuffled for each epoch. Within a group no class occurs twice, nor does a record of a class
+    that has at least K of them; the records of smaller classes repeat, augmented differently each
+    time.
 
     Args:
         labels: int (n,), the classes of the manifest's records: `manifest.frame["label"]`.
-        classes_per_batch: P, at most the number of classes there are.
+        classes_per_batch: P, at most the number of classes.
         records_per_class: K.
-        seed: of the order and of the transforms.
-        num_epochs: None for no end.
-        epoch_size: positions of an epoch, a multiple of P * K; where none is given, the number of
-            records, rounded down to one, or a single group.
+        seed: seed of the order and of the transforms.
+        num_epochs: number of epochs; None for no end.
+        epoch_size: number of positions in an epoch, a multiple of P * K. By default, the number of
+            records rounded down to a multiple of P * K, but at least one group.
 
     Raises:
-        ConfigError: naming the argument that is out of range.
+        ConfigError: an argument is out of range; the message names it.
     """
 
     def __init__(
@@ -48,26 +49,26 @@ class ClassBalancedBatchSampler(Sampler):
         num_epochs: int | None = None,
         epoch_size: int | None = None,
     ) -> None:
-        given = np.asarray(labels)
-        if given.ndim != 1 or not len(given) or given.dtype.kind not in "iu":
+        values = np.asarray(labels)
+        if values.ndim != 1 or not len(values) or values.dtype.kind not in "iu":
             raise ConfigError(
-                f"labels are {given.dtype} {given.shape}; they must be integers (n,), one for each "
-                "record"
+                f"labels are {values.dtype} {values.shape}; they must be integers (n,), one for "
+                "each record"
             )
         self.classes_per_batch = check_count("classes_per_batch", classes_per_batch, 1 << 20)
         self.records_per_class = check_count("records_per_class", records_per_class, 1 << 20)
         self.group = group = self.classes_per_batch * self.records_per_class
         if epoch_size is None:
-            epoch_size = max(len(given) // group, 1) * group
-        super().__init__(len(given), seed=seed, num_epochs=num_epochs, epoch_size=epoch_size)
+            epoch_size = max(len(values) // group, 1) * group
+        super().__init__(len(values), seed=seed, num_epochs=num_epochs, epoch_size=epoch_size)
         if self.epoch_size % group:
             raise ConfigError(
-                f"epoch_size is {self.epoch_size}, no multiple of {self.classes_per_batch} classes "
-                f"x {self.records_per_class} records"
+                f"epoch_size is {self.epoch_size}; it must be a multiple of "
+                f"{self.classes_per_batch} classes x {self.records_per_class} records"
             )
-        # The records sorted by class, and where each class begins.
-        self._records = np.argsort(given, kind="stable").astype(np.int64)
-        _, counts = np.unique(given, return_counts=True)
+        # The records sorted by class, and the start of each class.
+        self._records = np.argsort(values, kind="stable").astype(np.int64)
+        _, counts = np.unique(values, return_counts=True)
         self._counts = counts.astype(np.int64)
         self._starts = np.cumsum(self._counts) - self._counts
         if self.classes_per_batch > len(counts):
@@ -77,33 +78,33 @@ class ClassBalancedBatchSampler(Sampler):
             )
 
     def visits(self, positions: Int64) -> Visits:
-        """Return which records come at `positions`."""
+        """Return the records at `positions`."""
         epoch, within = np.divmod(positions, self.epoch_size)
         slot, copy = np.divmod(within, self.records_per_class)
         group, place = np.divmod(slot, self.classes_per_batch)
-        # Groups are dealt from the shuffled classes, as many as are left for a whole group; each
-        # class comes at most once in such a round.
-        groups = len(self._counts) // self.classes_per_batch
-        turn, dealt = np.divmod(group, groups)
-        chosen = permute_each(
-            dealt * self.classes_per_batch + place, len(self._counts), self.seed, epoch, turn
+        # In each round the classes are shuffled and dealt into groups, as long as enough are left
+        # for a whole group. So a class occurs at most once per round.
+        groups_per_round = len(self._counts) // self.classes_per_batch
+        round_, dealt = np.divmod(group, groups_per_round)
+        classes = permute_each(
+            dealt * self.classes_per_batch + place, len(self._counts), self.seed, epoch, round_
         )
-        return Visits(epoch, self._record(epoch, chosen, turn, copy), within)
+        return Visits(epoch, self._record(epoch, classes, round_, copy), within)
 
-    def _record(self, epoch: Int64, chosen: Int64, turn: Int64, copy: Int64) -> Int64:
-        """The record that a class gives as its `copy`-th of round `turn`."""
-        count = self._counts[chosen]
-        # Its shuffled records are dealt K at a time, as often as there are K left.
+    def _record(self, epoch: Int64, classes: Int64, round_: Int64, copy: Int64) -> Int64:
+        """Return the `copy`-th record of each class in this round."""
+        count = self._counts[classes]
+        # A class's shuffled records are dealt in hands of K, as long as K are left.
         hands = np.maximum(count // self.records_per_class, 1)
-        times, hand = np.divmod(turn, hands)
+        shuffles, hand = np.divmod(round_, hands)
         index = (hand * self.records_per_class + copy) % count
-        place = permute_each(index, count, self.seed, epoch, (chosen + 1) << 32 | times)
-        return np.asarray(self._records[self._starts[chosen] + place])
+        place = permute_each(index, count, self.seed, epoch, (classes + 1) << 32 | shuffles)
+        return np.asarray(self._records[self._starts[classes] + place])
 
     @property
     def identity(self) -> dict[str, object]:
-        """What decides the order."""
-        # Numbered from 0: which labels are the same decides the order, and which is less.
+        """Everything that decides the order, as JSON values."""
+        # Ranks, since the order depends only on which labels are equal and how they sort.
         labels = np.empty(self.num_records, dtype=np.int64)
         labels[self._records] = np.repeat(np.arange(len(self._counts)), self._counts)
         return {

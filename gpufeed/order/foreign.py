@@ -1,4 +1,4 @@
-"""Samplers of other libraries, torch's and Grain's, taken as they are."""
+"""Adapters for samplers of other libraries: torch and Grain."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from gpufeed.order.uniform import SubsetSampler
 
 __all__ = ["GrainSampler", "RecordedSampler", "adopt"]
 
-_KEPT, _KEPT_POSITIONS = 4, 1 << 20
-"""Epochs whose order is kept at least; and more, as long as they have no more positions.
+_MIN_EPOCHS_KEPT, _MAX_POSITIONS_KEPT = 4, 1 << 20
+"""Recorded epochs to keep: at least this many, and more while they have no more positions.
 
-Batches are made ahead from the next epochs, and again from the last.
+Batches are prefetched from the next epochs, and made again from the previous ones.
 """
 
 
 def adopt(sampler: object, num_records: int) -> Sampler:
-    """Return another library's sampler as one of gpufeed's.
+    """Return a sampler of any supported kind as a `Sampler`.
 
     Raises:
-        ConfigError: it is neither a sampler that gpufeed can take nor a list of record keys.
+        ConfigError: it is neither a supported sampler nor a list of record keys.
     """
     if isinstance(sampler, Sampler):
         return sampler
     given: Any = sampler
     if isinstance(sampler, range | list | tuple | np.ndarray) and len(sampler):
-        # Its order is there, and stays: no more than a subset in an order of its own.
+        # A fixed order needs no recording.
         if all(isinstance(key, int | np.integer) for key in sampler):
             return SubsetSampler(num_records, np.asarray(sampler))
     elif isinstance(sampler, Sized) and not isinstance(given, str | bytes | Mapping):
@@ -43,40 +43,40 @@ def adopt(sampler: object, num_records: int) -> Sampler:
         if isinstance(sampler, Iterable):
             return RecordedSampler(given, num_records)
     raise ConfigError(
-        f"sampler is {sampler!r}; it must be a gpufeed sampler, a torch or Grain sampler, or any "
-        "iterable of record keys with a length"
+        f"sampler is {sampler!r}; it must be a gpufeed, torch or Grain sampler, or an iterable of "
+        "record keys that has a length"
     )
 
 
 class GrainSampler(Sampler):
-    """A sampler of Grain, or any other that gives a `record_key` for an index.
+    """A Grain sampler, or any other that returns a `record_key` for an index.
 
-    Its order is used as it is, index by index, at the price of its Python. Random transforms are
-    keyed by its seed and the place within the epoch.
+    Its order is used unchanged. It is queried index by index, so its Python code limits the speed.
+    Random transforms are keyed by its seed and the position within the epoch.
 
     Args:
-        source: `source[index].record_key`, and `len(source)`, which Grain has as `sys.maxsize` for
-            no end.
+        source: has `source[index].record_key` and `len(source)`, which in Grain is `sys.maxsize`
+            for a sampler without end.
         num_records: length of the manifest, and of an epoch.
-        seed: of the transforms; where none is given, the sampler's own, or 0.
+        seed: seed of the transforms; by default the sampler's own seed, or 0 if it has none.
 
     Raises:
-        ConfigError: it cuts its own shards, or ends within an epoch.
+        ConfigError: the sampler shards its order itself, or does not end with a whole epoch.
     """
 
     def __init__(self, source: Any, num_records: int, *, seed: int | None = None) -> None:
         shards = getattr(getattr(source, "_shard_options", None), "shard_count", 1)
         if shards != 1:
             raise ConfigError(
-                f"{source!r} cuts its own shards; make it without shard_options, and give the "
-                "Loader shard=gpufeed.ShardOptions(shard_index, shard_count)"
+                f"{source!r} shards its order itself; create it without shard_options, and pass "
+                "shard=gpufeed.ShardOptions(shard_index, shard_count) to the Loader"
             )
         length = len(source)
         endless = length >= 1 << 62
         if not endless and length % num_records:
             raise ConfigError(
-                f"{source!r} ends after {length} records, which is no number of whole epochs of "
-                f"{num_records}"
+                f"{source!r} ends after {length} records; it must be a multiple of the "
+                f"{num_records} records of an epoch"
             )
         super().__init__(
             num_records,
@@ -86,35 +86,39 @@ class GrainSampler(Sampler):
         self._source = source
 
     def visits(self, positions: Int64) -> Visits:
-        """Return which records come at `positions`."""
+        """Return the records at `positions`."""
         epoch, within = np.divmod(positions, self.epoch_size)
         keys = [operator.index(self._source[place].record_key) for place in positions.tolist()]
-        return Visits(epoch, _checked(np.array(keys, dtype=np.int64), self), within)
+        return Visits(epoch, _check_keys(np.array(keys, dtype=np.int64), self), within)
 
     @property
     def identity(self) -> dict[str, object]:
-        """What is known of it: its kind, its text, and the seed of the transforms."""
-        return _described(self, self._source)
+        """What is known about the order: the sampler's kind and repr, and the transforms' seed."""
+        return _describe(self, self._source)
 
 
 class RecordedSampler(Sampler):
-    """The order of a torch sampler, or of any iterable of record keys, recorded as it comes.
+    """A torch sampler, or any iterable of record keys, whose order is recorded.
 
-    It is iterated once for each epoch. With a `set_epoch`, as torch's DistributedSampler has it,
-    any epoch can be had at any time. Without one, epochs come in turn and are kept for a while: the
-    loader can then neither begin in a later epoch nor go back to one that is no longer kept, nor go
-    on from a saved state in another process, nor share it with other processes; each of these is an
-    error that says so. A Loader takes a list or array as a `SubsetSampler`, which can do all that.
+    The source is iterated once per epoch. If it has a `set_epoch`, like torch's DistributedSampler,
+    any epoch is available at any time. Otherwise epochs are available only in sequence, and the
+    last ones are kept. The loader then cannot start in a later epoch, return to one that is no
+    longer kept, resume from a saved state in another process, or share the sampler with other
+    processes; each attempt raises an error. A Loader turns a list or array into a `SubsetSampler`,
+    which has no such limits.
 
-    A distributed sampler of torch cuts its own shards: give it to a Loader without `shard`.
+    A distributed sampler of torch shards its order itself: pass it to a Loader without `shard`.
 
-    The first visit to a record in an epoch draws the same random numbers wherever it comes.
+    The first visit to a record in an epoch draws the same random numbers at any position.
 
     Args:
-        source: gives integers; has a length, the number of positions of an epoch.
+        source: iterable of integers whose length is the number of positions in an epoch.
         num_records: length of the manifest.
-        seed: of the transforms; where none is given, the sampler's own `seed`, or 0.
-        num_epochs: None for no end.
+        seed: seed of the transforms; by default the sampler's own `seed`, or 0 if it has none.
+        num_epochs: number of epochs; None for no end.
+
+    Raises:
+        ConfigError: the source is empty.
     """
 
     def __init__(
@@ -142,7 +146,7 @@ class RecordedSampler(Sampler):
         self._next = 0
 
     def check_reachable(self, epoch: int, *, begun: bool = False) -> None:
-        """Raise `ConfigError` if the order of this epoch cannot be had."""
+        """Raise `ConfigError` if the order of this epoch is not available."""
         with self._lock:
             self._check(epoch, begun)
 
@@ -150,23 +154,23 @@ class RecordedSampler(Sampler):
         if self.addressable or epoch in self._orders or (epoch == self._next and not begun):
             return
         raise ConfigError(
-            f"the order of epoch {epoch} cannot be had from {_kind(self._source)}: it comes epoch "
-            f"by epoch, epoch {self._next} is the next, and only the last ones are kept; use a "
-            "gpufeed sampler, or one that has set_epoch(), to go to any batch and on from a state"
+            f"the order of epoch {epoch} is not available from {_kind(self._source)}: epochs come "
+            f"in sequence, the next is epoch {self._next}, and only the last ones are kept; use a "
+            "gpufeed sampler, or one with set_epoch(), to access any batch and resume from a state"
         )
 
     def visits(self, positions: Int64) -> Visits:
-        """Return which records come at `positions`."""
+        """Return the records at `positions`."""
         epoch, within = np.divmod(positions, self.epoch_size)
-        keys, draws = np.empty_like(within), np.empty_like(within)
+        record_keys, draw_keys = np.empty_like(within), np.empty_like(within)
         for number in np.unique(epoch).tolist():
             here = epoch == number
-            order, drawn = self._order(number)
-            keys[here], draws[here] = order[within[here]], drawn[within[here]]
-        return Visits(epoch, keys, draws)
+            records, draws = self._order(number)
+            record_keys[here], draw_keys[here] = records[within[here]], draws[within[here]]
+        return Visits(epoch, record_keys, draw_keys)
 
     def _order(self, epoch: int) -> tuple[Int64, Int64]:
-        """The record keys of an epoch, and their draw keys."""
+        """Return the record keys and the draw keys of an epoch."""
         with self._lock:
             self._check(epoch, begun=False)
             if epoch not in self._orders:
@@ -174,24 +178,25 @@ class RecordedSampler(Sampler):
                     self._source.set_epoch(epoch)
                 self._orders[epoch] = self._record()
                 self._next = max(self._next, epoch + 1)
-                while len(self._orders) > max(_KEPT, _KEPT_POSITIONS // self.epoch_size):
+                kept = max(_MIN_EPOCHS_KEPT, _MAX_POSITIONS_KEPT // self.epoch_size)
+                while len(self._orders) > kept:
                     self._orders.popitem(last=False)
             return self._orders[epoch]
 
     def _record(self) -> tuple[Int64, Int64]:
         kind = _kind(self._source)
         try:
-            listed = [operator.index(key) for key in self._source]
+            items = [operator.index(key) for key in self._source]
         except TypeError as error:
             raise ConfigError(
-                f"{kind} gives something else than record keys ({error}); of a batch sampler, "
-                "give the sampler within, and batch_size to the Loader"
+                f"{kind} yields something other than record keys ({error}); for a batch sampler, "
+                "pass its inner sampler, and batch_size to the Loader"
             ) from None
-        if len(listed) != self.epoch_size:
+        if len(items) != self.epoch_size:
             raise ConfigError(
-                f"{kind} gave {len(listed)} record keys, though its length is {self.epoch_size}"
+                f"{kind} yielded {len(items)} record keys, but its length is {self.epoch_size}"
             )
-        keys = _checked(np.array(listed, dtype=np.int64), self)
+        keys = _check_keys(np.array(items, dtype=np.int64), self)
         # The k-th visit to a record has draw key k * num_records + record_key.
         by_key = np.argsort(keys, kind="stable")
         ordered = keys[by_key]
@@ -202,19 +207,19 @@ class RecordedSampler(Sampler):
 
     @property
     def identity(self) -> dict[str, object]:
-        """What is known of it: its kind, its length, and the seed of the transforms."""
+        """What is known about the order: the sampler's kind and repr, length, seed and shards."""
         return {
-            **_described(self, self._source),
+            **_describe(self, self._source),
             "epoch_size": self.epoch_size,
             "own_shards": self.own_shards,
         }
 
 
-def _checked(keys: Int64, sampler: Sampler) -> Int64:
+def _check_keys(keys: Int64, sampler: Sampler) -> Int64:
     outside = (keys < 0) | (keys >= sampler.num_records)
     if outside.any():
         raise ConfigError(
-            f"the sampler gave record key {keys[outside][0]}; the manifest has the rows 0 to "
+            f"the sampler returned record key {keys[outside][0]}; the manifest has rows 0 to "
             f"{sampler.num_records - 1}"
         )
     return keys
@@ -229,10 +234,10 @@ def _kind(source: object) -> str:
     return f"{type(source).__module__}.{type(source).__qualname__}"
 
 
-def _described(sampler: Sampler, source: object) -> dict[str, object]:
-    # How many epochs there are is no part of an order's identity: more may follow.
+def _describe(sampler: Sampler, source: object) -> dict[str, object]:
+    # The number of epochs is no part of the identity, so that a run can be extended.
     text = re.sub(r",? ?num_epochs=\w+", "", repr(source))
-    # A text with an address in it, Python's own, differs from process to process.
+    # Python's default repr contains an address, which differs between processes.
     return {
         "kind": type(sampler).__name__,
         "source": _kind(source) if " at 0x" in text or len(text) > 300 else text,

@@ -1,4 +1,4 @@
-"""Several sources in fixed proportions."""
+"""A sampler that mixes several datasets in fixed proportions."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from gpufeed.order.sampler import Int64, Sampler, Visits, check_count
 __all__ = ["MixtureSampler"]
 
 _BLOCK = 1 << 16
-"""Positions in which each source has its exact share."""
+"""Positions of a block, in which each source has its exact share."""
 
 
 class MixtureSampler(Sampler):
     """Records of several sources, mixed in fixed proportions.
 
-    For the manifest that `concat` makes of the sources. In every 65,536 positions each source has
-    exactly its share of them, to the nearest position, in a shuffled arrangement. A source goes
-    through its records in passes, each shuffled anew, at its own pace: every record comes once
-    before any comes again, whatever the epochs.
+    For a manifest that `concat` made from the sources. In every 65,536 positions, each source has
+    exactly its share, rounded to whole positions, in a shuffled arrangement. A source passes
+    through its records at its own pace, reshuffled for each pass: every record occurs once before
+    any occurs again, regardless of epochs.
 
     Args:
-        sources: their manifests, in `concat`'s order, or how many records they have.
-        weights: their shares, above 0 and in any unit: (3, 1) is 75 % and 25 %.
-        seed: of the order and of the transforms.
-        num_epochs: None for no end.
-        epoch_size: positions of an epoch; as many as there are records where none is given.
+        sources: manifests of the sources, in `concat`'s order, or their numbers of records.
+        weights: shares of the sources, above 0 and in any unit: (3, 1) is 75 % and 25 %.
+        seed: seed of the order and of the transforms.
+        num_epochs: number of epochs; None for no end.
+        epoch_size: number of positions in an epoch; by default the number of records.
 
     Raises:
-        ConfigError: naming the argument that is out of range.
+        ConfigError: an argument is out of range; the message names it.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class MixtureSampler(Sampler):
         ]
         if not sizes or len(weights) != len(sizes):
             raise ConfigError(
-                f"there are {len(weights)} weights for {len(sizes)} sources; give one for each"
+                f"there are {len(weights)} weights for {len(sizes)} sources; pass one for each"
             )
         try:
             shares = np.array([float(weight) for weight in weights])
@@ -68,10 +68,10 @@ class MixtureSampler(Sampler):
         if not self._quotas.all():
             least = int(self._quotas.argmin())
             raise ConfigError(
-                f"weights[{least}] is {weights[least]}, less than half of 1/{_BLOCK} of all; "
-                "leave the source out or weigh it more"
+                f"weights[{least}] is {weights[least]}, less than half of 1/{_BLOCK} of the total; "
+                "leave the source out or increase its weight"
             )
-        # Which source each place of a block is given to, and how many places before it were.
+        # The source of each place of a block, and how many earlier places of the block it has.
         slots = permute(np.arange(_BLOCK), _BLOCK, Key(self.seed, 0))
         ends = np.cumsum(self._quotas)
         self._source = np.searchsorted(ends, slots, side="right").astype(np.int64)
@@ -80,20 +80,20 @@ class MixtureSampler(Sampler):
         self._before[by_source] = np.arange(_BLOCK) - (ends - self._quotas)[self._source[by_source]]
 
     def visits(self, positions: Int64) -> Visits:
-        """Return which records come at `positions`."""
+        """Return the records at `positions`."""
         epoch, within = np.divmod(positions, self.epoch_size)
         block, place = np.divmod(positions, _BLOCK)
         source = self._source[place]
         size = self._sizes[source]
-        # Places before this one, of all blocks, that its source was given.
-        given = block * self._quotas[source] + self._before[place]
-        turn, index = np.divmod(given, size)
-        record = permute_each(index, size, self.seed, source + 1, turn)
+        # Number of earlier positions, in all blocks, that the source has.
+        earlier = block * self._quotas[source] + self._before[place]
+        pass_, index = np.divmod(earlier, size)
+        record = permute_each(index, size, self.seed, source + 1, pass_)
         return Visits(epoch, self._offsets[source] + record, within)
 
     @property
     def identity(self) -> dict[str, object]:
-        """What decides the order."""
+        """Everything that decides the order, as JSON values."""
         return {
             "kind": "MixtureSampler",
             "sources": self._sizes.tolist(),
@@ -104,10 +104,10 @@ class MixtureSampler(Sampler):
 
 
 def _quotas(shares: npt.NDArray[np.float64]) -> Int64:
-    """How many positions of a block each source gets: by the largest remainders."""
-    shares = shares / shares.max()  # of which the sum is finite
+    """Return each source's number of positions in a block, by the largest remainder method."""
+    shares = shares / shares.max()  # so that their sum is finite
     exact = shares / np.cumsum(shares)[-1] * _BLOCK
     quotas: Int64 = np.floor(exact).astype(np.int64)
-    most_left = np.argsort(quotas - exact, kind="stable")
-    quotas[most_left[: _BLOCK - quotas.sum()]] += 1
+    by_remainder = np.argsort(quotas - exact, kind="stable")
+    quotas[by_remainder[: _BLOCK - quotas.sum()]] += 1
     return quotas

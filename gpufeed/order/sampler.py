@@ -1,7 +1,7 @@
-"""Samplers: which record comes at which position of the global order.
+"""The base class of samplers, which define the record at each position of the global order.
 
-A sampler knows nothing of batches, shards or processes. Positions count on through the epochs:
-epoch e covers positions e * epoch_size to (e + 1) * epoch_size - 1.
+A sampler does not depend on batches, shards or processes. Positions continue across epochs: epoch e
+covers positions e * epoch_size to (e + 1) * epoch_size - 1.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Int64 = npt.NDArray[np.int64]
 
 
 class Visits(NamedTuple):
-    """Which records come at some positions, as int64 arrays of one length.
+    """The records at some positions, as int64 arrays of equal length.
 
     Attributes:
-        epoch: the epoch each position lies in.
-        record_key: the record's row in the manifest.
-        draw_key: what its random numbers are keyed by, within the epoch. The record_key where a
-            record comes once an epoch; another number for each visit where records repeat, so that
-            two visits to one record draw different numbers.
+        epoch: epoch of each position.
+        record_key: row of each record in the manifest.
+        draw_key: key of each visit's random numbers within the epoch. It is the record_key if
+            records occur once per epoch. If they repeat, it differs for each visit, so that visits
+            to the same record draw different numbers.
     """
 
     epoch: Int64
@@ -48,8 +48,8 @@ class RecordMetadata:
 
     Attributes:
         index: the position.
-        record_key: the record's row in the manifest.
-        epoch: the epoch the position lies in.
+        record_key: row of the record in the manifest.
+        epoch: epoch of the position.
     """
 
     index: int
@@ -60,31 +60,31 @@ class RecordMetadata:
 
     @property
     def rng(self) -> np.random.Generator:
-        """A new generator of this record's own in this epoch, the same each time it is made."""
+        """A new generator for this visit to the record, always with the same random numbers."""
         return rng.record_generator(self._seed, self.epoch, self._draw_key)
 
 
 class Sampler(abc.ABC):
-    """The global order of records; subclasses say which record each position holds.
+    """The global order of records; subclasses define the record at each position.
 
     Attributes:
-        num_records: length of the manifest it is for, 1 to 2**40.
-        seed: of the order and of every random transform, 0 to 2**64 - 1.
-        num_epochs: how many epochs there are; None for no end.
-        epoch_size: how many positions make an epoch.
+        num_records: length of the manifest, 1 to 2**40.
+        seed: seed of the order and of all random transforms, 0 to 2**64 - 1.
+        num_epochs: number of epochs; None for no end.
+        epoch_size: number of positions in an epoch.
 
     Raises:
-        ConfigError: naming the argument that is out of range.
+        ConfigError: an argument is out of range; the message names it.
     """
 
     addressable = True
-    """Whether any position can be asked for at any time."""
+    """Whether any position is available at any time."""
 
     group = 1
-    """Positions that belong together: a global batch is to be a multiple of this."""
+    """Number of positions that belong together: the global batch should be a multiple of it."""
 
     own_shards = 1
-    """Into how many shards it cuts its order itself, giving one of them."""
+    """Number of shards into which the sampler divides its order itself, returning one of them."""
 
     def __init__(
         self,
@@ -105,21 +105,21 @@ class Sampler(abc.ABC):
 
     @abc.abstractmethod
     def visits(self, positions: Int64) -> Visits:
-        """Return which records come at `positions`, an int64 array (n,) of valid positions."""
+        """Return the records at `positions`, an int64 array (n,) of valid positions."""
 
     @property
     def has_repeats(self) -> bool:
-        """Whether a record may come more than once in an epoch."""
+        """Whether a record may occur more than once in an epoch."""
         return True
 
-    def check_reachable(  # noqa: B027 - nothing to check is no lack
+    def check_reachable(  # noqa: B027 - most samplers have nothing to check
         self, epoch: int, *, begun: bool = False
     ) -> None:
-        """Raise `ConfigError` if the order of this epoch cannot be had now.
+        """Raise `ConfigError` if the order of this epoch is not available now.
 
         Args:
-            epoch: its number.
-            begun: whether it must be the order that another process has begun.
+            epoch: number of the epoch.
+            begun: whether it must be the same order that another process has started.
         """
 
     @property
@@ -127,15 +127,15 @@ class Sampler(abc.ABC):
     def identity(self) -> dict[str, object]:
         """Everything that decides the order, as JSON values.
 
-        `kind` is the class's name, the rest are its arguments. `num_epochs` is no part of it: more
-        may follow. Arrays are packed.
+        `kind` is the class's name, and the rest are its arguments, with arrays packed. `num_epochs`
+        is not included, so that a run can be extended.
         """
 
     def keys(self, start: int, stop: int) -> Int64:
         """Return the record keys at positions start to stop - 1, as int64 (stop - start,).
 
         Raises:
-            IndexError: a position before 0 or past the last epoch.
+            IndexError: a position is negative or past the last epoch.
         """
         end = 1 << 63 if self.num_epochs is None else len(self)
         if start < 0 or stop > end:
@@ -144,16 +144,16 @@ class Sampler(abc.ABC):
 
     def __len__(self) -> int:
         if self.num_epochs is None:
-            # TypeError, so that list() and others take it as "length not known".
-            raise TypeError("a sampler with num_epochs=None has no end, and so no length")
+            # TypeError, which list() and others understand as an unknown length.
+            raise TypeError("a sampler with num_epochs=None is endless and has no length")
         return self.epoch_size * self.num_epochs
 
     def __bool__(self) -> bool:
-        """True, though `len` may be undefined."""
+        """Return True, since `len` may be undefined."""
         return True
 
     def __getitem__(self, index: int) -> RecordMetadata:
-        """Return what comes at position `index`; IndexError outside the order."""
+        """Return the record at position `index`; raises IndexError outside the order."""
         end = 1 << 63 if self.num_epochs is None else len(self)
         index = operator.index(index)
         if not 0 <= index < end:
@@ -174,19 +174,25 @@ class Sampler(abc.ABC):
             index += 1
 
     def __repr__(self) -> str:
-        shown = {**brief(self.identity), "num_epochs": self.num_epochs}
-        kind = shown.pop("kind")
-        return f"{kind}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+        arguments = {**brief(self.identity), "num_epochs": self.num_epochs}
+        kind = arguments.pop("kind")
+        return f"{kind}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
 
 
-def check_count(name: str, value: object, most: int, otherwise: str = "") -> int:
-    """Return `value` if it is an integer from 1 to `most`.
+def check_count(name: str, value: object, maximum: int, alternative: str = "") -> int:
+    """Return `value` if it is an integer from 1 to `maximum`.
+
+    Args:
+        name: name of the argument, for the message.
+        value: value of the argument.
+        maximum: largest valid value.
+        alternative: other valid values, for the message.
 
     Raises:
-        ConfigError: naming it, and what could be given instead.
+        ConfigError: the value is out of range; the message names the argument.
     """
-    if not is_integer(value) or not 1 <= value <= most:
-        wanted = "1 or more" if most >= MAX_SIZE or otherwise else f"1 to {most}"
-        choice = f", or {otherwise}" if otherwise else ""
+    if not is_integer(value) or not 1 <= value <= maximum:
+        wanted = "1 or more" if maximum >= MAX_SIZE or alternative else f"1 to {maximum}"
+        choice = f", or {alternative}" if alternative else ""
         raise ConfigError(f"{name} is {value!r}; it must be an integer of {wanted}{choice}")
     return int(value)

@@ -1,4 +1,4 @@
-"""From a step's number to the positions this shard reads, and back from a position to its step."""
+"""The schedule: maps a step to the positions that this shard reads, and a position to its step."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from gpufeed.order.shard import ShardOptions
 __all__ = ["MAX_EPOCHS", "LastBatch", "Schedule"]
 
 MAX_EPOCHS = 1 << 32
-"""An epoch's number has 32 bits of a random number's address."""
+"""An epoch's number is 32 bits of the address of a random number."""
 
 LastBatch = Literal["drop", "pad", "partial"]
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How the global order is cut into batches.
+    """Divides the global order into batches.
 
-    Batches never cross an epoch's end. Within an epoch, global batch i holds the positions
-    [i * n * B, (i + 1) * n * B), of which shard r of n takes the B from r * B on.
+    Batches never cross the end of an epoch. Within an epoch, global batch i has the positions
+    [i * n * B, (i + 1) * n * B), of which shard r of n takes the B positions starting at r * B.
 
     Attributes:
-        epoch_size: positions in an epoch.
-        num_epochs: None for no end.
-        batch_size: B, records of one batch of one shard.
-        shard: which shard this is.
-        last_batch: what becomes of an epoch's tail that fills no global batch: "drop" leaves it
-            out; "pad" fills it up by repeating the epoch's last record, marked as not valid;
-            "partial" hands out what is left, which may be nothing for the later shards.
+        epoch_size: number of positions in an epoch.
+        num_epochs: number of epochs; None for no end.
+        batch_size: B, number of records per batch and shard.
+        shard: this shard.
+        last_batch: what to do with the end of an epoch that does not fill a global batch: "drop"
+            leaves it out; "pad" repeats the epoch's last record, marked as not valid; "partial"
+            returns the remaining records, which may be none for the later shards.
     """
 
     epoch_size: int
@@ -54,50 +54,50 @@ class Schedule:
         shards = self.shard.shard_count
         if self.steps_per_epoch == 0:
             raise ConfigError(
-                f"an epoch of {self.epoch_size} records has no whole batch of "
-                f"{self.batch_size} x {shards} shard(s); take a smaller batch_size, "
-                'or last_batch="pad" or "partial"'
+                f"an epoch of {self.epoch_size} records has no full batch of {self.batch_size} x "
+                f'{shards} shard(s); use a smaller batch_size, or last_batch="pad" or "partial"'
             )
         before = (shards - 1) * self.batch_size
-        # On all shards, or those that have records would wait for the others in a collective.
+        # Raised on all shards, since those with records would wait for the others in a collective.
         if self.last_batch == "partial" and before >= self.epoch_size:
             raise ConfigError(
                 f"shard {shards - 1} of {shards} would never get a record: the shards before it "
-                f"take all {self.epoch_size} of an epoch; take a smaller batch_size, or "
+                f"take all {self.epoch_size} records of an epoch; use a smaller batch_size, or "
                 'last_batch="pad"'
             )
 
     @property
     def global_batch(self) -> int:
-        """Records that all shards together take in one step."""
+        """Number of records that all shards together read per step."""
         return self.batch_size * self.shard.shard_count
 
     @property
     def steps_per_epoch(self) -> int:
-        """Steps of an epoch, the same for all shards."""
+        """Number of steps per epoch, the same for all shards."""
         whole, left = divmod(self.epoch_size, self.global_batch)
         return whole if self.last_batch == "drop" else whole + (left > 0)
 
     @property
     def records_per_epoch(self) -> int:
-        """Records that all shards together are handed in an epoch, padding not counted."""
+        """Number of records that all shards together deliver per epoch, without padding."""
         if self.last_batch == "drop":
             return self.steps_per_epoch * self.global_batch
         return self.epoch_size
 
     @property
     def num_steps(self) -> int | None:
-        """How many batches there are in all; None for no end."""
+        """Total number of batches; None for no end."""
         return None if self.num_epochs is None else self.num_epochs * self.steps_per_epoch
 
     def positions(self, step: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-        """Return the positions of batch `step` and which of them are no padding.
+        """Return the positions of batch `step`, and which of them are valid, not padding.
 
         Returns:
-            int64 (b,) and bool (b,); b is `batch_size`, or less, even 0, for a "partial" tail.
+            int64 (b,) and bool (b,); b is `batch_size`, but may be less, even 0, at the end of an
+            epoch with "partial".
 
         Raises:
-            IndexError: no such step.
+            IndexError: there is no such step.
         """
         if step < 0 or (self.num_steps is not None and step >= self.num_steps):
             raise IndexError(
@@ -118,14 +118,14 @@ class Schedule:
         return epoch * self.epoch_size + within, valid
 
     def steps_from(self, step: int) -> Iterator[int]:
-        """Yield the steps from `step` on in which this shard gets a record."""
+        """Yield the steps from `step` on in which this shard has a record."""
         while self.num_steps is None or step < self.num_steps:
             if len(self.positions(step)[0]):
                 yield step
             step += 1
 
     def records_before(self, step: int) -> int:
-        """Return the position of the global order where step `step` starts."""
+        """Return the position of the global order at which step `step` starts."""
         epoch, place = divmod(step, self.steps_per_epoch)
         return epoch * self.epoch_size + place * self.global_batch
 
@@ -133,14 +133,15 @@ class Schedule:
         """Return the step that starts at position `records` of the global order.
 
         Raises:
-            StateError: no batch of this size starts there.
+            StateError: no batch starts there.
         """
         epoch, within = divmod(records, self.epoch_size)
-        place, off = divmod(within, self.global_batch)
-        if off:
+        place, rest = divmod(within, self.global_batch)
+        if rest:
             raise StateError(
-                f"no batch starts after {records} records: {within} of this epoch are no multiple "
-                f"of the global batch, {self.batch_size} x {self.shard.shard_count} shard(s); "
-                "restore with the global batch of the run that saved it, or edit 'records'"
+                f"no batch starts after {records} records: {within} records of this epoch are not "
+                f"a multiple of the global batch, {self.batch_size} x {self.shard.shard_count} "
+                "shard(s); restore with the global batch of the run that saved the state, or edit "
+                "'records'"
             )
         return epoch * self.steps_per_epoch + min(place, self.steps_per_epoch)

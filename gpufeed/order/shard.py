@@ -1,4 +1,4 @@
-"""Which part of the global batch this process takes."""
+"""The shard: the part of each global batch that this process reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ShardOptions:
         shard_count: number of processes that feed one training run, at least 1.
 
     Raises:
-        ConfigError: naming the value that is out of range.
+        ConfigError: a value is out of range; the message names it.
     """
 
     shard_index: int = 0

@@ -1,4 +1,4 @@
-"""Samplers in which every record, or every one of some, comes equally often."""
+"""Samplers in which all records, or all of a subset, occur equally often."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = [
 
 
 class IndexSampler(Sampler):
-    """Every record once an epoch, in a global order shuffled anew for each epoch.
+    """Every record once per epoch, in a global order that is reshuffled for each epoch.
 
     Args:
         num_records: length of the manifest.
-        shuffle: False gives the manifest's order.
-        seed: of the shuffle and of the transforms.
-        num_epochs: None for no end.
-        epoch_size: positions of a virtual epoch; `num_records` where none is given. A shuffled
-            epoch then begins with a new shuffle and, where it is longer than the manifest, goes on
-            with others; one that is not shuffled begins where the last one ended.
+        shuffle: whether to shuffle; False keeps the manifest's order.
+        seed: seed of the shuffle and of the transforms.
+        num_epochs: number of epochs; None for no end.
+        epoch_size: number of positions in a virtual epoch; by default `num_records`. A shuffled
+            virtual epoch starts with a new shuffle, and continues with further shuffles if it is
+            longer than the manifest. Without shuffling, it starts where the last one ended.
     """
 
     def __init__(
@@ -44,26 +44,26 @@ class IndexSampler(Sampler):
         self.shuffle = bool(shuffle)
 
     def visits(self, positions: Int64) -> Visits:
-        """Return which records come at `positions`."""
-        epoch, turn, record = self._places(positions, self.num_records)
-        return Visits(epoch, record, turn * self.num_records + record)
+        """Return the records at `positions`."""
+        epoch, pass_, record = self._locate(positions, self.num_records)
+        return Visits(epoch, record, pass_ * self.num_records + record)
 
-    def _places(self, positions: Int64, length: int) -> tuple[Int64, Int64, Int64]:
-        """The epoch, how many times the list was gone through in it before, and the place in it."""
+    def _locate(self, positions: Int64, length: int) -> tuple[Int64, Int64, Int64]:
+        """Return the epoch, the pass over the list within the epoch, and the index in the list."""
         epoch, within = np.divmod(positions, self.epoch_size)
-        turn, index = np.divmod(within, length)
+        pass_, index = np.divmod(within, length)
         if not self.shuffle:
-            return epoch, turn, positions % length
-        return epoch, turn, permute_each(index, length, self.seed, epoch, turn)
+            return epoch, pass_, positions % length
+        return epoch, pass_, permute_each(index, length, self.seed, epoch, pass_)
 
     @property
     def has_repeats(self) -> bool:
-        """Whether a record may come more than once in an epoch."""
+        """Whether a record may occur more than once in an epoch."""
         return self.epoch_size > self.num_records
 
     @property
     def identity(self) -> dict[str, object]:
-        """What decides the order."""
+        """Everything that decides the order, as JSON values."""
         return {
             "kind": type(self).__name__,
             "num_records": self.num_records,
@@ -74,17 +74,17 @@ class IndexSampler(Sampler):
 
 
 class SequentialSampler(IndexSampler):
-    """Every record once an epoch, in the manifest's order.
+    """Every record once per epoch, in the manifest's order.
 
-    With last_batch="drop" the same records fall away at the end of each epoch; of a shuffled
-    order, others each time.
+    With last_batch="drop", the same records are dropped at the end of each epoch. In a shuffled
+    order they differ each time.
 
     Args:
         num_records: length of the manifest.
-        seed: of the transforms.
-        num_epochs: None for no end.
-        epoch_size: positions of a virtual epoch, which begins where the last one ended;
-            `num_records` where none is given.
+        seed: seed of the transforms.
+        num_epochs: number of epochs; None for no end.
+        epoch_size: number of positions in a virtual epoch, which starts where the last one ended;
+            by default `num_records`.
     """
 
     def __init__(
@@ -99,25 +99,25 @@ class SequentialSampler(IndexSampler):
 
     @property
     def identity(self) -> dict[str, object]:
-        """What decides the order."""
-        described = super().identity
-        del described["shuffle"]
-        return described
+        """Everything that decides the order, as JSON values."""
+        identity = super().identity
+        del identity["shuffle"]
+        return identity
 
 
 class SubsetSampler(IndexSampler):
-    """Some of the records, each as often as it is listed, in every epoch.
+    """A subset of the records, each as often per epoch as it is listed.
 
     Args:
         num_records: length of the manifest.
         record_keys: int (n,), rows of the manifest.
-        shuffle: False gives their order in `record_keys`.
-        seed: of the shuffle and of the transforms.
-        num_epochs: None for no end.
-        epoch_size: as for `IndexSampler`; the number of `record_keys` where none is given.
+        shuffle: whether to shuffle; False keeps the order of `record_keys`.
+        seed: seed of the shuffle and of the transforms.
+        num_epochs: number of epochs; None for no end.
+        epoch_size: as for `IndexSampler`; by default the number of `record_keys`.
 
     Raises:
-        ConfigError: there is no key, or one that is no row of the manifest.
+        ConfigError: there are no keys, or a key is not a row of the manifest.
     """
 
     def __init__(
@@ -145,29 +145,29 @@ class SubsetSampler(IndexSampler):
         outside = np.flatnonzero((keys < 0) | (keys >= self.num_records))
         if len(outside):
             raise ConfigError(
-                f"record_keys[{outside[0]}] is {keys[outside[0]]}; the manifest has the rows 0 to "
+                f"record_keys[{outside[0]}] is {keys[outside[0]]}; the manifest has rows 0 to "
                 f"{self.num_records - 1}"
             )
         self.record_keys = keys.astype(np.int64)
         self.record_keys.flags.writeable = False
-        self._listed_twice = len(np.unique(keys)) < len(keys)
+        self._has_duplicates = len(np.unique(keys)) < len(keys)
 
     def visits(self, positions: Int64) -> Visits:
-        """Return which records come at `positions`."""
-        epoch, turn, place = self._places(positions, len(self.record_keys))
-        keys = self.record_keys[place]
-        if self._listed_twice:
-            return Visits(epoch, keys, turn * len(self.record_keys) + place)
-        return Visits(epoch, keys, turn * self.num_records + keys)
+        """Return the records at `positions`."""
+        epoch, pass_, index = self._locate(positions, len(self.record_keys))
+        keys = self.record_keys[index]
+        if self._has_duplicates:
+            return Visits(epoch, keys, pass_ * len(self.record_keys) + index)
+        return Visits(epoch, keys, pass_ * self.num_records + keys)
 
     @property
     def has_repeats(self) -> bool:
-        """Whether a record may come more than once in an epoch."""
-        return self._listed_twice or self.epoch_size > len(self.record_keys)
+        """Whether a record may occur more than once in an epoch."""
+        return self._has_duplicates or self.epoch_size > len(self.record_keys)
 
     @property
     def identity(self) -> dict[str, object]:
-        """What decides the order."""
+        """Everything that decides the order, as JSON values."""
         return {**super().identity, "record_keys": pack(self.record_keys)}
 
 
@@ -175,17 +175,17 @@ class RepeatedAugmentationSampler(Sampler):
     """Every record several times in a row, each time augmented differently.
 
     The order of Berman et al., "MultiGrain" (2019) and Hoffer et al., "Augment your batch" (CVPR
-    2020), as DeiT trains with it: shuffled anew for each epoch, every record `repeats` times, and
-    an epoch as long as the manifest, so that it shows a part of the records. Take a global batch
-    that is a multiple of `repeats`.
+    2020), as used by DeiT: reshuffled for each epoch, with every record `repeats` times. By default
+    an epoch is as long as the manifest, and so contains only a part of the records. Use a global
+    batch that is a multiple of `repeats`.
 
     Args:
         num_records: length of the manifest.
-        repeats: how many times in a row a record comes.
-        seed: of the shuffle and of the transforms.
-        num_epochs: None for no end.
-        epoch_size: positions of an epoch; `num_records` where none is given. All records come
-            with `num_records * repeats`.
+        repeats: number of times in a row that a record occurs.
+        seed: seed of the shuffle and of the transforms.
+        num_epochs: number of epochs; None for no end.
+        epoch_size: number of positions in an epoch; by default `num_records`. An epoch of
+            `num_records * repeats` contains all records.
     """
 
     def __init__(
@@ -201,16 +201,16 @@ class RepeatedAugmentationSampler(Sampler):
         self.repeats = check_count("repeats", repeats, 1 << 16)
 
     def visits(self, positions: Int64) -> Visits:
-        """Return which records come at `positions`."""
+        """Return the records at `positions`."""
         epoch, within = np.divmod(positions, self.epoch_size)
         place, copy = np.divmod(within, self.repeats)
-        turn, index = np.divmod(place, self.num_records)
-        record = permute_each(index, self.num_records, self.seed, epoch, turn)
-        return Visits(epoch, record, (turn * self.repeats + copy) * self.num_records + record)
+        pass_, index = np.divmod(place, self.num_records)
+        record = permute_each(index, self.num_records, self.seed, epoch, pass_)
+        return Visits(epoch, record, (pass_ * self.repeats + copy) * self.num_records + record)
 
     @property
     def identity(self) -> dict[str, object]:
-        """What decides the order."""
+        """Everything that decides the order, as JSON values."""
         return {
             "kind": "RepeatedAugmentationSampler",
             "num_records": self.num_records,

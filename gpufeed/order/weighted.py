@@ -1,4 +1,4 @@
-"""Records drawn by weight, with and without replacement."""
+"""A sampler that draws records by weight, with or without replacement."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ Float64 = npt.NDArray[np.float64]
 
 
 def balanced_weights(labels: npt.ArrayLike, power: float = 1.0) -> Float64:
-    """Return weights with which rare classes come more often than they are.
+    """Return weights that make rare classes occur more often than their share of the records.
 
     Args:
         labels: int (n,), classes of the records.
-        power: 1 has every class come equally often; 0.5 weighs by the square root (Mahajan et al.,
+        power: 1 makes all classes occur equally often; 0.5 is square-root sampling (Mahajan et al.,
             "Exploring the limits of weakly supervised pretraining", ECCV 2018); 0 changes nothing.
 
     Returns:
-        float64 (n,), 1 / (number of records of its class) ** power, for each record.
+        float64 (n,), 1 / (number of records in its class) ** power for each record.
 
     Raises:
-        ConfigError: the labels are no integers, or power is negative or no number.
+        ConfigError: the labels are not integers, or power is negative or not a number.
     """
     classes = np.asarray(labels)
     if classes.ndim != 1 or classes.dtype.kind not in "iu":
@@ -45,22 +45,22 @@ def balanced_weights(labels: npt.ArrayLike, power: float = 1.0) -> Float64:
 
 
 class WeightedSampler(Sampler):
-    """Records drawn with a probability in proportion to their weights.
+    """Records drawn with probabilities proportional to their weights.
 
-    Any number of records: torch's ends at 2**24.
+    The number of records is not limited to 2**24, as in torch.
 
     Args:
         weights: (n,), one for each record of the manifest, 0 or more, at least one above 0.
-        replacement: True draws each position by itself, so that records repeat. False draws until
-            the epoch is full, no record twice in it (Efraimidis and Spirakis, "Weighted random
-            sampling with a reservoir", 2006): O(n log n) once an epoch.
-        seed: of the draws and of the transforms.
-        num_epochs: None for no end.
-        epoch_size: positions of an epoch. Where none is given: with replacement n, without it the
-            number of records that have a weight above 0.
+        replacement: True draws each position independently, so records may repeat. False draws no
+            record twice in an epoch (Efraimidis and Spirakis, "Weighted random sampling with a
+            reservoir", 2006), which takes O(n log n) once per epoch.
+        seed: seed of the draws and of the transforms.
+        num_epochs: number of epochs; None for no end.
+        epoch_size: number of positions in an epoch; by default n with replacement, and otherwise
+            the number of records with a weight above 0.
 
     Raises:
-        ConfigError: naming the weight or argument that is out of range.
+        ConfigError: a weight or argument is out of range; the message names it.
     """
 
     def __init__(
@@ -82,24 +82,24 @@ class WeightedSampler(Sampler):
         bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
         if len(bad):
             raise ConfigError(f"weights[{bad[0]}] is {given[bad[0]]}; it must be 0 or more")
-        likely = np.flatnonzero(values)
-        if not len(likely):
-            raise ConfigError("all weights are 0; at least one must be above")
+        positive = np.flatnonzero(values)
+        if not len(positive):
+            raise ConfigError("all weights are 0; at least one must be above 0")
         super().__init__(
             len(values),
             seed=seed,
             num_epochs=num_epochs,
-            epoch_size=len(likely) if epoch_size is None and not replacement else epoch_size,
+            epoch_size=len(positive) if epoch_size is None and not replacement else epoch_size,
         )
         self.replacement = bool(replacement)
-        if not replacement and self.epoch_size > len(likely):
+        if not replacement and self.epoch_size > len(positive):
             raise ConfigError(
-                f"epoch_size is {self.epoch_size}, but only {len(likely)} records have a weight "
-                "above 0; without replacement none comes twice in an epoch"
+                f"epoch_size is {self.epoch_size}, but only {len(positive)} records have a weight "
+                "above 0; without replacement, none occurs twice in an epoch"
             )
-        self._likely = likely
-        self._weights = values[likely]
-        # Added from left to right, which is the same on every machine; a sum in pairs need not be.
+        self._positive = positive
+        self._weights = values[positive]
+        # cumsum adds from left to right on every machine; the order of additions in sum may differ.
         with np.errstate(over="ignore"):
             self._ends = np.cumsum(self._weights)
         if not np.isfinite(self._ends[-1]):
@@ -107,13 +107,13 @@ class WeightedSampler(Sampler):
         self._orders: dict[int, Int64] = {}
 
     def visits(self, positions: Int64) -> Visits:
-        """Return which records come at `positions`."""
+        """Return the records at `positions`."""
         epoch, place = np.divmod(positions, self.epoch_size)
         if self.replacement:
-            drawn = rng.BatchRng(self.seed, epoch, place, rng.CHOICE_STREAM).uniform()
-            chosen = np.searchsorted(self._ends, drawn * self._ends[-1], side="right")
-            # Rounded up, a product may reach the last end.
-            record = self._likely[np.minimum(chosen, len(self._likely) - 1)]
+            draws = rng.BatchRng(self.seed, epoch, place, rng.CHOICE_STREAM).uniform()
+            index = np.searchsorted(self._ends, draws * self._ends[-1], side="right")
+            # A product that is rounded up may equal the last end.
+            record = self._positive[np.minimum(index, len(self._positive) - 1)]
             return Visits(epoch, record, place)
         record = np.empty_like(place)
         for number in np.unique(epoch):
@@ -122,31 +122,31 @@ class WeightedSampler(Sampler):
         return Visits(epoch, record, record)
 
     def _order(self, epoch: int) -> Int64:
-        """The order of an epoch without replacement; the last two are kept."""
+        """Return the order of an epoch without replacement; the last two are cached."""
         order = self._orders.get(epoch)
         if order is None:
             order = self._draw_order(epoch)
-            # A new dict, since another thread may be at this one.
+            # A new dict, since another thread may be reading this one.
             self._orders = {**dict([*self._orders.items()][-1:]), epoch: order}
         return order
 
     def _draw_order(self, epoch: int) -> Int64:
-        epochs = np.full(len(self._likely), epoch)
-        drawn = rng.BatchRng(self.seed, epochs, self._likely, rng.CHOICE_STREAM).uniform()
-        with np.errstate(over="ignore"):  # of a weight as small as numbers get
-            times = rng.minus_log(1.0 - drawn) / self._weights
-        return np.asarray(self._likely[np.argsort(times, kind="stable")[: self.epoch_size]])
+        epochs = np.full(len(self._positive), epoch)
+        draws = rng.BatchRng(self.seed, epochs, self._positive, rng.CHOICE_STREAM).uniform()
+        with np.errstate(over="ignore"):  # a tiny weight overflows to infinity, and sorts last
+            times = rng.minus_log(1.0 - draws) / self._weights
+        return np.asarray(self._positive[np.argsort(times, kind="stable")[: self.epoch_size]])
 
     @property
     def has_repeats(self) -> bool:
-        """Whether a record may come more than once in an epoch."""
+        """Whether a record may occur more than once in an epoch."""
         return self.replacement
 
     @property
     def identity(self) -> dict[str, object]:
-        """What decides the order."""
+        """Everything that decides the order, as JSON values."""
         weights = np.zeros(self.num_records)
-        weights[self._likely] = self._weights
+        weights[self._positive] = self._weights
         return {
             "kind": "WeightedSampler",
             "weights": pack(weights),

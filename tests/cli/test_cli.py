@@ -204,7 +204,7 @@ def test_errors_have_no_traceback_unless_asked_for(
         (["show", "--data", "{birds}/parts"], "put the images of each class into a folder"),
         (["bench"], "Missing argument 'DATA'; see `gpufeed bench --help`"),
         (["bench", "{birds}/none"], "there is no file or folder"),
-        (["bench", "{birds}", "--batch-size", "999"], "has no whole batch of 999 x 1 shard(s)"),
+        (["bench", "{birds}", "--batch-size", "999"], "has no full batch of 999 x 1 shard(s)"),
         (["bench", "{birds}", "--json", "no/x.json"], "there is no folder no"),
         (["bench", "{birds}", "--json", "."], "cannot write .: it is a folder; name a file"),
         (["bench", "{birds}", "--size", "96", "--preset", "course_train"], "has 224 only"),
@@ -243,8 +243,8 @@ def test_a_bad_picture_is_named(
     assert cli.main([*command, str(broken), "--batch-size", "3"]) == 2
     printed = capsys.readouterr().err
     assert re.fullmatch(
-        r"gpufeed: error: record \d+ \(\S+/images/\d{4}/\w+\.jpg\): .*; 3 images of this batch "
-        r"are bad, or more; `gpufeed check DATA --parquet FILE` lists all bad images, and "
+        r"gpufeed: error: record \d+ \(\S+/images/\d{4}/\w+\.jpg\): .*; at least 3 images of this "
+        r"batch are bad; `gpufeed check DATA --parquet FILE` lists all bad images, and "
         r"`--without FILE` leaves them out\n",
         printed,
     ), printed

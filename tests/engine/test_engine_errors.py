@@ -121,7 +121,7 @@ def test_all_bad_batches_in_a_row_are_reported_each(twelve: Manifest) -> None:
         assert "BadPictures" not in "".join(traceback.format_exception(caught.value))
         met.append((caught.value.record_key, counted))
         loader.skip()
-    assert met == [(0, ["2 images of this batch are bad, or more"]), (5, []), (11, [])]
+    assert met == [(0, ["at least 2 images of this batch are bad"]), (5, []), (11, [])]
     loader.close()
 
 

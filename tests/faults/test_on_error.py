@@ -256,12 +256,15 @@ def test_pytorchs_distributed_checkpoints_carry_it(birds: Manifest, tmp_path: Pa
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ("x", "the state's 'quarantine' is no JSON list of failures: Expecting value"),
-        (7, "is no JSON list of failures: the JSON object must be str"),
-        ("null", "is no JSON list of failures: 'NoneType' object is not iterable"),
-        (["x"], "is no JSON list of failures: .* must be a mapping, not str"),
+        ("x", "the state's 'quarantine' is not a JSON list of failures: Expecting value"),
+        (7, "is not a JSON list of failures: the JSON object must be str"),
+        ("null", "is not a JSON list of failures: 'NoneType' object is not iterable"),
+        (["x"], "is not a JSON list of failures: .* must be a mapping, not str"),
         ([{"record_key": 1}], "failures: .* missing 3 required .* 'path', 'reason', and 'step'"),
-        ([{"record_key": "1", "path": "", "reason": "", "step": 0}], "is no JSON list of failures"),
+        (
+            [{"record_key": "1", "path": "", "reason": "", "step": 0}],
+            "is not a JSON list of failures",
+        ),
         (
             [{"record_key": 1, "path": "x", "reason": "", "step": 0}],
             r"'quarantine' has record 1 \(x\), which is not in this manifest",
@@ -398,7 +401,7 @@ def test_a_blank_that_is_refused_is_an_error(
 ) -> None:
     damage(birds, {1})
     monkeypatch.setattr("gpufeed.feed.maker.blank_image", lambda *_: b"no picture")
-    message = "the blank image in the place of record 1"
+    message = "the blank image that replaces a bad one failed too: record 1"
     with make(birds, on_error="blank") as loader, pytest.raises(PipelineError, match=message):
         epochs(loader)
 
@@ -491,7 +494,10 @@ def test_the_end_of_all_files_is_one_error(birds: Manifest, policy: str) -> None
     if policy == "substitute":
         with (
             make(birds) as loader,
-            pytest.raises(TooManyFailuresError, match=r"epoch 0 is left .*; see what `gpufeed"),
+            pytest.raises(
+                TooManyFailuresError,
+                match=r"epoch 0 has no record left .*; inspect the data with",
+            ),
         ):
             epochs(loader)
 
@@ -579,7 +585,7 @@ def test_a_function_decides(birds: Manifest) -> None:
         ),
         ("x", "on_error returned 'x' for record 1"),
         (True, "on_error returned True for record 1"),
-        (1, "on_error returned record 1 for record 1, in a place where that one was found bad"),
+        (1, "on_error returned record 1 for record 1, but that record has failed at this place"),
     ],
 )
 def test_what_a_function_must_not_say(birds: Manifest, answer: Any, said: str) -> None:
@@ -618,7 +624,7 @@ def test_failures_are_counted(birds: Manifest, allowed: float, limit: int) -> No
         assert len(caught.value.failures) == limit + 1
         assert all(isinstance(each, DecodeError) for each in caught.value.failures)
         said = (
-            f"{limit + 1} records could not be read or decoded, and max_failures={allowed} allows "
+            f"{limit + 1} records could not be read or decoded, but max_failures={allowed} allows "
         )
         assert str(caught.value).startswith(f"{said}{limit}: ")
         assert "(first record 1, 00001.jpg)" in str(caught.value)
@@ -646,12 +652,12 @@ def test_failures_that_differ_in_numbers_only_are_told_together(tmp_path: Path) 
     said = str(caught.value)
     assert (
         ": 6 x the image has 50 x 40 = 2,000 pixels, more than max_pixels (1,000); raise it if "
-        "there is enough memory, and the like (first record 0, 00000.jpg); allow" in said
+        "there is enough memory, and similar (first record 0, 00000.jpg); allow" in said
     )
     assert "more reasons" not in said
     assert said.endswith(
         "; allow more, or leave them out with Manifest.without: loader.quarantine.save() writes "
-        "these, `gpufeed check DATA --parquet FILE` all that are bad"
+        "these, and `gpufeed check DATA --parquet FILE` every bad image"
     )
 
 
@@ -660,7 +666,7 @@ def test_failures_that_differ_in_numbers_only_are_told_together(tmp_path: Path) 
     [
         ("on_error", "skip", 'on_error is \'skip\'; it must be "raise", "substitute", "blank"'),
         ("on_error", None, "on_error is None"),
-        ("max_failures", -1, "max_failures is -1; it must be how many records may fail"),
+        ("max_failures", -1, "max_failures is -1; it must be the number of records that may fail"),
         ("max_failures", 1.5, "max_failures is 1.5"),
         ("max_failures", True, "max_failures is True"),
         ("max_failures", float("nan"), "max_failures is nan"),
@@ -696,7 +702,9 @@ def test_the_list_is_written_and_read_back(birds: Manifest, tmp_path: Path) -> N
         birds.without(frame.drop("path"))
     with pytest.raises(ManifestError, match="is not a valid Parquet file"):
         birds.without(path_of(birds, 0))
-    with pytest.raises(ConfigError, match="bad must be a loader.s quarantine, a frame"):
+    with pytest.raises(
+        ConfigError, match=r"bad must be a loader's quarantine, .*, not builtins.list"
+    ):
         birds.without(["00000.jpg"])
 
 

@@ -185,7 +185,7 @@ def test_more_shards_than_records_is_padded_or_named() -> None:
             assert valid.tolist() == [number < 3]
     for reason in many("drop"):
         assert isinstance(reason, str)
-        assert reason.startswith("an epoch of 3 records has no whole batch of 1 x 8 shard(s)")
+        assert reason.startswith("an epoch of 3 records has no full batch of 1 x 8 shard(s)")
     for reason in many("partial"):
         assert isinstance(reason, str)
         assert reason.startswith("shard 7 of 8 would never get a record")
@@ -195,7 +195,7 @@ def test_more_shards_than_pictures_are_fed_or_named(tmp_path: Path) -> None:
     manifest = make_manifest(tmp_path, [(60, 80), (50, 70), (90, 40)])
     shards = [ShardOptions(index, 8) for index in range(8)]
     for shard in shards:
-        with pytest.raises(ConfigError, match="has no whole batch of 1 x 8"):
+        with pytest.raises(ConfigError, match="has no full batch of 1 x 8"):
             make(manifest, shard, "drop")
         with pytest.raises(ConfigError, match="shard 7 of 8 would never get"):
             make(manifest, shard, "partial")

@@ -131,9 +131,11 @@ def test_counts_end_where_they_would_wrap_round() -> None:
     full = Ledger(RUN)
     threes = np.full(65_535, 3)
     full.add(np.zeros_like(threes), threes, threes)
-    with pytest.raises(LedgerError, match="record 3 came more than 65,535 times in epoch 0"):
+    with pytest.raises(
+        LedgerError, match="record 3 was delivered more than 65,535 times in epoch 0"
+    ):
         full.add(np.array([0]), np.array([3]), np.array([3]))
-    with pytest.raises(LedgerError, match="together the ledgers have a record more than 65,535"):
+    with pytest.raises(LedgerError, match="the merged ledgers contain a record more than 65,535"):
         merge([full, ledger_of([(0, 3)])])
     assert full.counts(0).tolist() == [0, 0, 0, 65_535, 0, 0, 0, 0, 0]
     assert merge([full, ledger_of([(0, 4)])]).counts(0)[[3, 4]].tolist() == [65_535, 1]
@@ -209,7 +211,7 @@ def test_what_is_no_ledger_is_named(
     write: Callable[[Path], object], error: str | type[Exception], tmp_path: Path
 ) -> None:
     write(tmp_path / "x")
-    said = f"^{tmp_path}/x is no ledger of gpufeed, as .*save.* writes it, or is damaged$"
+    said = f"^{tmp_path}/x is not a gpufeed ledger, as written by .*save.*, or is damaged$"
     with pytest.raises(LedgerError, match=said) as caught:
         Ledger.load(tmp_path / "x")
     cause = caught.value.__cause__
@@ -221,7 +223,9 @@ def test_what_is_no_ledger_is_named(
 
 def test_a_pipe_is_no_ledger(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x")
-    with pytest.raises(LedgerError, match=r"x is no ledger of .*: not a regular file but a pipe$"):
+    with pytest.raises(
+        LedgerError, match=r"x is not a gpufeed ledger, .*: not a regular file but a pipe$"
+    ):
         Ledger.load(tmp_path / "x")
 
 
@@ -234,17 +238,19 @@ def test_an_edited_ledger_that_is_whole_is_read(tmp_path: Path) -> None:
 def test_objects_are_never_loaded(tmp_path: Path) -> None:
     """Pickles can hold code."""
     edited(tmp_path / "x", **{"counts-0": np.array([{"format": 1}], dtype=object)})
-    with pytest.raises(LedgerError, match="x is no ledger of gpufeed, as") as caught:
+    with pytest.raises(LedgerError, match="x is not a gpufeed ledger, as") as caught:
         Ledger.load(tmp_path / "x")
     assert "allow_pickle=False" in str(caught.value.__cause__)
 
 
 def test_ledgers_of_other_runs_are_not_added_up() -> None:
     other = Run(**{**vars(RUN), "sampler": "d"})
-    with pytest.raises(LedgerError, match="not of one run: sampler is 'b' in one and 'd'"):
+    with pytest.raises(
+        LedgerError, match="belong to different runs: sampler is 'b' in one and 'd'"
+    ):
         merge([Ledger(RUN), Ledger(other)])
     assert Ledger(RUN).compare(Ledger(other)) == []
-    with pytest.raises(LedgerError, match="there is no ledger"):
+    with pytest.raises(LedgerError, match="there is no ledger to merge"):
         merge([])
     with pytest.raises(LedgerError, match="num_records"):
         Ledger(RUN).compare(Ledger(Run(**{**vars(RUN), "num_records": 8})))
@@ -264,10 +270,10 @@ def test_ledgers_of_other_runs_are_not_added_up() -> None:
 def test_only_ledgers_of_one_run_are_added_up(change: dict[str, Any]) -> None:
     (name,) = change
     other = Ledger(Run(**{**vars(RUN), **change}))
-    with pytest.raises(LedgerError, match=f"not of one run: {name} is "):
+    with pytest.raises(LedgerError, match=f"belong to different runs: {name} is "):
         merge([Ledger(RUN), other])
     if name in ("manifest", "num_records", "pixels"):
-        with pytest.raises(LedgerError, match=f"not of one run: {name} is "):
+        with pytest.raises(LedgerError, match=f"belong to different runs: {name} is "):
             Ledger(RUN).compare(other)
     else:
         assert Ledger(RUN).compare(other) == []
@@ -288,7 +294,7 @@ def test_a_ledger_of_another_format_is_named(
     with monkeypatch.context() as patch:
         patch.setattr("gpufeed.ledger.file._FORMAT", 2)
         Ledger(RUN).save(tmp_path / "x")
-    with pytest.raises(LedgerError, match="x has format 2, this gpufeed reads 1"):
+    with pytest.raises(LedgerError, match="x has format 2; this version of gpufeed reads format 1"):
         Ledger.load(tmp_path / "x")
 
 

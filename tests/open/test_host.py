@@ -134,7 +134,7 @@ def test_of_many_bad_pictures_the_first_is_named(twelve: Manifest) -> None:
             with pytest.raises(DecodeError) as caught:
                 loader.batch(0)
             assert caught.value.record_key == 1
-            assert caught.value.__notes__[0] == "3 images of this batch are bad, or more"
+            assert caught.value.__notes__[0] == "at least 3 images of this batch are bad"
 
 
 def test_nothing_is_decoded_twice_where_an_epoch_ends(

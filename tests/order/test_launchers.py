@@ -58,8 +58,8 @@ def test_what_is_set_says_which_shard(environ: dict[str, str], expected: tuple[i
 @pytest.mark.parametrize(
     ("environ", "message"),
     [
-        ({"RANK": "1"}, "RANK is '1', but WORLD_SIZE is not set; set both, or neither"),
-        ({"WORLD_SIZE": "4"}, "WORLD_SIZE is '4', but RANK is not set; set both, or neither"),
+        ({"RANK": "1"}, "RANK is '1', but WORLD_SIZE is not set; set both or neither"),
+        ({"WORLD_SIZE": "4"}, "WORLD_SIZE is '4', but RANK is not set; set both or neither"),
         # A launcher around it may count other processes, so it does not fill the gap.
         ({"WORLD_SIZE": "4", **SLURM}, "WORLD_SIZE is '4', but RANK is not set"),
         ({"RANK": "1", "JOB_COMPLETION_INDEX": "1"}, "RANK is '1', but WORLD_SIZE is not set"),
@@ -75,12 +75,12 @@ def test_what_is_set_says_which_shard(environ: dict[str, str], expected: tuple[i
         ),
         (
             {"JOB_COMPLETION_INDEX": "1"},
-            "JOB_COMPLETION_INDEX is '1', but Kubernetes does not say of how many; "
+            "JOB_COMPLETION_INDEX is '1', but Kubernetes does not set the number of pods; "
             "set JOB_COMPLETIONS to the Job's spec.completions",
         ),
         (
             {"JOB_COMPLETION_INDEX": "1", "JOB_COMPLETIONS": "2", "WORLD_SIZE": "16"},
-            "JOB_COMPLETIONS is '2', but WORLD_SIZE is '16'; set one of them, or RANK and",
+            "JOB_COMPLETIONS is '2', but WORLD_SIZE is '16'; set only one of them, or RANK and",
         ),
     ],
 )
@@ -92,7 +92,7 @@ def test_half_of_a_pair_is_named(environ: dict[str, str], message: str) -> None:
 def test_a_batch_script_is_not_taken_for_one_task_of_many() -> None:
     message = (
         r"SLURM_PROCID is '0' and SLURM_NTASKS is '4', but SLURM_STEP_NUM_TASKS, which srun sets, "
-        r"is not set: .* start all 4 with srun, or a single one with srun --ntasks=1"
+        r"is not set: .* start all 4 processes with srun, or a single one with srun --ntasks=1"
     )
     script = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "4"}
     with pytest.raises(ConfigError, match=message):

@@ -163,7 +163,7 @@ def test_a_position_in_a_tail_that_is_dropped_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((5, 8), "an epoch of 5 records has no whole batch of 8 x 1 shard"),
+        ((5, 8), "an epoch of 5 records has no full batch of 8 x 1 shard"),
         ((5, 0), "batch_size is 0; it must be an integer of 1 or more"),
         ((5, 3, (0, 1), "keep"), 'last_batch is \'keep\'; it must be "drop", "pad" or "partial"'),
         ((5, 3, (2, 3), "partial"), "shard 2 of 3 would never get a record"),

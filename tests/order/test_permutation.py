@@ -157,10 +157,10 @@ def test_a_seed_and_epoch_never_stand_for_others(seed: int, epoch: int) -> None:
 @pytest.mark.parametrize(
     ("indices", "size", "message"),
     [
-        ([0], 0, "size is 0; an order has 1 to"),
-        ([0], MAX_SIZE + 1, "an order has 1 to"),
-        ([3, 5], 5, r"indices go from 3 to 5, beyond \[0, 5\)"),
-        ([-1], 5, "indices go from -1 to -1"),
+        ([0], 0, "size is 0; it must be from 1 to"),
+        ([0], MAX_SIZE + 1, "size is 1099511627777; it must be from 1 to"),
+        ([3, 5], 5, r"indices range from 3 to 5; they must be in \[0, 5\)"),
+        ([-1], 5, "indices range from -1 to -1"),
     ],
 )
 def test_what_is_out_of_range_is_named(indices: list[int], size: int, message: str) -> None:

@@ -492,7 +492,7 @@ def test_targets_that_only_one_manifest_has_are_left_out(pets: Manifest) -> None
         (
             {"where": [[[0, 0, 1, 1]], []], "what": [[-1], []]},
             {"boxes": "where", "box_labels": "what"},
-            "'what' has a label outside",
+            r"'what' has a label outside \[0, 2",
         ),
         ({"where": [[], []]}, {"boxes": "where", "box_format": "yolo"}, "box_format is 'yolo'"),
         (
