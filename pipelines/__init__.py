@@ -1,1 +1,1 @@
-"""Recipes to copy and change; `command.py` is their command line, the rest is gpufeed's."""
+"""Recipes to copy and change, built on gpufeed's public API and the options of `command.py`."""

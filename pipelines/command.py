@@ -1,4 +1,4 @@
-"""The recipes' command line: each field of a `Config` is an option, each error of use one line."""
+"""The recipes' command line: each field of a `Config` is an option, each user error is one line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def options(
 ) -> _Config:
     """Return a `Config` from the command line.
 
-    Its fields are `Annotated[type, "what it is"]` with a default; numbers are 0 or more.
+    Each field is `Annotated[type, "help text"]` and has a default; numbers are 0 or more.
     """
     parser = argparse.ArgumentParser(
         description=inspect.cleandoc(description or ""),
@@ -49,20 +49,21 @@ def _count(text: str) -> int:
     return number
 
 
-_count.__name__ = "integer"  # as argparse's errors call it
+_count.__name__ = "integer"  # the name in argparse's errors
 
 
 def run(main: Callable[[], object]) -> None:
-    """Run a recipe's `main` and end the process as command lines do.
+    """Run a recipe's `main` and exit.
 
-    The exit code is 2 after what the user can put right, said in one line, and 130 after Ctrl-C.
+    The exit code is 2 after an error that the user can correct, which is printed on one line, and
+    130 after Ctrl-C.
     """
     try:
         main()
         sys.stdout.flush()
     except (gpufeed.GpufeedError, OSError) as error:
         if isinstance(error, BrokenPipeError):
-            # Nobody reads any more; nor must the interpreter's own last flush find that out.
+            # The reader of the output is gone; the interpreter's last flush must not fail as well.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(1)
         text = str(error)

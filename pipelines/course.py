@@ -1,11 +1,11 @@
-"""The data part of the WestDRI course "AI with JAX" on NABirds, straight from the original photos.
+"""Feed NABirds as the WestDRI course "AI with JAX" does, directly from the original photos.
 
-One training epoch in shuffled batches of 32, of which the last is left out when not full; then the
-validation images in their order, in batches of 64. Batches have the course's names and types.
+One training epoch comes in shuffled batches of 32, without an incomplete last batch; then the
+validation images come in order, in batches of 64. Batches have the course's names and dtypes.
 
     python -m pipelines.course --data nabirds/
 
-The course's own `metadata.parquet` beside the photos will do as well.
+The course's own `metadata.parquet`, with the photos beside it, works as well.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from pipelines.command import options, run
 
 @dataclass(frozen=True)
 class Config:
-    """What to edit; each field is an option of the command line."""
+    """The settings to edit; each field is an option of the command line."""
 
-    data: Annotated[str, "the folder of NABirds, or the course's metadata.parquet"] = "nabirds"
-    framework: Annotated[Literal["jax", "torch", "numpy"], "whose arrays to make"] = "jax"
+    data: Annotated[str, "NABirds folder, or the course's metadata.parquet"] = "nabirds"
+    framework: Annotated[Literal["jax", "torch", "numpy"], "kind of arrays"] = "jax"
     device: Annotated[str, "auto, cpu, cuda or cuda:1"] = "auto"
-    batch_size: Annotated[int, "images in a batch; 0: 32 for train, 64 for test"] = 0
-    steps: Annotated[int, "the most batches of each split; 0: all"] = 0
-    seed: Annotated[int, "of everything random"] = 0
+    batch_size: Annotated[int, "images in a batch; 0 for 32 in train and 64 in test"] = 0
+    steps: Annotated[int, "most batches of each split; 0 for all"] = 0
+    seed: Annotated[int, "seed of all random numbers"] = 0
 
 
 def build(config: Config, split: Literal["train", "test"] = "train") -> gpufeed.Loader:
@@ -48,10 +48,10 @@ def build(config: Config, split: Literal["train", "test"] = "train") -> gpufeed.
 
 
 def course_batches(loader: gpufeed.Loader) -> Iterator[dict[str, Any]]:
-    """Yield batches as the course's code takes them.
+    """Yield batches in the form that the course's code expects.
 
-    `img` is float32 (n, 224, 224, 3) in -1..1. `species_id` counts from 0 and not, as the course's,
-    from 1: it can be given to a loss as it is.
+    `img` is float32 (n, 224, 224, 3) in -1..1. `species_id` counts from 0, so that a loss can take
+    it directly; the course's counts from 1.
     """
     for batch in loader:
         rows = loader.rows(batch)
@@ -64,7 +64,7 @@ def course_batches(loader: gpufeed.Loader) -> Iterator[dict[str, Any]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, int]:
-    """Run the command line; returns how many images each split gave."""
+    """Run the command line; return the number of images of each split."""
     config = options(Config, __doc__, arguments)
     fed: dict[str, int] = {}
     splits: tuple[Literal["train", "test"], ...] = ("train", "test")
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, int]:
                     for species, photographer in itertools.islice(names, 3):
                         print(f"  {species}, by {photographer}")
                 fed[split] += len(batch["species_name"])
-            print(f"  {fed[split]:,} images, {loader.stats.images_per_second:,.0f} a second")
+            print(f"  {fed[split]:,} images, {loader.stats.images_per_second:,.0f} images/s")
     return fed
 
 

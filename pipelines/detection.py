@@ -1,9 +1,9 @@
 """Feed a detector with NABirds: each image with its bird's box, resized and padded to one size.
 
-For torch, batches are what torchvision's detectors take: a list of images, and of dicts of
-`boxes` and `labels`, where 0 is the background. For JAX and NumPy they are arrays of one shape,
-with room for `max_boxes` in each image and a mask of those that there are. What is learnt from
-them stands in for your network: the mean box, as a share of the image.
+For torch, batches have the form that torchvision's detectors take: a list of images, and a list of
+dicts of `boxes` and `labels`, where 0 is the background. For JAX and NumPy, they are arrays of one
+shape, with room for `max_boxes` boxes in each image and a mask. Computing the mean box is a
+placeholder for your network.
 
     python -m pipelines.detection --data nabirds/ --framework torch
 """
@@ -23,26 +23,26 @@ from pipelines.command import options, run
 
 @dataclass(frozen=True)
 class Config:
-    """What to edit; each field is an option of the command line."""
+    """The settings to edit; each field is an option of the command line."""
 
-    data: Annotated[str, "the folder of NABirds, or a metadata.parquet"] = "nabirds"
-    framework: Annotated[Literal["torch", "jax", "numpy"], "whose arrays to make"] = "torch"
+    data: Annotated[str, "NABirds folder, or a metadata.parquet"] = "nabirds"
+    framework: Annotated[Literal["torch", "jax", "numpy"], "kind of arrays"] = "torch"
     device: Annotated[str, "auto, cpu, cuda or cuda:1"] = "auto"
     batch_size: Annotated[int, "images in a batch"] = 16
-    size: Annotated[int, "side of the images, pixels"] = 320
-    max_boxes: Annotated[int, "room for boxes in an image, for jax and numpy"] = 4
-    steps: Annotated[int, "the most batches; 0: an epoch"] = 0
-    seed: Annotated[int, "of everything random"] = 0
+    size: Annotated[int, "side of the images in pixels"] = 320
+    max_boxes: Annotated[int, "most boxes of an image, for jax and numpy"] = 4
+    steps: Annotated[int, "most batches; 0 for one epoch"] = 0
+    seed: Annotated[int, "seed of all random numbers"] = 0
 
 
 def for_torchvision(samples: list[dict[str, Any]]) -> tuple[list[Any], list[dict[str, Any]]]:
-    """Return the images, views of the batch's memory, and the targets of each."""
-    targets = [{"boxes": each["boxes"], "labels": each["box_labels"] + 1} for each in samples]
-    return [each["image"] for each in samples], targets
+    """Return the images, which are views of the batch's memory, and the targets of each."""
+    targets = [{"boxes": sample["boxes"], "labels": sample["box_labels"] + 1} for sample in samples]
+    return [sample["image"] for sample in samples], targets
 
 
 def build(config: Config) -> gpufeed.Loader:
-    """Return the feed of the train split: large scale jitter, then cut or padded to a square."""
+    """Return the feed of the train split: large scale jitter, then crop or pad to a square."""
     birds = gpufeed.read_nabirds(config.data, labels="species").split("train")
     lists = config.framework == "torch"
     return gpufeed.Loader(
@@ -64,30 +64,30 @@ def build(config: Config) -> gpufeed.Loader:
 
 
 def boxes_of(batch: Any) -> np.ndarray[Any, Any]:
-    """Return all boxes of a batch of either kind, float32 (k, 4)."""
+    """Return all boxes of a batch in either form, float32 (k, 4)."""
     if isinstance(batch, tuple):
         _, targets = batch
-        boxes = np.concatenate([each["boxes"].cpu().numpy() for each in targets])
+        boxes = np.concatenate([target["boxes"].cpu().numpy() for target in targets])
     else:
         boxes = np.asarray(batch["boxes"])[np.asarray(batch["box_valid"])]
     return np.asarray(boxes)
 
 
 def main(arguments: Sequence[str] | None = None) -> tuple[int, int]:
-    """Run the command line; returns how many images and how many boxes there were."""
+    """Run the command line; return the numbers of images and of boxes."""
     config = options(Config, __doc__, arguments)
-    pictures = 0
+    images = 0
     boxes = [np.zeros((0, 4), np.float32)]
     with build(config) as loader:
         for batch in itertools.islice(loader, config.steps or None):
-            pictures += config.batch_size
+            images += config.batch_size
             boxes.append(boxes_of(batch))
         rate = loader.stats.images_per_second
-    found = np.concatenate(boxes)
-    mean = ", ".join(f"{share:.2f}" for share in found.mean(axis=0) / config.size)
-    print(f"{pictures:,} images, {len(found):,} boxes, {rate:,.0f} images a second")
-    print(f"the mean box goes from and to (x0, y0, x1, y1) {mean} of the image")
-    return pictures, len(found)
+    all_boxes = np.concatenate(boxes)
+    mean = ", ".join(f"{share:.2f}" for share in all_boxes.mean(axis=0) / config.size)
+    print(f"{images:,} images, {len(all_boxes):,} boxes, {rate:,.0f} images/s")
+    print(f"mean box (x0, y0, x1, y1) as shares of the image: {mean}")
+    return images, len(all_boxes)
 
 
 if __name__ == "__main__":

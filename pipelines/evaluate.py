@@ -1,8 +1,8 @@
 """Evaluate on NABirds' test split: every image exactly once, in batches of one shape.
 
-The last batch is filled up, and its `valid` tells which images count. What is evaluated stands in
-for your network: each bird gets the species of the bird in the train split that looks most alike,
-when both are seen as a mosaic of 7 x 7 mean colours.
+The last batch is padded, and its `valid` mask marks the images that count. A nearest-neighbour
+classifier is a placeholder for your network: it reduces each bird to a mosaic of 7 x 7 mean colours
+and predicts the species of the most similar bird in the train split.
 
     python -m pipelines.evaluate --data nabirds/ --framework jax
 """
@@ -22,16 +22,16 @@ from pipelines.command import options, run
 
 @dataclass(frozen=True)
 class Config:
-    """What to edit; each field is an option of the command line."""
+    """The settings to edit; each field is an option of the command line."""
 
-    data: Annotated[str, "the folder of NABirds, or a metadata.parquet"] = "nabirds"
-    framework: Annotated[Literal["torch", "jax", "numpy"], "whose arrays to make"] = "torch"
+    data: Annotated[str, "NABirds folder, or a metadata.parquet"] = "nabirds"
+    framework: Annotated[Literal["torch", "jax", "numpy"], "kind of arrays"] = "torch"
     device: Annotated[str, "auto, cpu, cuda or cuda:1"] = "auto"
     batch_size: Annotated[int, "images in a batch"] = 64
 
 
 def build(config: Config, split: Literal["train", "test"] = "test") -> gpufeed.Loader:
-    """Return a feed of one split, in its order, each bird cut out first."""
+    """Return a feed of one split in order, each image cropped to its bird first."""
     birds = gpufeed.read_nabirds(config.data, labels="species").split(split)
     return gpufeed.Loader(
         birds,
@@ -47,7 +47,7 @@ def build(config: Config, split: Literal["train", "test"] = "test") -> gpufeed.L
 def mosaics(loader: gpufeed.Loader) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
     """Yield the mosaics, float32 (n, 147), and labels, (n,), of each batch's valid images."""
     for batch in loader:
-        # Worked out by the framework on its device, so that no image has to leave it.
+        # The framework computes this on its device, so that no image leaves it.
         means = batch["image"].reshape(-1, 3, 7, 32, 7, 32).mean((3, 5))
         arrays = [means.reshape(-1, 147), batch["label"], batch["valid"]]
         mosaic, label, valid = (np.asarray(a.cpu() if hasattr(a, "cpu") else a) for a in arrays)
@@ -55,20 +55,20 @@ def mosaics(loader: gpufeed.Loader) -> Iterator[tuple[npt.NDArray[Any], npt.NDAr
 
 
 def main(arguments: Sequence[str] | None = None) -> tuple[int, int]:
-    """Run the command line; returns how many images were evaluated, and how many were right."""
+    """Run the command line; return the numbers of images and of correct predictions."""
     config = options(Config, __doc__, arguments)
     with build(config, "train") as loader:
         known, species = (np.concatenate(arrays) for arrays in zip(*mosaics(loader), strict=True))
-    total = right = 0
+    total = correct = 0
     with build(config) as loader:
         for mosaic, label in mosaics(loader):
-            # Squared distances, but for a term that is the same for all known ones.
+            # Squared distances, without the term that does not depend on `known`.
             distance = (known**2).sum(1) - 2 * mosaic @ known.T
-            right += int((species[distance.argmin(1)] == label).sum())
+            correct += int((species[distance.argmin(1)] == label).sum())
             total += len(label)
         rate, classes = loader.stats.images_per_second, len(loader.manifest.classes)
-    print(f"{total:,} images, {right / total:.1%} right of {classes} species, {rate:,.0f} a second")
-    return total, right
+    print(f"{total:,} images, {correct / total:.1%} of {classes} species, {rate:,.0f} images/s")
+    return total, correct
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Two large and several small views of each bird, as DINO takes them, from one decode.
+"""Feed two large and several small views of each bird, as DINO takes them, from one decode.
 
-A mosaic of 8 x 8 mean colours stands in for student and teacher; the loss is DINO's: what the
-student makes of every view is compared with what the teacher makes of the other large one.
+A mosaic of 8 x 8 mean colours is a placeholder for student and teacher. The loss is DINO's: it
+compares the student's output for every view with the teacher's output for the other large views.
 
     python -m pipelines.multi_crop --data nabirds/ --local-crops 6
 """
@@ -23,17 +23,17 @@ Embedding = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Config:
-    """What to edit; each field is an option of the command line."""
+    """The settings to edit; each field is an option of the command line."""
 
-    data: Annotated[str, "the folder of NABirds, or a metadata.parquet"] = "nabirds"
-    framework: Annotated[Literal["torch", "jax", "numpy"], "whose arrays to make"] = "torch"
+    data: Annotated[str, "NABirds folder, or a metadata.parquet"] = "nabirds"
+    framework: Annotated[Literal["torch", "jax", "numpy"], "kind of arrays"] = "torch"
     device: Annotated[str, "auto, cpu, cuda or cuda:1"] = "auto"
     batch_size: Annotated[int, "images in a batch"] = 64
-    steps: Annotated[int, "the most batches; 0: one epoch"] = 0
+    steps: Annotated[int, "most batches; 0 for one epoch"] = 0
     size: Annotated[int, "side of the large views, a multiple of 8"] = 224
     local_size: Annotated[int, "side of the small views, a multiple of 8"] = 96
-    local_crops: Annotated[int, "small views of an image"] = 8
-    seed: Annotated[int, "of everything random"] = 0
+    local_crops: Annotated[int, "small views of each image"] = 8
+    seed: Annotated[int, "seed of all random numbers"] = 0
 
 
 def build(config: Config) -> gpufeed.Loader:
@@ -52,44 +52,44 @@ def build(config: Config) -> gpufeed.Loader:
 
 
 def embed(view: Any) -> Embedding:
-    """Return what stands for your encoder: a mosaic of 8 x 8 mean colours, (n, 192)."""
+    """Return the output of a placeholder encoder: a mosaic of 8 x 8 mean colours, (n, 192)."""
     tile = view.shape[-1] // 8
-    # Worked out by the framework on its device, so that no image has to leave it.
+    # The framework computes this on its device, so that no image leaves it.
     means = view.reshape(-1, 3, 8, tile, 8, tile).mean((3, 5)).reshape(-1, 192)
     return np.asarray(means.cpu() if hasattr(means, "cpu") else means, dtype=np.float64)
 
 
 def softmax(scores: Embedding, temperature: float) -> Embedding:
-    """Return shares, each row's of sum 1."""
-    raised = np.exp((scores - scores.max(axis=1, keepdims=True)) / temperature)
-    return np.asarray(raised / raised.sum(axis=1, keepdims=True))
+    """Return probabilities, each row with the sum 1."""
+    exponentials = np.exp((scores - scores.max(axis=1, keepdims=True)) / temperature)
+    return np.asarray(exponentials / exponentials.sum(axis=1, keepdims=True))
 
 
 def distil(student: Sequence[Embedding], teacher: Sequence[Embedding]) -> float:
     """Return DINO's loss: the mean over pairs of different views, each (n, d)."""
     pairs = [
-        -(softmax(wanted, 0.4) * np.log(softmax(made, 1.0))).sum(axis=1).mean()
-        for place, wanted in enumerate(teacher)
-        for other, made in enumerate(student)
-        if place != other
+        -(softmax(target, 0.4) * np.log(softmax(output, 1.0))).sum(axis=1).mean()
+        for i, target in enumerate(teacher)
+        for j, output in enumerate(student)
+        if i != j
     ]
     return float(np.mean(pairs))
 
 
 def main(arguments: Sequence[str] | None = None) -> list[float]:
-    """Run the command line; returns the loss of each step."""
+    """Run the command line; return the loss of each step."""
     config = options(Config, __doc__, arguments)
     losses: list[float] = []
     with build(config) as loader:
         for batch in loader:
-            made = [embed(view) for view in batch["image"]]
-            losses.append(distil(made, made[:2]))
+            outputs = [embed(view) for view in batch["image"]]
+            losses.append(distil(outputs, outputs[:2]))
             if loader.step == config.steps:
                 break
         rate = loader.stats.images_per_second
     views = 2 + config.local_crops
     mean = np.mean(losses)
-    print(f"{len(losses)} batches of {views} views, loss {mean:.3f}, {rate:,.0f} images a second")
+    print(f"{len(losses)} batches of {views} views, loss {mean:.3f}, {rate:,.0f} images/s")
     return losses
 
 

@@ -1,7 +1,8 @@
 """Train a classifier of bird species on NABirds: random crops and flips, shuffled, resumable.
 
-A linear layer over a mosaic of 14 x 14 mean colours stands in for your network; with numpy there is
-none. The file `--resume` keeps where the feed stands; in earnest that goes into your checkpoint.
+A linear layer on a mosaic of 14 x 14 mean colours is a placeholder for your network; with numpy
+there is none. `--resume` saves the loader's state to a file; in real training, save it in your
+checkpoint.
 
     python -m pipelines.train --data nabirds/ --framework torch
 """
@@ -17,20 +18,20 @@ from pipelines.command import options, run
 
 @dataclass(frozen=True)
 class Config:
-    """What to edit; each field is an option of the command line."""
+    """The settings to edit; each field is an option of the command line."""
 
-    data: Annotated[str, "the folder of NABirds, or a metadata.parquet"] = "nabirds"
-    framework: Annotated[Literal["torch", "jax", "numpy"], "whose arrays to make"] = "torch"
+    data: Annotated[str, "NABirds folder, or a metadata.parquet"] = "nabirds"
+    framework: Annotated[Literal["torch", "jax", "numpy"], "kind of arrays"] = "torch"
     device: Annotated[str, "auto, cpu, cuda or cuda:1"] = "auto"
     batch_size: Annotated[int, "images in a batch"] = 64
-    epochs: Annotated[int, "times through the train split"] = 1
-    steps: Annotated[int, "the most batches of this run; 0: to the last epoch's end"] = 0
-    seed: Annotated[int, "of everything random"] = 0
-    resume: Annotated[str, "file to go on from where it exists, and to save to"] = ""
+    epochs: Annotated[int, "epochs of the train split"] = 1
+    steps: Annotated[int, "most batches of this run; 0 for all epochs"] = 0
+    seed: Annotated[int, "seed of all random numbers"] = 0
+    resume: Annotated[str, "file to resume from if it exists, and to save to"] = ""
 
 
 def build(config: Config) -> gpufeed.Loader:
-    """Return the feed of the train split, each bird cut out with a margin first."""
+    """Return the feed of the train split, each image cropped to its bird with a margin first."""
     birds = gpufeed.read_nabirds(config.data, labels="species").split("train")
     epochs, seed = config.epochs, config.seed
     return gpufeed.Loader(
@@ -73,49 +74,49 @@ def jax_step(classes: int) -> Callable[[Any, Any], Any]:
         scores = jax.nn.log_softmax(mosaic @ weights)
         return -(scores * jax.nn.one_hot(label, classes)).sum(1).mean()
 
-    slope_of = jax.jit(loss_of)
+    loss_and_gradient = jax.jit(loss_of)
 
     def step(image: jax.Array, label: jax.Array) -> Any:
         nonlocal weights
-        loss, slope = slope_of(weights, image, label)
-        weights -= 0.02 * slope
+        loss, gradient = loss_and_gradient(weights, image, label)
+        weights -= 0.02 * gradient
         return loss
 
     return step
 
 
 def main(arguments: Sequence[str] | None = None) -> list[float]:
-    """Run the command line; returns the loss of each step, with numpy none."""
+    """Run the command line; return the loss of each step, an empty list with numpy."""
     config = options(Config, __doc__, arguments)
-    losses: list[Any] = []  # the framework's own scalars, since float() waits for the GPU
-    kept = Path(config.resume) if config.resume else None
+    losses: list[Any] = []  # the framework's scalars, since float() waits for the GPU
+    state_file = Path(config.resume) if config.resume else None
     with build(config) as loader:
-        if kept and kept.exists():
-            loader.set_state(kept.read_bytes())
-            print(f"going on at step {loader.step:,}")
+        if state_file and state_file.exists():
+            loader.set_state(state_file.read_bytes())
+            print(f"resuming at step {loader.step:,}")
         state = loader.get_state()
-        make = {"torch": torch_step, "jax": jax_step}.get(config.framework)
-        step = make(len(loader.manifest.classes)) if make else None
+        make_step = {"torch": torch_step, "jax": jax_step}.get(config.framework)
+        step = make_step(len(loader.manifest.classes)) if make_step else None
         end = len(loader) * config.epochs
         last = min(end, loader.step + config.steps) if config.steps else end
         if loader.step >= end:
             print(f"step {loader.step:,}: all {config.epochs} epochs are done")
         try:
-            if kept:
-                kept.write_bytes(state)  # now, so that a wrong path is found out now
+            if state_file:
+                state_file.write_bytes(state)  # at once, so that a wrong path fails now
             while loader.step < last:
                 for batch in loader:
                     losses += [step(batch["image"], batch["label"])] if step else []
-                    state = loader.get_state()  # after the step: what it stands for is learnt
+                    state = loader.get_state()  # only after the model has learnt from the batch
                     if loader.step == last:
                         break
-                shown = f"loss {float(losses[-1]):.3f}, " if losses else ""
+                loss = f"loss {float(losses[-1]):.3f}, " if losses else ""
                 rate, waiting = loader.stats.images_per_second, loader.stats.waiting_share
-                print(f"step {loader.step:,}: {shown}{rate:,.0f} images/s, {waiting:.0%} waiting")
+                print(f"step {loader.step:,}: {loss}{rate:,.0f} images/s, {waiting:.0%} waiting")
                 state = loader.get_state()
         finally:
-            if kept and kept.parent.is_dir():
-                kept.write_bytes(state)  # also after Ctrl-C
+            if state_file and state_file.parent.is_dir():
+                state_file.write_bytes(state)  # also after Ctrl-C
     return [float(loss) for loss in losses]
 
 

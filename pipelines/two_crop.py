@@ -1,7 +1,7 @@
-"""Two views of each bird for self-supervised training, as SimCLR and BYOL take them.
+"""Feed two views of each bird for self-supervised training, as SimCLR and BYOL take them.
 
-A mosaic of 8 x 8 mean colours stands in for your encoder; the loss is SimCLR's (NT-Xent): each view
-is to be nearer to the other one of its image than to those of all other images.
+A mosaic of 8 x 8 mean colours is a placeholder for your encoder. The loss is SimCLR's (NT-Xent): it
+draws the two views of an image together and pushes views of different images apart.
 
     python -m pipelines.two_crop --data nabirds/
 """
@@ -23,15 +23,15 @@ Embedding = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Config:
-    """What to edit; each field is an option of the command line."""
+    """The settings to edit; each field is an option of the command line."""
 
-    data: Annotated[str, "the folder of NABirds, or a metadata.parquet"] = "nabirds"
-    framework: Annotated[Literal["torch", "jax", "numpy"], "whose arrays to make"] = "torch"
+    data: Annotated[str, "NABirds folder, or a metadata.parquet"] = "nabirds"
+    framework: Annotated[Literal["torch", "jax", "numpy"], "kind of arrays"] = "torch"
     device: Annotated[str, "auto, cpu, cuda or cuda:1"] = "auto"
     batch_size: Annotated[int, "images in a batch"] = 64
-    steps: Annotated[int, "the most batches; 0: one epoch"] = 0
+    steps: Annotated[int, "most batches; 0 for one epoch"] = 0
     size: Annotated[int, "side of the views, a multiple of 8"] = 224
-    seed: Annotated[int, "of everything random"] = 0
+    seed: Annotated[int, "seed of all random numbers"] = 0
 
 
 def build(config: Config) -> gpufeed.Loader:
@@ -48,9 +48,9 @@ def build(config: Config) -> gpufeed.Loader:
 
 
 def embed(view: Any) -> Embedding:
-    """Return what stands for your encoder: a mosaic of 8 x 8 mean colours, (n, 192)."""
+    """Return the output of a placeholder encoder: a mosaic of 8 x 8 mean colours, (n, 192)."""
     tile = view.shape[-1] // 8
-    # Worked out by the framework on its device, so that no image has to leave it.
+    # The framework computes this on its device, so that no image leaves it.
     means = view.reshape(-1, 3, 8, tile, 8, tile).mean((3, 5)).reshape(-1, 192)
     return np.asarray(means.cpu() if hasattr(means, "cpu") else means, dtype=np.float64)
 
@@ -59,14 +59,15 @@ def contrast(one: Embedding, other: Embedding, temperature: float = 0.5) -> floa
     """Return SimCLR's loss of two batches of embeddings, (n, d) each."""
     both = np.concatenate([one, other])
     both /= np.linalg.norm(both, axis=1, keepdims=True)
-    alike = np.exp(both @ both.T / temperature)
-    np.fill_diagonal(alike, 0.0)
+    similarity = np.exp(both @ both.T / temperature)
+    np.fill_diagonal(similarity, 0.0)
     partner = np.roll(np.arange(len(both)), len(one))
-    return float(-np.log(alike[np.arange(len(both)), partner] / alike.sum(axis=1)).mean())
+    positive = similarity[np.arange(len(both)), partner]
+    return float(-np.log(positive / similarity.sum(axis=1)).mean())
 
 
 def main(arguments: Sequence[str] | None = None) -> list[float]:
-    """Run the command line; returns the loss of each step."""
+    """Run the command line; return the loss of each step."""
     config = options(Config, __doc__, arguments)
     losses: list[float] = []
     with build(config) as loader:
@@ -77,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> list[float]:
                 break
         rate = loader.stats.images_per_second
     mean = np.mean(losses)
-    print(f"{len(losses)} batches of two views, loss {mean:.3f}, {rate:,.0f} images a second")
+    print(f"{len(losses)} batches of two views, loss {mean:.3f}, {rate:,.0f} images/s")
     return losses
 
 

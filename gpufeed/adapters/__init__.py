@@ -1,4 +1,4 @@
-"""Hands batches to a framework: pixels shared through DLPack, small arrays copied."""
+"""Handing batches to a framework: pixels shared through DLPack, small arrays copied."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ Framework = Literal["numpy", "torch", "jax"]
 
 
 class Adapter(Protocol):
-    """How one framework takes its batches."""
+    """Converts batches to the arrays of one framework."""
 
     def pictures(self, tensor: Any) -> Any:
-        """Wrap DALI's dense tensor as the framework's array, without a copy where it can be."""
+        """Return DALI's dense tensor as the framework's array, without a copy if possible."""
         ...
 
     def labels(self, values: npt.NDArray[np.int32]) -> Any:
-        """Put labels, int32 (n, ...), beside the images, in the type that losses take."""
+        """Return labels, int32 (n, ...), on the images' device, in the dtype that losses take."""
         ...
 
     def arrays(self, values: npt.NDArray[Any]) -> Any:
-        """Put other numbers, (n, ...), beside the images, in their own type."""
+        """Return other values, (n, ...), on the images' device, in their own dtype."""
         ...
 
     def pieces(self, values: npt.NDArray[Any], offsets: npt.NDArray[np.int64]) -> list[Any]:
-        """Put arrays of differing lengths beside the images.
+        """Return arrays of different lengths on the images' device.
 
         Args:
-            values: float32, or int32, which becomes the type of `labels`, (m, ...).
-            offsets: int64 (n + 1), where each of the n arrays begins, and the last one ends.
+            values: (m, ...), float32, or int32, which is returned in the dtype of `labels`.
+            offsets: int64 (n + 1,), the start of each of the n arrays, and the end of the last.
         """
         ...
 
     def numbers(self, values: npt.NDArray[np.int64]) -> Any:
-        """Wrap bookkeeping numbers, int64 (n,)."""
+        """Return record keys or epochs, int64 (n,)."""
         ...
 
     def to_numpy(self, values: Any) -> npt.NDArray[Any]:
-        """Return a batch's array as a NumPy array in host memory."""
+        """Return an array of a batch as a NumPy array in host memory."""
         ...
 
 
@@ -72,7 +72,7 @@ def make_adapter(framework: str, device: Device) -> Adapter:
     """Return the adapter of this name.
 
     Raises:
-        ConfigError: no such name.
+        ConfigError: there is no such framework.
         MissingExtraError: the framework is not installed.
     """
     if framework not in get_args(Framework):

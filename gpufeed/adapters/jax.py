@@ -18,32 +18,32 @@ __all__ = ["JaxAdapter", "make", "shard_from_jax"]
 
 @dataclass(frozen=True)
 class JaxAdapter:
-    """Shares memory with DALI; integers are int32, JAX's own."""
+    """Shares memory with DALI; integers are int32, JAX's default."""
 
     device: jax.Device
 
     def pictures(self, tensor: Any) -> jax.Array:
-        """Wrap DALI's tensor."""
+        """Return DALI's tensor as a JAX array, without a copy."""
         shared: jax.Array = jax.dlpack.from_dlpack(tensor)
         return shared
 
     def labels(self, values: npt.NDArray[np.int32]) -> jax.Array:
-        """Put labels beside the images, as int32."""
+        """Return labels on the images' device, as int32."""
         return self._put(values)
 
     def arrays(self, values: npt.NDArray[Any]) -> jax.Array:
-        """Put other numbers beside the images, in their own type."""
+        """Return other values on the images' device, in their own dtype."""
         return self._put(values)
 
     def pieces(self, values: npt.NDArray[Any], offsets: npt.NDArray[np.int64]) -> list[jax.Array]:
-        """Put arrays of differing lengths beside the images."""
+        """Return arrays of different lengths on the images' device."""
         return [self._put(piece) for piece in np.split(values, offsets[1:-1])]
 
     def numbers(self, values: npt.NDArray[np.int64]) -> jax.Array:
-        """Put numbers beside the images, as int32; `jit` takes no arrays of mixed devices.
+        """Return record keys or epochs as int32, on the images' device, since `jit` needs one.
 
         Raises:
-            ConfigError: a number does not fit; JAX would wrap it round without a word.
+            ConfigError: a number does not fit; JAX would silently wrap it around.
         """
         if len(values) and values.max() > np.iinfo(np.int32).max:
             raise ConfigError(f"record_key or epoch {values.max()} does not fit in JAX's int32")
@@ -59,14 +59,14 @@ class JaxAdapter:
 
 
 def make(device: Device) -> JaxAdapter:
-    """Return the adapter.
+    """Return the adapter for a device.
 
     Raises:
         DeviceError: JAX was installed without support for this device.
     """
     try:
-        found = jax.local_devices(backend="cuda" if device.is_cuda else "cpu")
-        return JaxAdapter(found[device.index or 0])
+        devices = jax.local_devices(backend="cuda" if device.is_cuda else "cpu")
+        return JaxAdapter(devices[device.index or 0])
     except (RuntimeError, IndexError) as error:
         raise DeviceError(
             f'JAX has no device {device}: {error}; install "jax[cuda12]" or use device="cpu"'
@@ -74,5 +74,5 @@ def make(device: Device) -> JaxAdapter:
 
 
 def shard_from_jax() -> ShardOptions:
-    """Return this process's shard, as JAX numbers its processes."""
+    """Return this process's shard, from JAX's process index and count."""
     return ShardOptions(jax.process_index(), jax.process_count())

@@ -20,27 +20,27 @@ class NumpyAdapter:
     device: Device
 
     def pictures(self, tensor: Any) -> npt.NDArray[Any]:
-        """Wrap DALI's tensor; the array is read-only where it is shared."""
+        """Return DALI's tensor as an array, which is read-only if it shares DALI's memory."""
         if self.device.is_cuda:
             return np.asarray(tensor.as_cpu())
         return np.from_dlpack(tensor)
 
     def labels(self, values: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-        """Hand labels over as int32."""
+        """Return labels as int32."""
         return values
 
     def arrays(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Hand other numbers over as they are."""
+        """Return other values unchanged."""
         return values
 
     def pieces(
         self, values: npt.NDArray[Any], offsets: npt.NDArray[np.int64]
     ) -> list[npt.NDArray[Any]]:
-        """Hand arrays of differing lengths over, as views of one."""
+        """Return arrays of different lengths, as views of one array."""
         return np.split(values, offsets[1:-1])
 
     def numbers(self, values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Hand numbers over as int64."""
+        """Return record keys or epochs as int64."""
         return values
 
     def to_numpy(self, values: Any) -> npt.NDArray[Any]:
@@ -49,5 +49,5 @@ class NumpyAdapter:
 
 
 def make(device: Device) -> NumpyAdapter:
-    """Return the adapter."""
+    """Return the adapter for a device."""
     return NumpyAdapter(device)

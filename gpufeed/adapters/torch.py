@@ -20,31 +20,31 @@ __all__ = ["TorchAdapter", "make", "shard_from_torch"]
 
 @dataclass(frozen=True)
 class TorchAdapter:
-    """Shares memory with DALI; labels are int64, as torch's losses want them."""
+    """Shares memory with DALI; labels are int64, which torch's losses require."""
 
     device: torch.device
 
     def pictures(self, tensor: Any) -> torch.Tensor:
-        """Wrap DALI's tensor."""
+        """Return DALI's tensor as a torch tensor, without a copy."""
         return torch.utils.dlpack.from_dlpack(tensor)
 
     def labels(self, values: npt.NDArray[np.int32]) -> torch.Tensor:
-        """Put labels beside the images, as int64."""
+        """Return labels on the images' device, as int64."""
         return torch.from_numpy(values.astype(np.int64)).to(self.device)
 
     def arrays(self, values: npt.NDArray[Any]) -> torch.Tensor:
-        """Put other numbers beside the images, in their own type."""
+        """Return other values on the images' device, in their own dtype."""
         return torch.from_numpy(values).to(self.device)
 
     def pieces(
         self, values: npt.NDArray[Any], offsets: npt.NDArray[np.int64]
     ) -> list[torch.Tensor]:
-        """Put arrays of differing lengths beside the images, as views of one."""
+        """Return arrays of different lengths on the images' device, as views of one tensor."""
         whole = self.labels(values) if values.dtype == np.int32 else self.arrays(values)
         return list(torch.split(whole, np.diff(offsets).tolist()))
 
     def numbers(self, values: npt.NDArray[np.int64]) -> torch.Tensor:
-        """Wrap numbers as int64, in host memory."""
+        """Return record keys or epochs as int64, in host memory."""
         return torch.from_numpy(values)
 
     def to_numpy(self, values: Any) -> npt.NDArray[Any]:
@@ -53,16 +53,18 @@ class TorchAdapter:
 
 
 def make(device: Device) -> TorchAdapter:
-    """Return the adapter."""
+    """Return the adapter for a device."""
     return TorchAdapter(torch.device(str(device)))
 
 
 def shard_from_torch() -> ShardOptions:
-    """Return this process's shard by torch.distributed's numbers; the only one where it is off.
+    """Return this process's shard, from torch.distributed's rank and world size.
+
+    Without torch.distributed, return the only shard.
 
     Raises:
-        ConfigError: a launcher started several processes, but `init_process_group` was not called:
-            each would feed everything.
+        ConfigError: a launcher started several processes, but `init_process_group` was not called,
+            so each process would feed all records.
     """
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         if os.environ.get("WORLD_SIZE", "1") != "1":

@@ -61,7 +61,7 @@ def bench(
     """Measure how fast your data are fed, compared with plain decode of the same images."""
     from gpufeed.tools.bench import bench as measure
     from gpufeed.tools.bench import check_json, save_json
-    from gpufeed.tools.named import open_manifest, take_split
+    from gpufeed.tools.resolve import open_manifest, take_split
 
     keep_interruptible()
     target = None if json is None else check_json(json)

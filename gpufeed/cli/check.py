@@ -13,7 +13,7 @@ from gpufeed.cli.options import DataArgument
 
 if TYPE_CHECKING:
     from gpufeed.tools.check.dataset import Report
-    from gpufeed.tools.named import Listed
+    from gpufeed.tools.resolve import Listed
 
 __all__: list[str] = []
 
@@ -47,7 +47,7 @@ def check(
     from gpufeed.feed.loader import MAX_PIXELS
     from gpufeed.tools.check.dataset import check as check_images
     from gpufeed.tools.check.page import save_page
-    from gpufeed.tools.named import list_images
+    from gpufeed.tools.resolve import list_images
 
     keep_interruptible()
     for target in (parquet, html):

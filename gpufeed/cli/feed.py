@@ -150,7 +150,7 @@ def show(
     ] = Path("gpufeed-show.png"),
 ) -> None:
     """Write the contact sheet of any batch: what training receives at that step."""
-    from gpufeed.tools.named import open_manifest, take_split
+    from gpufeed.tools.resolve import open_manifest, take_split
     from gpufeed.tools.sheet import check_target, save_sheet
     from gpufeed.tools.show import show_batch
 
@@ -206,7 +206,7 @@ def transforms(
     """Write a contact sheet of all transforms applied to one image, eight draws of each."""
     from gpufeed.tools.demo import demo_set
     from gpufeed.tools.gallery import draw_gallery
-    from gpufeed.tools.named import open_manifest
+    from gpufeed.tools.resolve import open_manifest
     from gpufeed.tools.sheet import check_target, save_sheet
 
     keep_interruptible()

@@ -1,1 +1,1 @@
-"""DALI runs it."""
+"""Running batches with NVIDIA DALI."""

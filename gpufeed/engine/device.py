@@ -1,4 +1,4 @@
-"""Which device a loader runs on."""
+"""The device that a loader runs on."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["Device", "resolve_device"]
 
 @dataclass(frozen=True)
 class Device:
-    """The CPU (`index` None) or one CUDA GPU."""
+    """The CPU, with `index` None, or one CUDA GPU."""
 
     index: int | None
 
     @property
     def is_cuda(self) -> bool:
-        """Whether it is a GPU."""
+        """Whether the device is a GPU."""
         return self.index is not None
 
     def __str__(self) -> str:
@@ -27,27 +27,26 @@ class Device:
 
 
 def gpu_count() -> int:
-    """How many GPUs DALI can use; 0 where there is no usable driver."""
+    """Return the number of GPUs that DALI can use; 0 without a usable driver."""
     from nvidia.dali import backend
 
     return int(backend.GetCUDADeviceCount())
 
 
-# What launchers call a process's number among those of its machine: torchrun, Open MPI, MPICH and
-# Intel MPI, SLURM.
+# Variables of the local rank: torchrun, Open MPI, MPICH and Intel MPI, SLURM.
 _LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 
 
 def resolve_device(name: str) -> Device:
-    """Return the device of this name: "auto", "cpu", "cuda" or one GPU, as "cuda:1".
+    """Return the device of this name: "auto", "cpu", "cuda" or one GPU such as "cuda:1".
 
-    "cuda" is the GPU of this process's number on its machine where a launcher (torchrun, Open MPI,
-    MPICH, SLURM) gives it one and it sees several GPUs, else the first; "auto" is "cuda" where
-    there is a GPU, else "cpu".
+    "cuda" is the GPU of this process's local rank if its launcher (torchrun, Open MPI, MPICH,
+    SLURM) sets one and the process sees several GPUs, and otherwise the first GPU. "auto" is "cuda"
+    if there is a GPU, and otherwise "cpu".
 
     Raises:
-        ConfigError: no such name.
-        DeviceError: there is no such GPU here.
+        ConfigError: the name is none of these.
+        DeviceError: this machine has no such GPU.
     """
     matched = re.fullmatch(r"auto|cpu|cuda(?::(\d+))?", name) if isinstance(name, str) else None
     if matched is None:
@@ -60,9 +59,10 @@ def resolve_device(name: str) -> Device:
     named = matched.group(1)
     index = int(named) if named else _local_rank() if count > 1 else 0
     if index >= count:
-        there = f"DALI sees {count} GPU(s)" if count else "DALI sees no GPU here"
+        available = f"DALI sees {count} GPU(s)" if count else "DALI sees no GPU"
         raise DeviceError(
-            f'device is {name!r}, but {there}; use device="cpu", or see what `gpufeed info` finds'
+            f'device is {name!r}, but {available}; use device="cpu", or run `gpufeed info` to see '
+            "what is missing"
         )
     return Device(index)
 

@@ -1,4 +1,4 @@
-"""Runs opened batches through a DALI pipeline."""
+"""Running opened batches through a DALI pipeline."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Run:
     """A batch in the pipeline.
 
     Attributes:
-        opened: the batch, which DALI reads in place until the run is over.
-        outcome: once it is over, for each view DALI's dense tensor of its images, valid while it is
-            held; or what DALI raised.
+        opened: the batch, which DALI reads in place until the run has finished.
+        outcome: None until the run has finished; then for each view DALI's dense tensor of its
+            images, valid while it is held, or the exception that DALI raised.
     """
 
     def __init__(self, opened: Opened) -> None:
@@ -35,18 +35,18 @@ class Run:
 
 
 class Engine:
-    """One DALI pipeline, and the batches under way in it.
+    """A DALI pipeline and the batches running in it.
 
     Args:
-        stages: of any batch.
+        stages: the stages of any batch.
         opener: opens images.
         batch_size: the most records of a batch.
-        device: where it runs.
-        num_threads: CPU threads of DALI's own, at least 1.
+        device: the device to run on.
+        num_threads: CPU threads of DALI, at least 1.
         depth: batches that DALI works on at a time, at least 1.
 
     Raises:
-        PipelineError: DALI cannot make a graph of the stages.
+        PipelineError: DALI cannot build a graph from the stages.
     """
 
     def __init__(
@@ -71,20 +71,20 @@ class Engine:
             )
         except GpufeedError:
             raise
-        except Exception as error:  # what a user's own `build` adds may be refused
+        except Exception as error:  # DALI may reject the operators of a user's own transform
             raise PipelineError(
-                f"no DALI graph could be made of the transforms: {_brief(error)}"
+                f"DALI cannot build a graph of the transforms: {_brief(error)}"
             ) from error
         self._depth = depth
         self._started = False
-        # What DALI was given to do, in the order in which it gives its outputs.
+        # The runs in DALI, in the order of its outputs.
         self._runs: deque[Run] = deque()
         _all.add(self)
 
     def begin(self, opened: Opened) -> Run:
-        """Begin to run a batch, all of whose images are open."""
+        """Start to run a batch, all of whose images are open."""
         while len(self._runs) > self._depth:
-            self._take_out()  # so that DALI always has room
+            self._collect()  # so that DALI always has room
         run = Run(opened)
         self._feed(run)
         if self._started:
@@ -101,7 +101,7 @@ class Engine:
         self._runs.append(run)
 
     def _start(self) -> None:
-        # The first schedule_run() starts `depth` runs at once, so each must have been fed.
+        # The first schedule_run() starts `depth` runs at once, so all need their inputs.
         while len(self._runs) < self._depth:
             self._feed(Run(self._runs[-1].opened))
         self._pipeline.schedule_run()
@@ -111,32 +111,32 @@ class Engine:
         """Wait for a run that `begin` returned.
 
         Returns:
-            For each view DALI's dense tensor of its images, valid while it is held; or, by place,
-            the errors of the images over which the graph failed. Other batches are not affected.
+            For each view DALI's dense tensor of its images, valid while it is held. If the graph
+            failed on some images, their errors by place instead; other batches are not affected.
 
         Raises:
-            PipelineError: DALI failed otherwise.
+            PipelineError: DALI failed for another reason.
         """
         if not self._started:
             self._start()
         while run.outcome is None:
-            self._take_out()
+            self._collect()
         outcome, run.outcome = run.outcome, None
         if isinstance(outcome, list):
             return outcome
         errors = self._opener.blame(run.opened)
         if errors:
             return errors
-        said = _brief(outcome)
-        if "bad_alloc" in said or "out of memory" in said.lower():
-            raise out_of_memory(said)
+        message = _brief(outcome)
+        if "bad_alloc" in message or "out of memory" in message.lower():
+            raise out_of_memory(message)
         raise PipelineError(
-            f"DALI failed on batch {run.opened.plan.step}, though each of its images can be "
-            f"decoded: {said}"
+            f"DALI failed on batch {run.opened.plan.step}, although each of its images can be "
+            f"decoded: {message}"
         )
 
-    def _take_out(self) -> None:
-        """Wait for the oldest run, and keep what came of it in the run."""
+    def _collect(self) -> None:
+        """Wait for the oldest run and store its outcome."""
         run = self._runs[0]
         try:
             run.outcome = [images.as_tensor() for images in self._pipeline.share_outputs()]
@@ -146,15 +146,15 @@ class Engine:
         self._runs.popleft()
 
     def drain(self) -> None:
-        """Wait for all runs, and drop what came of them."""
+        """Wait for all runs and drop their outcomes."""
         if self._runs and not self._started:
             self._start()
         while self._runs:
-            self._take_out()
+            self._collect()
 
 
 def _disown() -> None:
-    """In a forked process, leave alone what belongs to threads that did not come along."""
+    """Abandon all pipelines in a forked process, which has none of their threads."""
     for engine in list(_all):
         abandon(engine._pipeline)
         engine._runs.clear()
@@ -165,5 +165,5 @@ os.register_at_fork(after_in_child=_disown)
 
 
 def _brief(error: Exception) -> str:
-    """What DALI says on one line, without the places in its own source that follow."""
+    """Return DALI's message on one line, without its stack trace."""
     return " ".join(str(error).partition("Stacktrace")[0].split())

@@ -34,7 +34,7 @@ def build_pipeline(
     num_threads: int,
     depth: int,
 ) -> Pipeline:
-    """Build the pipeline that carries out stages of the structure of `stages`.
+    """Build the pipeline that carries out stages with the same structure as `stages`.
 
     Its inputs are those of the opener and of `rest_feeds`; its outputs are the images of each view,
     on `device`.
@@ -44,17 +44,17 @@ def build_pipeline(
         num_threads=num_threads,
         device_id=device.index,
         prefetch_queue_depth=depth,
-        # Only this executor lets outputs outlive their iteration, and go on after a bad image.
+        # Only this executor lets outputs outlive their iteration, and continues after a bad image.
         exec_dynamic=True,
     )
     with pipeline:
         opened = opener.build(stages)
         rest = declare(stages.rest, "rest")
         outputs = [_view(view, image) for view, image in zip(rest, opened, strict=True)]
-        # What comes in as it goes out must not be the memory that it came in.
+        # An output must not share memory with an input.
         outputs = [
-            fn.copy(made) if made is image else made
-            for made, image in zip(outputs, opened, strict=True)
+            fn.copy(output) if output is image else output
+            for output, image in zip(outputs, opened, strict=True)
         ]
         pipeline.set_outputs(*outputs)
     pipeline.build()
@@ -63,7 +63,7 @@ def build_pipeline(
 
 
 def rest_feeds(stages: Stages) -> dict[str, Any]:
-    """Return what the graph is fed beside opened images, by the names of its inputs."""
+    """Return the inputs of the graph other than opened images, by name."""
     return feeds(stages.rest, "rest")
 
 
@@ -71,7 +71,7 @@ def _view(view: View, image: Any) -> Any:
     stages, mirror = list(view.stages), None
     last = stages[-1] if stages else None
     if isinstance(last, Resample) and not flips_in_resize(last):
-        # A flip at the end costs nothing as the output is written.
+        # A flip at the end costs nothing when the output is written.
         mirror, stages[-1] = last.mirror, replace(last, mirror=None)
     for stage in stages:
         if isinstance(stage, Pixel):
@@ -94,10 +94,10 @@ def _view(view: View, image: Any) -> Any:
 
 
 def _warp(stage: Warp, image: Any) -> Any:
-    def warped(image: Any, own: dict[str, Any]) -> Any:
-        return warp(image, own["matrix"], stage.fill, stage.sampling)
+    def apply(image: Any, params: dict[str, Any]) -> Any:
+        return warp(image, params["matrix"], stage.fill, stage.sampling)
 
-    return where(stage.mask, image, warped, {"matrix": stage.matrix})
+    return where(stage.mask, image, apply, {"matrix": stage.matrix})
 
 
 def _finish(output: OutputFormat, image: Any, mirror: Any) -> Any:

@@ -1,1 +1,1 @@
-"""From encoded images to pixels."""
+"""Decoding images and carrying out their first resize."""

@@ -1,4 +1,4 @@
-"""What opens images: encoded bytes and a window in, pixels out."""
+"""The interface of openers, which turn encoded images into pixels of a window."""
 
 from __future__ import annotations
 
@@ -17,27 +17,36 @@ if TYPE_CHECKING:
     from gpufeed.plan.stages import Stages
     from gpufeed.source.base import Encoded
 
-__all__ = ["Name", "Opened", "Opener", "OpenerKind", "Pixels", "bare", "finished", "out_of_memory"]
+__all__ = [
+    "Name",
+    "Opened",
+    "Opener",
+    "OpenerKind",
+    "Pixels",
+    "finished",
+    "out_of_memory",
+    "without_traceback",
+]
 
 OpenerKind = Literal["auto", "threads", "graph"]
 Pixels = npt.NDArray[np.uint8]
 Name = Callable[[int], str]
-"""From a record key to what errors call its image."""
+"""From a record key to the name of its image in errors."""
 
 
 @dataclass(frozen=True)
 class Opened:
-    """A planned batch whose images are open; or some of whose images are bad.
+    """A planned batch after opening: its images, or the errors of those that are bad.
 
-    It must live until the graph has run it: DALI reads `feeds` in place.
+    Keep it alive until the graph has run it, since DALI reads `feeds` in place.
 
     Attributes:
         plan: the batch.
-        encoded: for each record its encoded image, or why there is none.
-        feeds: what the graph is fed, by the names of its inputs.
-        errors: by their places in the batch, why images are bad; with any there is nothing to feed.
-        views: for each view its images in host memory; () where none are opened there.
-        ready: the places of those in `views` that are open.
+        encoded: for each record its encoded image, or the error of reading it.
+        feeds: the graph's inputs by name; empty if there are errors.
+        errors: the errors of bad images, by their places in the batch.
+        views: for each view its images in host memory; () if images are opened in the graph.
+        ready: the places in `views` that hold images.
     """
 
     plan: BatchPlan
@@ -49,16 +58,16 @@ class Opened:
 
 
 class Opener(Protocol):
-    """One way to open images: on the host before the graph, in the graph, or partly in each.
+    """A way to open images: on the host before the graph, in the graph, or partly in each.
 
     Which opener takes a record depends on the manifest and the record alone, never on its batch.
     """
 
     def build(self, stages: Stages) -> list[Any]:
-        """Add to the current DALI graph what it does there.
+        """Add the opener's part to the current DALI graph.
 
         Returns:
-            For each view a `DataNode` of uint8 HWC images, to which `stages.rest` is left to do.
+            For each view a `DataNode` of uint8 HWC images, the input of `stages.rest`.
         """
         ...
 
@@ -68,39 +77,40 @@ class Opener(Protocol):
         encoded: Sequence[Encoded | DecodeError],
         before: Opened | None = None,
     ) -> Future[Opened]:
-        """Begin to open a batch, after those begun before; for any thread.
+        """Start to open a batch, after those started before; callable from any thread.
 
-        Letting go of the future ends the work.
+        Dropping the future cancels the work.
 
         Args:
             plan: the batch.
-            encoded: for each record its encoded image, or why there is none.
-            before: the same batch when some of it was bad; what is `ready` of it is taken over.
+            encoded: for each record its encoded image, or the error of reading it.
+            before: the result of opening the same batch when some of its images were bad; the
+                images that are `ready` are reused.
         """
         ...
 
     def blame(self, opened: Opened) -> dict[int, DecodeError]:
-        """Return the errors of those images, by place, over which the graph failed."""
+        """Return the errors of the images on which the graph failed, by place."""
         ...
 
     def close(self) -> None:
-        """End its threads."""
+        """End the threads of the opener."""
         ...
 
 
-def bare(error: DecodeError) -> DecodeError:
-    """Drop where an error was raised: its frames would keep whole batches alive."""
+def without_traceback(error: DecodeError) -> DecodeError:
+    """Drop an error's context and traceback, whose frames would keep whole batches alive."""
     error.__context__ = None
     return error.with_traceback(None)
 
 
 def finished(opened: Opened) -> Future[Opened]:
-    """Return a future that has come already."""
+    """Return a future that already has its result."""
     future: Future[Opened] = Future()
     future.set_result(opened)
     return future
 
 
-def out_of_memory(said: str) -> PipelineError:
-    """Return the error for memory that was refused; `said` is what the refusing library says."""
-    return PipelineError(f"out of memory; take a smaller batch_size, size or prefetch ({said})")
+def out_of_memory(message: str) -> PipelineError:
+    """Return the error for a failed allocation, with the message of the library that failed."""
+    return PipelineError(f"out of memory; use a smaller batch_size, size or prefetch ({message})")

@@ -1,4 +1,4 @@
-"""Bounds the memory of images that are decoded at a time."""
+"""A bound on the memory of images that are decoded at the same time."""
 
 from __future__ import annotations
 
@@ -8,51 +8,51 @@ from collections.abc import Iterator
 
 __all__ = ["Budget"]
 
-_FREE = 1 << 24
-"""Pixels of images that are not counted, since the number of threads bounds them."""
-_EACH = 1 << 25
-"""Pixels for each thread: cameras' images wait for nobody."""
-_BYTES = 9
+_UNCOUNTED_PIXELS = 1 << 24
+"""Images up to this size are not counted, since the number of threads bounds them."""
+_PIXELS_PER_THREAD = 1 << 25
+"""Share of each thread, large enough that images from cameras never wait."""
+_BYTES_PER_PIXEL = 9
 """Memory that a pixel takes while its image is decoded and resized."""
 
 
 class Budget:
-    """Lets threads work on so many pixels of large images at a time, and always on one image.
+    """Limits the pixels of large images that threads decode at the same time.
 
-    With as large an image as there may be on each thread, they would take more memory than many
-    machines have.
+    One image is always allowed. Without the limit, images of `max_pixels` on all threads would take
+    more memory than many machines have.
 
     Args:
         max_pixels: the most pixels of an image.
-        num_threads: how many threads work at a time.
-        memory: bytes that they may take together, if one image takes no more.
+        num_threads: the number of threads.
+        memory: bytes that all threads together may take; one image may exceed it.
 
     Attributes:
-        pixels: how many may be worked on at a time.
+        pixels: the most pixels that may be decoded at the same time.
     """
 
     def __init__(self, max_pixels: int, num_threads: int, memory: int = 1 << 62) -> None:
-        self.pixels = max(max_pixels, min(num_threads * _EACH, memory // _BYTES))
+        self.pixels = max(
+            max_pixels, min(num_threads * _PIXELS_PER_THREAD, memory // _BYTES_PER_PIXEL)
+        )
         self._taken = 0
-        self._given_back = threading.Condition()
+        self._released = threading.Condition()
 
     def take(self, pixels: int) -> contextlib.AbstractContextManager[None]:
-        """Return a context within which an image of so many pixels may be worked on."""
-        return _FOR_ALL if pixels <= _FREE else self._taking(pixels)
+        """Return a context in which an image of this many pixels may be decoded."""
+        return _NO_WAIT if pixels <= _UNCOUNTED_PIXELS else self._reserve(pixels)
 
     @contextlib.contextmanager
-    def _taking(self, pixels: int) -> Iterator[None]:
-        with self._given_back:
-            self._given_back.wait_for(
-                lambda: not self._taken or self._taken + pixels <= self.pixels
-            )
+    def _reserve(self, pixels: int) -> Iterator[None]:
+        with self._released:
+            self._released.wait_for(lambda: not self._taken or self._taken + pixels <= self.pixels)
             self._taken += pixels
         try:
             yield
         finally:
-            with self._given_back:
+            with self._released:
                 self._taken -= pixels
-                self._given_back.notify_all()
+                self._released.notify_all()
 
 
-_FOR_ALL = contextlib.nullcontext()
+_NO_WAIT = contextlib.nullcontext()

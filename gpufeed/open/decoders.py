@@ -1,4 +1,4 @@
-"""Decoders: from an encoded image to the pixels of a window of it, on one thread of the host."""
+"""Decoders, from an encoded image to the pixels of a window, on one thread of the host."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-# Heeded when it is imported. What cannot be decoded is told by errors, with the record; its lines
-# on standard error name no file.
+# Read when nvImageCodec is imported. It would print lines that name no file; gpufeed's errors name
+# the record.
 os.environ.setdefault("PYNVIMGCODEC_VERBOSITY", "0")
 
 from nvidia import nvimgcodec
@@ -19,14 +19,14 @@ from gpufeed.source.base import Encoded
 __all__ = ["Decoder", "NvImageCodec", "cpu_decoder"]
 
 _NO_DEVICE = -99999
-"""nvImageCodec's NVIMGCODEC_DEVICE_CPU_ONLY, which its Python package does not name."""
+"""nvImageCodec's NVIMGCODEC_DEVICE_CPU_ONLY, which its Python package does not export."""
 
-_KEPT_BYTES = 64 << 20
-"""The largest image whose memory is kept for the next one."""
+_MAX_REUSED_BYTES = 64 << 20
+"""The largest image whose memory is reused for the next one."""
 
 
 def cpu_decoder() -> nvimgcodec.Decoder:
-    """Return a decoder that works in its caller's thread; make one for each."""
+    """Return a decoder that works in its caller's thread; each thread needs its own."""
     return nvimgcodec.Decoder(
         device_id=_NO_DEVICE,
         backends=[nvimgcodec.Backend(nvimgcodec.BackendKind.CPU_ONLY)],
@@ -35,10 +35,10 @@ def cpu_decoder() -> nvimgcodec.Decoder:
 
 
 class Decoder(Protocol):
-    """Decodes images one at a time, for the thread that made it.
+    """Decodes images one at a time, on the thread that made it.
 
-    Headers are read by gpufeed, so a decoder is given images whose size and kind are known: JPEG,
-    PNG, WebP, TIFF, BMP and PNM.
+    gpufeed reads headers itself, so a decoder receives only images of a known size and format:
+    JPEG, PNG, WebP, TIFF, BMP and PNM.
     """
 
     def decode(
@@ -48,12 +48,11 @@ class Decoder(Protocol):
 
         Args:
             content: the encoded image.
-            start: (y, x) of the window's first pixel, in the image as its EXIF orientation turns
-                it.
+            start: (y, x) of the window's first pixel, after the image's EXIF orientation.
             shape: (height, width) of the window, which lies inside the image.
 
         Returns:
-            uint8 (height, width, 3), RGB, which the next call may overwrite; None where the image
+            uint8 (height, width, 3), RGB, which the next call may overwrite; None if the image
             cannot be decoded.
         """
         ...
@@ -74,7 +73,7 @@ class NvImageCodec:
         window = nvimgcodec.Region(top, left, top + height, left + width)
         try:
             stream = nvimgcodec.CodeStream(content).get_sub_code_stream(0, region=window)
-        except RuntimeError:  # a header that it cannot read
+        except RuntimeError:  # an unreadable header
             return None
         if self._image is None:
             image = self._decoder.decode(stream)
@@ -82,7 +81,7 @@ class NvImageCodec:
             image = self._decoder.decode(stream, image=self._image)
         if image is None:
             return None
-        self._image = image if height * width * 3 <= _KEPT_BYTES else None
-        # By name: np.asarray would ask for __array_interface__, which leaks 32 bytes each time.
+        self._image = image if height * width * 3 <= _MAX_REUSED_BYTES else None
+        # Not np.asarray: it reads __array_interface__, which leaks 32 bytes each time.
         pixels: npt.NDArray[np.uint8] = image.cpu().__array__()
         return pixels

@@ -1,4 +1,4 @@
-"""Says what is wrong with an image: DALI's message seldom tells which of a batch it means."""
+"""Finding the bad images of a batch, which DALI's messages seldom identify."""
 
 from __future__ import annotations
 
@@ -21,25 +21,23 @@ Size = tuple[int, int]
 
 
 def check_header(content: Encoded, expected: Size, record_key: int, name: Name) -> None:
-    """Raise where an image's header cannot be read or gives another size than its manifest.
+    """Check that an image's header is readable and gives the size in the manifest.
 
     Args:
         content: the encoded image.
-        expected: (height, width) that the manifest gives.
-        record_key: its record.
-        name: from a record key to what errors call its image.
+        expected: (height, width) in the manifest.
+        record_key: the image's record.
+        name: from a record key to the name of its image in errors.
 
     Raises:
-        DecodeError: it is no image.
-        SizeMismatchError: it is of another size.
+        DecodeError: the header cannot be read, or the file is far too long for its size.
+        SizeMismatchError: the image has a different size.
     """
     try:
         width, height = image_size(content)
         check_scans(content)
     except (OSError, ValueError) as error:
-        raise DecodeError(
-            record_key, name(record_key), f"not an image that can be read: {error}"
-        ) from None
+        raise DecodeError(record_key, name(record_key), f"not a readable image: {error}") from None
     if len(content) > (limit := max_file_bytes(height * width)):
         reason = f"the file is {len(content):,} bytes long; the limit for its size is {limit:,}"
         raise DecodeError(record_key, name(record_key), reason)
@@ -47,14 +45,14 @@ def check_header(content: Encoded, expected: Size, record_key: int, name: Name) 
         raise SizeMismatchError(
             record_key,
             name(record_key),
-            f"the image is {width} x {height} (width x height), the manifest says "
-            f"{expected[1]} x {expected[0]}; read the sizes anew, with "
+            f"the image is {width} x {height} (width x height), but the manifest gives "
+            f"{expected[1]} x {expected[0]}; read the sizes again, with "
             'sizes="headers" for NABirds',
         )
 
 
 def undecodable(content: Encoded, record_key: int, name: Name) -> DecodeError:
-    """Return the error for an image that nvImageCodec refuses, in Pillow's words."""
+    """Return the error for an image that nvImageCodec rejects, with Pillow's reason."""
     try:
         with Image.open(io.BytesIO(content)) as image:
             image.load()
@@ -71,8 +69,7 @@ def undecodable(content: Encoded, record_key: int, name: Name) -> DecodeError:
 def find_undecodable(opened: Opened, name: Name) -> dict[int, DecodeError]:
     """Return the errors of the images whose window cannot be decoded, by their places.
 
-    No more than the window is judged, so that it does not depend on the rest of a batch whether a
-    damaged image counts as bad.
+    Only the window is decoded, so that a damaged image counts as bad in every batch or in none.
     """
     decoder = NvImageCodec()
     window, keys = opened.plan.stages.window, opened.plan.record_keys.tolist()

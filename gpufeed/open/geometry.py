@@ -1,4 +1,4 @@
-"""Geometry in the DALI graph: the operators that carry out a `Resample`."""
+"""The DALI operators that carry out a `Resample`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["PLACES", "flips_in_resize", "resample"]
 
 _FILTERS = {"bilinear": types.INTERP_LINEAR, "bicubic": types.INTERP_CUBIC}
 PLACES: dict[str, Any] = {"axes": (0, 1), "normalized_anchor": False, "normalized_shape": False}
-"""How `fn.slice` and its like are given windows: (y, x) in pixels."""
+"""Arguments that make `fn.slice` and its like take windows as (y, x) in pixels."""
 
 
 def flips_in_resize(stage: Resample) -> bool:
-    """Whether a stage's flips cost nothing, as the order in which the resize writes.
+    """Return whether the resize can write its output flipped, which costs nothing.
 
-    DALI's operator for that pads nothing afterwards, and resizes no region.
+    DALI's operator for this neither pads afterwards nor resizes a region.
     """
     flips = stage.mirror is not None or stage.upturn is not None
     resizes = stage.resize is not None and stage.resize.first is None
@@ -26,11 +26,11 @@ def flips_in_resize(stage: Resample) -> bool:
 
 
 def resample(stage: Resample, image: Any) -> Any:
-    """Add the operators of a stage whose arrays are `DataNode`s.
+    """Add the operators of a stage to the current graph.
 
     Args:
-        stage: what is done.
-        image: `DataNode` of uint8 HWC images.
+        stage: the stage, whose arrays are `DataNode`s.
+        image: a `DataNode` of uint8 HWC images.
     """
     mirror, upturn = (0 if each is None else each for each in (stage.mirror, stage.upturn))
     if stage.cut is not None:

@@ -1,4 +1,4 @@
-"""Opens images in the DALI graph: decodes windows there, and carries out the first stages."""
+"""Opening images in the DALI graph: decoding windows and carrying out the first stages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nvidia.dali import fn, types
 
 from gpufeed.errors import DecodeError
-from gpufeed.open.base import Name, Opened, bare, finished
+from gpufeed.open.base import Name, Opened, finished, without_traceback
 from gpufeed.open.diagnose import check_header, find_undecodable
 from gpufeed.open.geometry import PLACES, resample
 from gpufeed.open.inputs import declare, declare_images, feeds, share
@@ -26,10 +26,10 @@ _ENCODED = "encoded"
 
 
 class GraphOpener:
-    """Opens images with DALI's own operators. It calls no `Lambda`.
+    """Opens images with DALI's own operators; does not support `Lambda`.
 
     Args:
-        name: from a record key to what errors call its image.
+        name: from a record key to the name of its image in errors.
         on_gpu: whether the graph is on a GPU.
     """
 
@@ -38,7 +38,7 @@ class GraphOpener:
         self._on_gpu = on_gpu
 
     def build(self, stages: Stages) -> list[Any]:
-        """Decode, and carry out each view's opening: see `Opener`."""
+        """Add decoding and each view's opening to the graph: see `Opener`."""
         own = declare(_parts(stages), "opening")
         window = fn.decoders.image_slice(
             declare_images(_ENCODED),
@@ -47,8 +47,8 @@ class GraphOpener:
             **PLACES,
             output_type=types.RGB,
             device="mixed" if self._on_gpu else "cpu",
-            # Smooth upsampling of chroma, as on the CPU; and all images through one decoder, since
-            # which of two takes an image depends on its batch.
+            # Smooth chroma upsampling, as on the CPU. One decoder for all images: with two, the
+            # batch would decide which of them decodes an image.
             **({"jpeg_fancy_upsampling": True, "hw_decoder_load": 0.0} if self._on_gpu else {}),
         )
         opened = []
@@ -63,9 +63,9 @@ class GraphOpener:
         self,
         plan: BatchPlan,
         encoded: Sequence[Encoded | DecodeError],
-        before: Opened | None = None,  # noqa: ARG002 - nothing is kept in the graph
+        before: Opened | None = None,  # noqa: ARG002 - the graph keeps no images
     ) -> Future[Opened]:
-        """Look at headers, before memory is set aside for what they promise: see `Opener`."""
+        """Check headers, before memory is allocated for the sizes they give: see `Opener`."""
         errors: dict[int, DecodeError] = {}
         keys, sizes = plan.record_keys.tolist(), plan.sizes.tolist()
         for place, content in enumerate(encoded):
@@ -74,7 +74,7 @@ class GraphOpener:
                     raise content
                 check_header(content, tuple(sizes[place]), keys[place], self._name)
             except DecodeError as error:
-                errors[place] = bare(error)
+                errors[place] = without_traceback(error)
         if errors:
             return finished(Opened(plan, encoded, errors=errors))
         fed = {_ENCODED: share(encoded), **feeds(_parts(plan.stages), "opening")}
@@ -85,11 +85,11 @@ class GraphOpener:
         return find_undecodable(opened, self._name)
 
     def close(self) -> None:
-        """Do nothing: it has no threads."""
+        """Do nothing: this opener has no threads."""
 
 
 def _parts(stages: Stages) -> dict[str, Any]:
-    """The stages that are its own."""
+    """Return the stages that this opener carries out."""
     openings = tuple(
         tuple([stage for stage in view.opening if isinstance(stage, Resample)])
         for view in stages.views

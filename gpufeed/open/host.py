@@ -1,6 +1,6 @@
-"""Opens images on threads of the host: decodes windows, resizes them, lays them on a canvas.
+"""Opening images on threads of the host: decoding windows, resizing and padding them.
 
-In front of DALI's other operators, since its own resize takes three times as long on the CPU.
+DALI's own resize takes three times as long on the CPU, so this runs before the graph.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gpufeed.errors import (
     PipelineError,
     TransformError,
 )
-from gpufeed.open.base import Name, Opened, Pixels, bare, finished, out_of_memory
+from gpufeed.open.base import Name, Opened, Pixels, finished, out_of_memory, without_traceback
 from gpufeed.open.decoders import Decoder, NvImageCodec
 from gpufeed.open.diagnose import check_header, undecodable
 from gpufeed.open.inputs import declare_images, share
@@ -38,17 +38,17 @@ if TYPE_CHECKING:
 __all__ = ["HostOpener"]
 
 Shapes = Sequence[Sequence[float]]
-"""(height, width) for each image; whole numbers."""
+"""(height, width) for each image, whole numbers."""
 
 
 class HostOpener:
-    """Opens images on threads of its own, and feeds the graph with uint8 pixels.
+    """Opens images on its own threads, and feeds the graph uint8 pixels.
 
     Args:
-        views: how many a batch has.
-        name: from a record key to what errors call its image.
-        num_threads: how many images are worked on at a time.
-        budget: how large they may be together.
+        views: the number of views of a batch.
+        name: from a record key to the name of its image in errors.
+        num_threads: the number of threads.
+        budget: the limit on large images that are decoded at the same time.
         make_decoder: makes a decoder for each thread.
     """
 
@@ -70,7 +70,7 @@ class HostOpener:
         self._memory = [Memory() for _ in range(views)]
 
     def build(self, stages: Stages) -> list[Any]:
-        """Take in what the threads made: see `Opener`."""
+        """Declare an input for the images of each view: see `Opener`."""
         return [declare_images(_images(number), "HWC") for number in range(len(stages.views))]
 
     def open(
@@ -79,7 +79,7 @@ class HostOpener:
         encoded: Sequence[Encoded | DecodeError],
         before: Opened | None = None,
     ) -> Future[Opened]:
-        """Begin to open a batch: see `Opener`. Cancelled once `close` was called."""
+        """Start to open a batch: see `Opener`. After `close`, the future is cancelled."""
         errors = {
             place: each for place, each in enumerate(encoded) if isinstance(each, DecodeError)
         }
@@ -94,12 +94,12 @@ class HostOpener:
                 self._workers.submit(_work, weakref.ref(batch))
         except RuntimeError as error:
             if not self._closed:
-                raise PipelineError(f"there is no thread to decode in: {error}") from None
+                raise PipelineError(f"no thread to decode images could start: {error}") from None
             batch.cancel()
         return batch
 
     def blame(self, opened: Opened) -> dict[int, DecodeError]:  # noqa: ARG002
-        """Blame no image: what the graph is fed are pixels."""
+        """Blame no image: the graph's inputs are decoded pixels."""
         return {}
 
     def close(self) -> None:
@@ -113,7 +113,7 @@ def _images(view: int) -> str:
 
 
 def _work(reference: weakref.ref[_Batch]) -> None:
-    """Open images of a batch until none is left, or nobody wants them any more."""
+    """Open images of a batch until none is left, or the batch was dropped."""
     while True:
         batch = reference()
         if batch is None or not batch.open_next():
@@ -150,10 +150,10 @@ class _Batch(Future[Opened]):
         self._lock = threading.Lock()
         self._places = list(range(len(encoded)))
         if before is not None:
-            self._take_over(before)
-        self._begun = self._made = 0
+            self._reuse(before)
+        self._started = self._done = 0
 
-    def _take_over(self, before: Opened) -> None:
+    def _reuse(self, before: Opened) -> None:
         self._places = [place for place in self._places if place not in before.ready]
         for view, images in zip(self._views, before.views):  # noqa: B905 - there may be no views
             for place in before.ready:
@@ -161,28 +161,28 @@ class _Batch(Future[Opened]):
 
     @property
     def pending(self) -> int:
-        """How many images are to be opened."""
+        """The number of images to open."""
         return len(self._places)
 
     def open_next(self) -> bool:
-        """Open one image that nobody has begun; False where none is left."""
+        """Open the next image; return False if none is left."""
         with self._lock:
-            if self._begun == len(self._places):
+            if self._started == len(self._places):
                 return False
-            place = self._places[self._begun]
-            self._begun += 1
+            place = self._places[self._started]
+            self._started += 1
         try:
             height, width = self._sizes[place]
             with self._opener._budget.take(height * width):
                 self._open(place)
-        except BaseException as error:  # whatever it is, who waits for the batch must hear of it
+        except BaseException as error:  # any error must reach the thread that waits for the batch
             self._errors[place] = error
         with self._lock:
-            self._made += 1
-            last = self._made == len(self._places)
+            self._done += 1
+            last = self._done == len(self._places)
         if last:
             try:
-                self.set_result(self._finished())
+                self.set_result(self._collect())
             except GpufeedError as error:
                 self.set_exception(error)
             except BaseException as error:
@@ -207,7 +207,7 @@ class _Batch(Future[Opened]):
         for view in self._views:
             view.write(place, window, tools.resizer)
 
-    def _finished(self) -> Opened:
+    def _collect(self) -> Opened:
         views = [view.images for view in self._views]
         if not self._errors:
             fed = {_images(number): share(images, "HWC") for number, images in enumerate(views)}
@@ -216,7 +216,7 @@ class _Batch(Future[Opened]):
         for place, error in sorted(self._errors.items()):
             if not isinstance(error, DecodeError):
                 raise self._unexpected(place, error)
-            bad[place] = bare(error)
+            bad[place] = without_traceback(error)
         self._errors.clear()
         ready = frozenset(range(len(self._encoded))) - bad.keys()
         return Opened(self._plan, self._encoded, {}, bad, views, ready)
@@ -227,23 +227,21 @@ class _Batch(Future[Opened]):
         key, step = self._keys[place], self._plan.step
         name = self._opener._name(key)
         if isinstance(error, ConfigError):
-            error.add_note(f"met with record {key} ({name}) of batch {step}")
+            error.add_note(f"raised for record {key} ({name}) in batch {step}")
             return error
         if isinstance(error, TransformError):
             error.step, error.record_key, error.path = step, key, name
             return error
-        failed = PipelineError(
-            f"record {key} ({name}) of batch {step} could not be made: {error!r}"
-        )
-        failed.__cause__ = error
-        return failed
+        failure = PipelineError(f"record {key} ({name}) in batch {step} failed: {error!r}")
+        failure.__cause__ = error
+        return failure
 
 
 class _View:
-    """One view's opening for one batch.
+    """The opening of one view of one batch.
 
     Attributes:
-        images: n arrays (height, width, 3), which it writes.
+        images: the n output arrays, uint8 (height, width, 3).
     """
 
     def __init__(self, view: View, shapes: Shapes, memory: Memory) -> None:
@@ -258,7 +256,7 @@ class _View:
         self.images = _allocate(shapes, memory)
 
     def write(self, place: int, image: Pixels, resizer: Resizer) -> None:
-        """Write one image of what was decoded."""
+        """Carry out the stages on a decoded window, and write the image at `place`."""
         *before, last = self._stages
         for stage in before:
             if isinstance(stage, Lambda):
@@ -275,14 +273,14 @@ class _View:
 
 
 class _Resampling:
-    """A `Resample` for one batch, its arrays as lists, which cost less to look into.
+    """A `Resample` for one batch, with its arrays as lists, which are faster to index.
 
     Args:
-        stage: with its arrays.
-        shapes: of what it is given, for each image.
+        stage: the stage, with arrays.
+        shapes: the input shape of each image.
 
     Attributes:
-        shapes: of what it makes.
+        shapes: the output shape of each image.
     """
 
     def __init__(self, stage: Resample, shapes: Shapes) -> None:
@@ -294,10 +292,10 @@ class _Resampling:
         self.shapes: Shapes = self._inner if listed.canvas is None else listed.canvas.shape
 
     def write(self, image: Pixels, place: int, resizer: Resizer, out: Pixels) -> None:
-        """Write what becomes of an image."""
+        """Resample an image into `out`."""
         stage = self._stage
         if stage.upturn is not None and stage.upturn[place]:
-            out = out[::-1]  # the order in which rows are written costs nothing
+            out = out[::-1]  # writing in reverse order costs nothing
         if stage.mirror is not None and stage.mirror[place]:
             out = out[:, ::-1]
         if stage.cut is not None:
@@ -306,7 +304,7 @@ class _Resampling:
         if stage.canvas is not None:
             out[...] = np.rint(stage.canvas.fill)
             top, left = (-start for start in stage.canvas.start[place])
-            if top < 0 or left < 0:  # nothing of the image is on the canvas
+            if top < 0 or left < 0:  # the image lies outside of the canvas
                 return
             height, width = (int(side) for side in self._inner[place])
             out = out[top : top + height, left : left + width]
@@ -320,7 +318,7 @@ class _Resampling:
 
 
 def _allocate(shapes: Shapes, memory: Memory) -> list[Pixels]:
-    """Return an image's memory for each (height, width), all in one piece."""
+    """Return an array for each (height, width), all in one block."""
     sizes = [(int(height), int(width), 3) for height, width in shapes]
     ends = np.cumsum([height * width * 3 for height, width, _ in sizes]).tolist()
     whole = memory.take(ends[-1])

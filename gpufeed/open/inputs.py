@@ -1,4 +1,4 @@
-"""What a graph is fed: its inputs, their names, and the arrays of a batch by these names."""
+"""The inputs of a graph: declaring them, and feeding them the arrays of a batch by name."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ __all__ = ["declare", "declare_images", "feeds", "share"]
 
 
 def declare(part: Any, prefix: str = "array") -> Any:
-    """Return stages with an input of the current graph, a CPU `DataNode`, for each array.
+    """Return stages in which each array is replaced by an input of the current graph.
 
     Args:
-        part: stages, or what is in them.
-        prefix: what the inputs' names begin with: one for each caller.
+        part: stages, or a part of them.
+        prefix: the prefix of the inputs' names; each caller needs its own.
+
+    Returns:
+        The same structure with CPU `DataNode`s.
     """
     numbers = itertools.count()
     return map_arrays(lambda _: _input(f"{prefix} {next(numbers)}"), part)
@@ -27,18 +30,18 @@ def declare(part: Any, prefix: str = "array") -> Any:
 
 def _input(name: str) -> Any:
     node = fn.external_source(name=name, no_copy=True, preserve=True)
-    # DALI leaves out, and then refuses to be fed, what no operator takes.
+    # Without a sink, DALI removes an input that no operator uses, and then rejects its data.
     Pipeline.current().add_sink(node)
     return node
 
 
 def declare_images(name: str, layout: str = "") -> Any:
-    """Return an input of the current graph for images in host memory, which are not copied."""
+    """Return an input of the current graph for images in host memory, without a copy."""
     return fn.external_source(name=name, no_copy=True, layout=layout)
 
 
 def feeds(part: Any, prefix: str = "array") -> dict[str, npt.NDArray[Any]]:
-    """Return a batch's arrays by the names of the inputs that `declare` makes for them."""
+    """Return a batch's arrays by the names of the inputs that `declare` made for them."""
     arrays: list[npt.NDArray[Any]] = []
     map_arrays(arrays.append, part)
     return {f"{prefix} {number}": values for number, values in enumerate(arrays)}
@@ -46,7 +49,7 @@ def feeds(part: Any, prefix: str = "array") -> dict[str, npt.NDArray[Any]]:
 
 def share(buffers: Sequence[Any], layout: str = "") -> Any:
     """Return a DALI `TensorList` that shares the memory of some buffers."""
-    # As a TensorList, since feed_input() takes three times as long for a list of arrays.
+    # feed_input() takes three times as long for a list of arrays.
     return tensors.TensorListCPU(
         [tensors.TensorCPU(buffer, layout) for buffer in buffers], layout, contiguous=False
     )

@@ -1,4 +1,4 @@
-"""Memory for whole batches, used again and again."""
+"""Reusable memory for whole batches."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ __all__ = ["Memory"]
 
 
 class Memory:
-    """Hands out blocks of memory, and takes each back when nothing refers to it any more.
+    """A pool of memory blocks; a block returns to the pool when nothing refers to it.
 
-    A batch is begun on one thread and let go on another. Left to malloc, each of the heaps that it
-    has for different threads would come to keep what some batches took; and memory that is new from
-    the system costs a page fault for every four kilobytes.
+    Batches are allocated on one thread and freed on another. With malloc, the heap of every thread
+    would grow to the size of some batches, and fresh memory from the system costs a page fault for
+    every four kilobytes.
     """
 
     def __init__(self) -> None:
         self._free: deque[mmap.mmap] = deque()
 
     def take(self, size: int) -> npt.NDArray[np.uint8]:
-        """Return memory for what it and its views are used for: uint8 (size,), not set to anything.
+        """Return uninitialized memory, uint8 (size,), for as long as it or a view of it lives.
 
         Raises:
-            MemoryError: there is none.
+            MemoryError: the system has no memory left.
         """
         try:
             block = self._free.pop()
@@ -39,6 +39,6 @@ class Memory:
             except OSError as error:
                 raise MemoryError(f"{error.strerror}, for {size:,} bytes") from error
         whole = np.frombuffer(block, np.uint8, size)
-        # NumPy's views refer to `whole`, not to the block, so that its end is that of all.
+        # NumPy's views refer to `whole`, not to the block, so `whole` outlives all of them.
         weakref.finalize(whole, self._free.append, block).atexit = False
         return whole

@@ -12,14 +12,14 @@ from gpufeed.transforms.frame import Interpolation
 
 try:
     import cykooz_resizer as fir
-except ImportError:  # no wheel for this kind of machine
+except ImportError:  # no wheel for this platform
     fir = None
 
 __all__ = ["Resizer", "pillow_resize"]
 
 Pixels = npt.NDArray[np.uint8]
 Region = tuple[float, float, float, float]
-"""(y0, x0, y1, x1) in pixels, with fractions."""
+"""(y0, x0, y1, x1) in fractional pixels."""
 
 _PILLOW = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 
@@ -36,12 +36,12 @@ def pillow_resize(
 
 
 class Resizer:
-    """Resizes images one at a time, for one thread, as Pillow does to one grey level.
+    """Resizes images one at a time, on one thread, within one grey level of Pillow.
 
-    That is by a separable filter (triangle, or Keys' cubic with a = -0.5) whose reach grows with
-    the reduction, and that leaves out what lies outside of the image. Done by the library
-    fast_image_resize with vector instructions, in less than half of Pillow's time; by Pillow where
-    that is not installed.
+    The filter is separable (triangle, or Keys' cubic with a = -0.5), its support grows with the
+    reduction, and it leaves out pixels outside of the image. The library fast_image_resize does
+    this with vector instructions in less than half of Pillow's time; Pillow does it if that library
+    is not installed.
     """
 
     def __init__(self) -> None:
@@ -60,10 +60,11 @@ class Resizer:
         """Resize an image, or a region of it, into `out`.
 
         Args:
-            pixels: (h, w, 3).
+            pixels: uint8 (h, w, 3).
             interpolation: "bilinear" or "bicubic".
-            region: what of it is shown; all where None. The filter sees what lies around it.
-            out: (H, W, 3), written whole.
+            region: the region to resize, or None for the whole image. The filter also uses the
+                pixels around the region.
+            out: uint8 (H, W, 3), overwritten.
         """
         if region is None and pixels.shape == out.shape:
             out[...] = pixels

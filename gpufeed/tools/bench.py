@@ -1,4 +1,4 @@
-"""How fast a recipe is fed from a user's own data, and how far that is from plain decode."""
+"""The speed of feeding a user's own data, compared with plain decode of the same images."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from gpufeed.feed.loader import Loader
 from gpufeed.order.uniform import IndexSampler
 from gpufeed.tools.info import list_versions
 from gpufeed.tools.median import Median, median_of
-from gpufeed.tools.named import Preset, is_training, make_transforms
 from gpufeed.tools.plain_decode import PlainDecode
+from gpufeed.tools.resolve import Preset, is_training, make_transforms
 from gpufeed.tools.sheet import check_writable, write_checked
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ __all__ = ["Bench", "Rate", "Waiting", "bench", "check_json", "save_json"]
 
 @dataclass(frozen=True)
 class Rate:
-    """How fast something is.
+    """The speed of a measurement, as medians over the rounds.
 
     Attributes:
-        images_per_second: medians over the rounds, as all figures here.
-        cpu_ms: CPU time for an image, of the whole process, milliseconds.
+        images_per_second: images per second.
+        cpu_ms: CPU time of the whole process per image, in milliseconds.
     """
 
     images_per_second: Median
@@ -49,12 +49,12 @@ class Rate:
 
 @dataclass(frozen=True)
 class Waiting:
-    """What a consumer that works on each batch for a while meets.
+    """The waiting of a consumer that works on each batch for a given time.
 
     Attributes:
-        step_ms: how long it works, milliseconds.
-        share: of its time that it waits for batches, 0 to 1.
-        images_per_second: that it gets.
+        step_ms: the time it works on each batch, in milliseconds.
+        share: the share of its time spent waiting for batches, 0 to 1.
+        images_per_second: the images per second it receives.
     """
 
     step_ms: float
@@ -64,18 +64,17 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Bench:
-    """What was found.
+    """The result of a measurement.
 
     Attributes:
-        device: where it ran.
+        device: the device it ran on.
         first_batch_s: seconds from making the loader to its first batch.
-        peak_mib: the most host memory this process has held, with all that is loaded into it, once
-            the first round was fed; MiB.
-        batches: in each round.
-        fed: what the loader gives a consumer that does nothing.
-        decoded: plain decode of the same images, and nothing else.
-        over_decoded: the loader's images/s as a part of plain decode's, round by round.
-        waiting: where a step's time was given.
+        peak_mib: the peak host memory of the whole process after the first round, in MiB.
+        batches: the number of batches in each round.
+        fed: the speed of the loader, with a consumer that does nothing.
+        decoded: the speed of plain decode of the same images.
+        over_decoded: the loader's images/s divided by plain decode's, round by round.
+        waiting: the waiting of a consumer, if `step_ms` was given.
     """
 
     device: str
@@ -116,26 +115,26 @@ def bench(
     step_ms: float | None = None,
     progress: bool | None = None,
 ) -> Bench:
-    """Feed a manifest in rounds, in this process, in turns with plain decode of the same images.
+    """Measure feeding a manifest in rounds, each followed by plain decode of the same images.
 
-    A training preset is fed in shuffled epochs without their tails, an evaluating one in the
-    manifest's order to the last record, on and on. Files are read from wherever they are; plain
-    decode follows in the same round, so that it finds them in the page cache.
+    A training preset is fed in shuffled epochs with last_batch="drop", an evaluation preset in the
+    manifest's order to the last record, over and over. Plain decode follows in the same round, so
+    that it finds the files in the page cache.
 
     Args:
         manifest: the records.
-        preset: what is done to the images.
-        size: side of the output, pixels.
+        preset: the name of the transforms.
+        size: the side of the output in pixels.
         batch_size: records in a batch.
-        threads: CPU threads of the loader, and of plain decode; where none is given, the loader's
-            own choice, and for plain decode one for each core.
+        threads: CPU threads of the loader and of plain decode; None for the loader's default, and
+            for one thread per core in plain decode.
         prefetch: as for `Loader`.
         framework: as for `Loader`.
         device: as for `Loader`.
-        seed: of the order and of the random transforms.
-        rounds: how many.
-        seconds: that feeding takes in each round, about.
-        step_ms: also have a consumer work on each batch for so many milliseconds.
+        seed: the seed of the order and of the random transforms.
+        rounds: the number of rounds.
+        seconds: the approximate time of feeding in each round.
+        step_ms: also measure a consumer that works on each batch for this many milliseconds.
         progress: True or False to force or silence the progress bar; None shows it on a terminal.
 
     Raises:
@@ -150,7 +149,7 @@ def bench(
     training = is_training(preset)
     last_batch: LastBatch = "drop" if training else "partial"
     phases = 2 + (step_ms is not None)
-    began = time.perf_counter()
+    start = time.perf_counter()
     with (
         Loader(
             manifest,
@@ -168,7 +167,7 @@ def bench(
     ):
         batches = _endless(loader)
         next(batches)
-        first = time.perf_counter() - began
+        first = time.perf_counter() - start
         warm = _feed(batches, until=seconds)[0]
         count = max(round(warm.rate * seconds / batch_size), 2)
         advance(1)
@@ -212,7 +211,7 @@ def _endless(loader: Loader) -> Iterator[Batch]:
 
 
 def _drain(batches: Iterator[Batch], prefetch: int) -> None:
-    """Take what was begun while others had their turn, so that it is no head start."""
+    """Take the batches prepared during other measurements, which would be a head start."""
     for _ in range(prefetch + 2):
         next(batches)
 
@@ -224,14 +223,14 @@ def _feed(
     until: float = math.inf,
     step: float = 0.0,
 ) -> tuple[_Round, list[Any]]:
-    """Take `count` batches, or as many as come within `until` seconds, working `step` on each.
+    """Take `count` batches, or those of `until` seconds, working `step` seconds on each.
 
     Returns:
-        The figures, and of each batch its record keys.
+        The figures, and the record keys of each batch.
     """
     keys: list[Any] = []
     images, waited = 0, 0.0
-    cpu, began = time.process_time(), time.perf_counter()
+    cpu, start = time.process_time(), time.perf_counter()
     for _ in itertools.repeat(None) if count is None else range(count):
         asked = time.perf_counter()
         batch = next(batches)
@@ -240,37 +239,37 @@ def _feed(
         keys.append(batch["record_key"])
         if step:
             time.sleep(step)
-        if time.perf_counter() - began >= until:
+        if time.perf_counter() - start >= until:
             break
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - start
     return _Round(images, seconds, time.process_time() - cpu, waited), keys
 
 
 def _on_host(keys: Any) -> npt.NDArray[np.int64]:
-    """Return a framework's array as NumPy's."""
+    """Return a framework's array as a NumPy array."""
     return np.asarray(keys.cpu() if hasattr(keys, "cpu") else keys).astype(np.int64)
 
 
 def _decode(plain: PlainDecode, batches: Sequence[npt.NDArray[np.int64]]) -> _Round:
-    cpu, began = time.process_time(), time.perf_counter()
+    cpu, start = time.process_time(), time.perf_counter()
     plain.run(batches)
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - start
     images = sum(map(len, batches))
     return _Round(images, seconds, time.process_time() - cpu, 0.0)
 
 
-def _rate(found: Sequence[_Round]) -> Rate:
+def _rate(rounds: Sequence[_Round]) -> Rate:
     return Rate(
-        median_of([each.rate for each in found]),
-        median_of([1000 * each.cpu_seconds / each.images for each in found]),
+        median_of([each.rate for each in rounds]),
+        median_of([1000 * each.cpu_seconds / each.images for each in rounds]),
     )
 
 
 def check_json(path: str | Path) -> Path:
-    """Return where figures will be written.
+    """Return the path that figures will be written to.
 
     Raises:
-        ConfigError: it is a folder, or its folder does not exist or cannot be written to.
+        ConfigError: it is a folder, or its folder does not exist or is not writable.
     """
     target = Path(path).expanduser()
     if target.is_dir():
@@ -278,12 +277,12 @@ def check_json(path: str | Path) -> Path:
     return check_writable(target)
 
 
-def save_json(found: Bench, asked: dict[str, Any], path: Path) -> None:
-    """Write the figures, what was asked for, and their versions; whole or not at all.
+def save_json(result: Bench, arguments: dict[str, Any], path: Path) -> None:
+    """Write the figures, the arguments and the versions of packages, atomically.
 
     Raises:
         ConfigError: the file cannot be written.
     """
     versions = {fact.name: fact.value for fact in list_versions()}
-    content = {"asked": asked, "found": asdict(found), "versions": versions}
+    content = {"asked": arguments, "found": asdict(result), "versions": versions}
     write_checked(path, (json.dumps(content, indent=1) + "\n").encode())

@@ -1,4 +1,4 @@
-"""A transform beside the call that makes it, so that what is written of it is what was run."""
+"""A transform with the text of the call that made it, so that captions match what was run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Called", "call", "purpose", "signature"]
 
 @dataclass(frozen=True)
 class Called:
-    """What a call made, and how it is written."""
+    """The result of a call, and its text."""
 
     text: str
     made: Any
@@ -28,14 +28,14 @@ def call(kind: Callable[..., Any], *arguments: Any, **named: Any) -> Called:
 
 
 def signature(kind: type) -> str:
-    """Return the call that makes a class, with its defaults."""
+    """Return the signature of a class as text, with its defaults."""
     parts, starred = [], False
     for each in inspect.signature(kind).parameters.values():
         if each.kind is each.KEYWORD_ONLY and not starred:
             parts.append("*")
             starred = True
-        given = each.default is not each.empty
-        parts.append(f"{each.name}={_text(each.default)}" if given else each.name)
+        optional = each.default is not each.empty
+        parts.append(f"{each.name}={_text(each.default)}" if optional else each.name)
     return f"{kind.__name__}({', '.join(parts)})"
 
 

@@ -1,4 +1,4 @@
-"""The demonstration: one epoch of a synthetic set, with its figures."""
+"""The demonstration: feeding one epoch of a synthetic set, with its figures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpufeed.errors import ConfigError
 from gpufeed.feed.loader import Loader
 from gpufeed.feed.stats import Stats
 from gpufeed.order.uniform import IndexSampler
-from gpufeed.tools.named import Preset, make_transforms
+from gpufeed.tools.resolve import Preset, make_transforms
 
 if TYPE_CHECKING:
     from gpufeed.adapters import Framework
@@ -25,13 +25,13 @@ __all__ = ["Fed", "check_usable", "demo_set", "feed_epoch"]
 
 @dataclass(frozen=True)
 class Fed:
-    """What came of feeding an epoch.
+    """The result of feeding an epoch.
 
     Attributes:
-        device: where it ran.
-        first: figures up to the first batch, the start of the pipeline included.
-        whole: figures of the whole epoch.
-        arrays: what the first batch holds, as (name, shape, dtype).
+        device: the device it ran on.
+        first: the figures up to the first batch, including startup.
+        whole: the figures of the whole epoch.
+        arrays: the arrays of the first batch, as (name, shape, dtype).
         state: the loader's state after the first batch.
     """
 
@@ -43,7 +43,7 @@ class Fed:
 
     @property
     def images_per_second(self) -> float:
-        """The rate once it is under way: after the first batch, unless there is no other."""
+        """The rate after the first batch, or of the whole epoch if it has no other batch."""
         seconds = self.whole.seconds - self.first.seconds
         if seconds <= 0:
             return self.whole.images_per_second
@@ -51,7 +51,7 @@ class Fed:
 
 
 def check_usable(framework: Framework, device: str) -> None:
-    """Find out whether a loader could be made, before minutes go into data for it.
+    """Check that a loader could be made, before minutes are spent on its data.
 
     Raises:
         GpufeedError: as `Loader` would.
@@ -60,11 +60,11 @@ def check_usable(framework: Framework, device: str) -> None:
 
 
 def demo_set(images: int, seed: int) -> Path:
-    """Return the folder of the demonstration's data, in the cache, drawn unless it is there whole.
+    """Return the folder of the demonstration's data in the cache, drawing them if needed.
 
     Args:
-        images: how many.
-        seed: other ones for each.
+        images: the number of images.
+        seed: the seed of the set.
 
     Raises:
         ConfigError: an argument is out of range, or the cache cannot be written.
@@ -77,7 +77,7 @@ def demo_set(images: int, seed: int) -> Path:
     except OSError as error:
         raise ConfigError(
             f"cannot write the demonstration's data to {folder}: {error.strerror or error}; set "
-            "XDG_CACHE_HOME to a folder that can be written"
+            "XDG_CACHE_HOME to a writable folder"
         ) from error
 
 
@@ -95,9 +95,9 @@ def feed_epoch(
 
     Args:
         manifest: the records.
-        preset: what is done to the images.
+        preset: the name of the transforms.
         batch_size: records in a batch.
-        seed: of the order and of the random transforms.
+        seed: the seed of the order and of the random transforms.
         device: as for `Loader`.
         framework: as for `Loader`.
         progress: True or False to force or silence the progress bar; None shows it on a terminal.

@@ -1,4 +1,4 @@
-"""A font that has the letters of a text, if there is one."""
+"""Finding a font that has the letters of a text."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from PIL import ImageFont
 __all__ = ["legible", "load_fonts"]
 
 _MISSING = "\uffff"
-"""No font has an image for this."""
-# Names that Pillow finds among the system's fonts; of many scripts, the widest first.
+"""A character that no font has."""
+# Names that Pillow finds among the system's fonts, those with the most scripts first.
 _SYSTEM = (
     "NotoSansCJK-Regular.ttc",
     "NotoSans-Regular.ttf",
@@ -24,25 +24,25 @@ _SYSTEM = (
 
 
 def load_fonts(text: str, sizes: Sequence[int]) -> list[Any]:
-    """Return a font in some sizes: Pillow's own, or the first found that has more of the text.
+    """Return one font in several sizes: the first that lacks the fewest letters of the text.
 
     Args:
-        text: all that will be written.
-        sizes: in pixels.
+        text: all text to be drawn.
+        sizes: the sizes in pixels.
     """
     needed = sorted({letter for letter in text if letter.isprintable() and not letter.isspace()})
-    best, least = "", len(needed) + 1
+    best, fewest = "", len(needed) + 1
     for name in _candidates():
-        lacking = sum(not _has(_load(name, sizes[0]), letter) for letter in needed)
-        if lacking < least:
-            best, least = name, lacking
-        if not lacking:
+        missing = sum(not _has(_load(name, sizes[0]), letter) for letter in needed)
+        if missing < fewest:
+            best, fewest = name, missing
+        if not missing:
             break
     return [_load(best, size) for size in sizes]
 
 
 def legible(text: str, font: Any) -> str:
-    """Return a text with each letter the font lacks replaced: without its accents, or by "?"."""
+    """Return a text in which letters the font lacks lose their accents or become "?"."""
     return "".join(
         letter if letter.isspace() or _has(font, letter) else _plain(letter, font)
         for letter in text
@@ -56,9 +56,9 @@ def _plain(letter: str, font: Any) -> str:
 
 
 def _candidates() -> Iterator[str]:
-    """Names of fonts to be had here; "" is Pillow's own, which has the letters of English."""
+    """Yield the names of available fonts, first "" for Pillow's own, which has English letters."""
     yield ""
-    for name in (_matplotlibs(), *_SYSTEM):
+    for name in (_matplotlib_font(), *_SYSTEM):
         try:
             ImageFont.truetype(name, 10)
         except OSError:
@@ -66,10 +66,10 @@ def _candidates() -> Iterator[str]:
         yield name
 
 
-def _matplotlibs() -> str:
-    """The font that matplotlib brings, where it is installed."""
-    found = importlib.util.find_spec("matplotlib")
-    folder = Path(found.origin).parent if found and found.origin else Path()
+def _matplotlib_font() -> str:
+    """Return the path of the font that matplotlib includes; it may not exist."""
+    spec = importlib.util.find_spec("matplotlib")
+    folder = Path(spec.origin).parent if spec and spec.origin else Path()
     return str(folder / "mpl-data/fonts/ttf/DejaVuSans.ttf")
 
 

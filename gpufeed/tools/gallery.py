@@ -1,4 +1,4 @@
-"""The contact sheet of all transforms: what several draws of each make of one image."""
+"""The contact sheet of all transforms: several draws of each, applied to one image."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ __all__ = ["Example", "draw_gallery", "examples"]
 Pixels = npt.NDArray[np.uint8]
 
 _GREY = 200
-"""Level around images that are smaller than their place."""
+"""Pixel value around images that are smaller than their cell."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """A transform, and what it takes to see it.
+    """A transform with those needed to show it.
 
     Attributes:
         shown: the transform.
-        before: what brings images to it.
-        after: what brings its images to one size.
-        needs_boxes: whether it can only be shown of records that have a box.
+        before: the transforms that prepare its input.
+        after: the transforms that bring its output to one size.
+        needs_boxes: whether it can only be shown for records with a box.
     """
 
     shown: Called
@@ -53,16 +53,16 @@ class Example:
         return type(self.shown.made)
 
 
-def upside_down(picture: Pixels) -> Pixels:
-    """A function for `Lambda` to call."""
-    return picture[::-1].copy()
+def upside_down(image: Pixels) -> Pixels:
+    """Flip an image vertically: an example for `Lambda`."""
+    return image[::-1].copy()
 
 
 def examples(size: int) -> list[Example]:
-    """Return one example or more of every transform that changes an image.
+    """Return one or more examples of every transform that changes images.
 
     Args:
-        size: side of the images shown, pixels.
+        size: the side of the images shown, in pixels.
     """
     fit = (tf.ResizeLongest(size), tf.PadToSquare(size, _GREY))
     cut = (tf.Resize(size), tf.CenterCrop(size))
@@ -145,17 +145,18 @@ def draw_gallery(
     device: str = "auto",
     progress: bool | None = None,
 ) -> Image:
-    """Draw the sheet: for each example its call, the image, and what some draws make of it.
+    """Draw the sheet: for each example its call, the image, and several draws.
 
-    Each draw is that of a record of its own, which all show the same image; those that mix have
-    the next records' images for partners. What cannot be shown of the record is left out.
+    Each draw belongs to a record of its own with the same image. Transforms that mix images use the
+    images of the next records as partners. Examples that need a box are left out if the record has
+    none.
 
     Args:
         manifest: the records.
-        record: row of the one that is shown; the one nearest to a square where None.
-        size: side of the images, pixels, 16 or more.
-        draws: of each, 1 or more; of crops into five or ten at most as many are shown.
-        seed: of the draws.
+        record: the row to show; None for the one closest to a square.
+        size: the side of the images in pixels, 16 or more.
+        draws: the number of draws, 1 or more; `FiveCrop` and `TenCrop` show at most their crops.
+        seed: the seed of the draws.
         device: as for `Loader`.
         progress: True or False to force or silence the progress bar; None shows it on a terminal.
 
@@ -178,8 +179,8 @@ def draw_gallery(
             rows.append(maker.row(example, seed + place))
             advance(1)
     frame = manifest.frame.row(record, named=True)
-    whose = [f"Photo: {frame['photographer']}"] if frame.get("photographer") else []
-    facts = [f"gpufeed {gpufeed.__version__}", str(frame["path"]), *whose, f"seed {seed}"]
+    credit = [f"Photo: {frame['photographer']}"] if frame.get("photographer") else []
+    facts = [f"gpufeed {gpufeed.__version__}", str(frame["path"]), *credit, f"seed {seed}"]
     return draw_rows(rows, ["", "the image", f"{draws} draws"], facts, size=size)
 
 
@@ -190,21 +191,20 @@ class _Maker:
         self._size, self._draws, self._device = size, draws, resolve_device(device)
         self._plain: dict[tuple[tf.Transform, ...], Pixels] = {}
         others = [(record + 1 + step) % len(manifest) for step in range(draws)]
-        turns = [key for other in others for key in (record, other)]
-        # The record's own rows are the even ones: next to each stands a partner.
-        self._manifest = manifest.take(turns)
+        # Even rows are the record, odd rows its partners.
+        self._manifest = manifest.take([key for other in others for key in (record, other)])
         boxes = manifest.take([record]).objects()
         self._has_boxes = boxes is not None and len(boxes[0]) > 0 and manifest.boxes() is not None
 
     def can_show(self, example: Example) -> bool:
-        """Whether the record has what it needs, and the device can do it."""
+        """Return whether the record has the boxes it needs and the device supports it."""
         on_cpu = not self._device.is_cuda
         return (self._has_boxes or not example.needs_boxes) and (
             on_cpu or example.kind != tf.Lambda
         )
 
     def row(self, example: Example, seed: int) -> Row:
-        """Return an example's row: first the image as it comes to the transform."""
+        """Return an example's row: first the input of the transform, then the draws."""
         fit = [tf.ResizeLongest(self._size), tf.PadToSquare(self._size, _GREY)]
         if example.before not in self._plain:
             (self._plain[example.before], *_) = self._made([*example.before, *fit], (), seed)
@@ -220,7 +220,7 @@ class _Maker:
     def _made(
         self, chain: Sequence[tf.Transform], late: Sequence[tf.Transform], seed: int
     ) -> list[Pixels]:
-        """The record's images; of several views those of the first draw."""
+        """Return the record's images, one for each draw; with views, those of the first draw."""
         count = len(self._manifest)
         with Loader(
             self._manifest,
@@ -234,7 +234,7 @@ class _Maker:
                 return [self._on_grey(np.asarray(view)[0]) for view in images]
             return list(np.array(images)[::2])
 
-    def _on_grey(self, picture: Pixels) -> Pixels:
-        spare_y, spare_x = (self._size - side for side in picture.shape[:2])
+    def _on_grey(self, image: Pixels) -> Pixels:
+        spare_y, spare_x = (self._size - side for side in image.shape[:2])
         around = [(spare // 2, spare - spare // 2) for spare in (spare_y, spare_x)]
-        return np.pad(picture, (*around, (0, 0)), constant_values=_GREY)
+        return np.pad(image, (*around, (0, 0)), constant_values=_GREY)

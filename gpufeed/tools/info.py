@@ -1,4 +1,4 @@
-"""What is installed and what this machine has."""
+"""Installed versions and available devices."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Fact:
     """One line of the report.
 
     Attributes:
-        name: what it is about.
-        value: what was found.
-        hint: how to get what is missing; "" where nothing is.
+        name: the subject.
+        value: its value.
+        hint: how to install what is missing; "" if nothing is.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Fact:
     hint: str = ""
 
 
-# Names on the package index; None is what gpufeed cannot do without.
+# Names, distributions on PyPI, and the extra; None for required packages.
 _PACKAGES = (
     ("DALI", ("nvidia-dali-cuda120", "nvidia-dali-cuda130"), None),
     ("nvImageCodec", ("nvidia-nvimgcodec-cu12", "nvidia-nvimgcodec-cu13"), None),
@@ -46,7 +46,7 @@ _PACKAGES = (
 
 
 def list_versions() -> list[Fact]:
-    """Return gpufeed, Python and the packages gpufeed works with, and their versions."""
+    """Return the versions of gpufeed, Python and the packages gpufeed works with."""
     facts = [
         Fact("gpufeed", gpufeed.__version__),
         Fact("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
@@ -63,7 +63,7 @@ def list_versions() -> list[Fact]:
 
 
 def list_devices() -> list[Fact]:
-    """Return the cores, the driver and the GPUs, and what each library sees of them."""
+    """Return the cores, the driver and the GPUs, and the devices that each library sees."""
     cores = available_threads()
     driver, gpus = _driver()
     facts = [Fact("CPU", f"{cores} core{'s' * (cores > 1)} for this process"), driver]
@@ -86,7 +86,7 @@ def _version(distribution: str) -> str | None:
 
 
 def _attempt(look: Callable[..., tuple[str, str]], *arguments: Any) -> tuple[str, str]:
-    """What `look` finds, or why it cannot: a broken installation is what a report is for."""
+    """Return the result of `look`, or its error, since the report is for broken installations."""
     try:
         return look(*arguments)
     except Exception as error:
@@ -120,7 +120,7 @@ def _jax_sees(expect_gpu: bool) -> tuple[str, str]:
 
 
 def _driver() -> tuple[Fact, list[str]]:
-    """The NVIDIA driver, and the names of the GPUs that it offers to this process."""
+    """Return the NVIDIA driver, and the names of the GPUs it offers to this process."""
     name = "NVIDIA driver"
     try:
         cuda = ctypes.CDLL("libcuda.so.1")

@@ -1,4 +1,4 @@
-"""What several rounds of one measurement come to: their median, and how well it is known."""
+"""The median of several rounds of a measurement, with a confidence interval."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from dataclasses import dataclass
 
 __all__ = ["Median", "median_of"]
 
-_WANTED = 0.9
-"""How surely an interval should hold the true median, where there are rounds enough."""
+_MIN_COVERAGE = 0.9
+"""The least coverage of an interval, if there are enough rounds for it."""
 
 
 @dataclass(frozen=True)
 class Median:
-    """A median and its interval.
+    """A median and its confidence interval.
 
     Attributes:
-        median: of the rounds.
-        low: lower end of the interval, one of the rounds.
-        high: upper end.
-        coverage: how surely the true median lies within, 0 to 1, were the rounds independent.
-        rounds: how many there were.
+        median: the median of the rounds.
+        low: the lower end of the interval, one of the rounds.
+        high: the upper end of the interval, one of the rounds.
+        coverage: the probability, 0 to 1, that the interval contains the true median if the rounds
+            are independent.
+        rounds: the number of rounds.
     """
 
     median: float
@@ -33,22 +34,21 @@ class Median:
 
 
 def median_of(values: Sequence[float]) -> Median:
-    """Return the median of some rounds, with the interval that their order alone gives.
+    """Return the median of some rounds, with its distribution-free confidence interval.
 
-    The interval goes from the k-th smallest to the k-th largest, the narrowest that holds the true
-    median in at least nine cases of ten; this asks nothing of how the rounds are distributed. Of 5
-    rounds that is the smallest to the largest (94 %), of 11 the third (93 %). Four or fewer are too
-    few: their interval is the whole range, and its coverage says what that is worth. Rounds that
-    follow each other are not quite independent, so it is a lower bound of the doubt.
+    The interval is the narrowest from the k-th smallest to the k-th largest round with a coverage
+    of at least 90 %. For 5 rounds it goes from the smallest to the largest (94 %), for 11 from the
+    third smallest to the third largest (93 %). For four or fewer it is the whole range, with less
+    coverage. Successive rounds are not quite independent, so the true uncertainty is larger.
 
     Raises:
-        ValueError: there is no round.
+        ValueError: there are no rounds.
     """
     if not values:
-        raise ValueError("there is no round to take a median of")
+        raise ValueError("there are no rounds to take the median of")
     ordered, count = sorted(values), len(values)
     inner = range((count - 1) // 2, 0, -1)
-    cut = next((k for k in inner if _coverage(count, k) >= _WANTED), 0)
+    cut = next((k for k in inner if _coverage(count, k) >= _MIN_COVERAGE), 0)
     return Median(
         median=statistics.median(ordered),
         low=ordered[cut],
@@ -59,6 +59,6 @@ def median_of(values: Sequence[float]) -> Median:
 
 
 def _coverage(count: int, cut: int) -> float:
-    """How surely the true median lies between what is left when `cut` are cut off either end."""
+    """Return the coverage of the interval that leaves out `cut` rounds at either end."""
     outside = sum(math.comb(count, below) for below in range(cut + 1))
     return max(1 - 2 * outside / float(2**count), 0.0)

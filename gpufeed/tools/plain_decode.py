@@ -1,4 +1,4 @@
-"""Decoding images and nothing else: what a loader that decodes them can come near to."""
+"""Decoding images and nothing else: the speed limit of a loader that decodes whole images."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ __all__ = ["PlainDecode"]
 Keys = npt.NDArray[np.int64]
 
 _READERS = 8
-"""Threads that read files for the GPU's decoder: they wait for storage, not for a core."""
+"""Threads that read files for the GPU's decoder; they wait for storage, not for a core."""
 
 
 class PlainDecode:
-    """Decodes whole images with nvImageCodec, the library within DALI; to be closed after use.
+    """Decodes whole images with nvImageCodec, the library inside DALI; a context manager.
 
-    On the CPU each of some threads reads and decodes image by image. On a GPU whole batches are
-    decoded by whatever nvImageCodec finds there, while others are read; **that has not been run on
-    one yet**.
+    On the CPU, each thread reads and decodes one image at a time. On a GPU, nvImageCodec decodes
+    whole batches with whatever hardware it finds, while the next ones are read; **this has not been
+    run on a GPU yet**.
 
     Args:
         source: the images.
-        device: where pixels are made.
-        threads: CPU threads; one for each core this process may use where none is given.
+        device: the device to decode on.
+        threads: CPU threads; None for one for each core that this process may use.
     """
 
     def __init__(self, source: Source, device: Device, threads: int | None = None) -> None:
@@ -70,15 +70,15 @@ class PlainDecode:
         if decode is None:
             from gpufeed.open.decoders import cpu_decoder
 
-            # One for each thread: its own pool takes a thread less than it is told to.
+            # A decoder for each thread: nvImageCodec's own pool uses one thread less than asked.
             decode = self._decoders.decode = cpu_decoder().decode
         decode(self._read_one(key))
 
     def _read_one(self, key: np.int64) -> Encoded:
-        (found,) = read_images(self._source, np.array([key]))
-        if isinstance(found, OSError):
-            raise found
-        return found
+        (content,) = read_images(self._source, np.array([key]))
+        if isinstance(content, OSError):
+            raise content
+        return content
 
     def _run_on_gpu(self, batches: Sequence[Keys]) -> None:
         from nvidia import nvimgcodec
@@ -91,7 +91,7 @@ class PlainDecode:
         images: list[Any] = []
         for contents in self._read(batches):
             images = decoder.decode(contents)
-        # What was decoded last is finished last, and only then can it be copied.
+        # Copying the last image waits until all are decoded.
         for image in images[-1:]:
             if image is not None:
                 image.cpu()

@@ -1,4 +1,4 @@
-"""Samplers and transforms made again from their fingerprints in a state."""
+"""Rebuilding samplers and transforms from the fingerprints in a state."""
 
 from __future__ import annotations
 
@@ -36,66 +36,68 @@ SAMPLERS: dict[str, type[Any]] = {
         WeightedSampler,
     )
 }
-"""By their names, as identities have them."""
-_BY_HAND = "in the program that has it, loader.batch(step) is that batch"
+"""Samplers by the names in their identities."""
+_BY_HAND = "use loader.batch(step) in the program that defines it"
 
 
 def rebuild_sampler(fingerprint: str) -> Sampler:
-    """Return the sampler that has this fingerprint, without an end.
+    """Return an endless sampler with this fingerprint.
 
     Raises:
-        StateError: it is no fingerprint of a sampler, or not of one of gpufeed's own.
+        StateError: it is not the fingerprint of one of gpufeed's samplers.
     """
     identity = _read("sampler", fingerprint)
     if not isinstance(identity, dict) or "kind" not in identity:
-        raise StateError(f"the state's sampler is {fingerprint[:60]!r}, which names no kind")
+        raise StateError(f"the state's sampler is {fingerprint[:60]!r}, which has no 'kind'")
     kind = identity["kind"]
     if kind not in SAMPLERS:
-        raise StateError(f"the sampler {kind} is none of gpufeed's own; {_BY_HAND}")
+        raise StateError(f"the sampler {kind} is not one of gpufeed's; {_BY_HAND}")
     sampler: Sampler = _call(SAMPLERS[kind], identity)
     _check_same(f"the sampler {kind}", sampler.identity, identity)
     return sampler
 
 
 def rebuild_transforms(fingerprint: str) -> list[Transform] | Views:
-    """Return the transforms that have this fingerprint.
+    """Return the transforms with this fingerprint.
 
     Raises:
-        StateError: it is no fingerprint of transforms, or not only of gpufeed's own.
+        StateError: it is not the fingerprint of a list of gpufeed's transforms.
     """
     identities = _read("transforms", fingerprint)
     if not isinstance(identities, list):
-        raise StateError(f"the state's transforms are {fingerprint[:60]!r}, which is no list")
-    made = _value(identities)
-    for place, (each, identity) in enumerate(zip(made, identities, strict=True)):
+        raise StateError(f"the state's transforms are {fingerprint[:60]!r}; they must be a list")
+    rebuilt = _value(identities)
+    for place, (each, identity) in enumerate(zip(rebuilt, identities, strict=True)):
         if not isinstance(each, Transform | Views):
-            raise StateError(f"the state's transforms[{place}] names no kind")
+            raise StateError(f"the state's transforms[{place}] has no 'kind'")
         _check_same(f"transforms[{place}] ({identity['kind']})", each.identity, identity)
-    return made[0] if len(made) == 1 and isinstance(made[0], Views) else made
+    return rebuilt[0] if len(rebuilt) == 1 and isinstance(rebuilt[0], Views) else rebuilt
 
 
-def _read(what: str, fingerprint: str) -> Any:
+def _read(name: str, fingerprint: str) -> Any:
     try:
         return json.loads(fingerprint)
     except ValueError as error:
-        raise StateError(f"the state's {what} is no JSON: {error}") from None
+        raise StateError(f"the state's {name} is not valid JSON: {error}") from None
 
 
-def _value(told: Any) -> Any:
-    """A setting as it was given."""
-    if is_packed(told):
-        return unpack(told)
-    if isinstance(told, list):
-        return [_value(each) for each in told]
-    if not isinstance(told, dict) or "kind" not in told:
-        return told
-    kind = told["kind"]
+def _value(encoded: Any) -> Any:
+    """Return a setting from its JSON values."""
+    if is_packed(encoded):
+        return unpack(encoded)
+    if isinstance(encoded, list):
+        return [_value(each) for each in encoded]
+    if not isinstance(encoded, dict) or "kind" not in encoded:
+        return encoded
+    kind = encoded["kind"]
     found = getattr(transforms, kind, None)
     if not (isinstance(found, type) and issubclass(found, Transform | Views)):
-        raise StateError(f"the transform {kind} is none of gpufeed's own; {_BY_HAND}")
+        raise StateError(f"the transform {kind} is not one of gpufeed's; {_BY_HAND}")
     if found is Lambda:
-        raise StateError(f"no state holds what Lambda({told['name']}) calls; {_BY_HAND}")
-    return _call(found, told)
+        raise StateError(
+            f"states do not contain the function of Lambda({encoded['name']}); {_BY_HAND}"
+        )
+    return _call(found, encoded)
 
 
 def _call(kind: type[Any], identity: dict[str, Any]) -> Any:
@@ -104,12 +106,14 @@ def _call(kind: type[Any], identity: dict[str, Any]) -> Any:
     except StateError:
         raise
     except (TypeError, ValueError) as error:
-        raise StateError(f"{kind.__name__} cannot be made from its fingerprint: {error}") from error
-
-
-def _check_same(name: str, made: object, told: object) -> None:
-    if brief(made) != brief(told):
         raise StateError(
-            f"{name} cannot be made from its fingerprint, {encode(brief(told))}: what is made of "
-            f"it is {encode(brief(made))}"
+            f"{kind.__name__} cannot be rebuilt from its fingerprint: {error}"
+        ) from error
+
+
+def _check_same(name: str, rebuilt: object, saved: object) -> None:
+    if brief(rebuilt) != brief(saved):
+        raise StateError(
+            f"{name} cannot be rebuilt from its fingerprint: {encode(brief(saved))} became "
+            f"{encode(brief(rebuilt))}"
         )

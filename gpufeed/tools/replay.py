@@ -1,4 +1,4 @@
-"""A loader made again from a saved state, as far as its fingerprints tell how."""
+"""Replaying a batch of a run from a saved state, with what its fingerprints record."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from gpufeed.errors import ConfigError, ManifestError, StateError
 from gpufeed.feed.loader import Loader
 from gpufeed.feed.state import decode_state, read_state
 from gpufeed.records import Manifest
-from gpufeed.tools.named import Labels, Split, open_manifest, take_split
 from gpufeed.tools.rebuild import rebuild_sampler, rebuild_transforms
+from gpufeed.tools.resolve import Labels, Split, open_manifest, take_split
 from gpufeed.tools.show import Shown, draw_batch
 from gpufeed.transforms import OutputFormat, RandomErasing, ToDtype, Transform, Views
 
@@ -23,13 +23,13 @@ __all__ = ["Replayed", "replay_batch"]
 
 @dataclass(frozen=True)
 class Replayed:
-    """A batch of a run, made again.
+    """A replayed batch of a run.
 
     Attributes:
         shown: its contact sheet.
         step: its number.
-        state_step: the batch that a loader which loads the state hands out next.
-        split: which part of the data the run was fed with.
+        state_step: the step of a loader that loads the state.
+        split: the split of the data that the run used.
     """
 
     shown: Shown
@@ -50,33 +50,34 @@ def replay_batch(
 ) -> Replayed:
     """Draw the contact sheet of a batch of the run that saved a state.
 
-    Sampler and transforms are made anew from the state's fingerprints, and the split and labels of
-    the data are found by the manifest's. So it is that batch of that run, given the run's global
-    batch, which no state holds. The images are shown as plain levels, before they are normalised.
+    The sampler and the transforms are rebuilt from the state's fingerprints, and the manifest's
+    fingerprint identifies the split and the labels. With the run's global batch size, which states
+    do not contain, the result is that batch of that run. The images are shown before
+    normalisation.
 
     Args:
-        state: JSON, as `Loader.get_state` gives it.
-        data: as `open_manifest` takes it; or the run's manifest, where it was filtered or put
-            together.
-        step: number of the batch; the one that was to come next where none is given.
-        batch_size: the run's global batch, of all its processes together.
-        last_batch: the run's.
-        on_error: the run's.
+        state: JSON, the result of `Loader.get_state`.
+        data: a path, as for `open_manifest`, or the run's manifest if it was filtered or
+            concatenated.
+        step: the number of the batch; None for the next one after the state.
+        batch_size: the run's global batch size, over all its processes.
+        last_batch: the run's last_batch.
+        on_error: the run's on_error.
         device: as for `Loader`.
 
     Raises:
-        StateError: it is no state, or its sampler or transforms cannot be made from it.
+        StateError: the state is malformed, or its sampler or transforms cannot be rebuilt.
         ManifestError: the data are not those of the state.
         ConfigError: an argument is out of range, or there is no such batch.
         DecodeError: an image cannot be read or decoded.
     """
     saved = decode_state(state)
-    _, marks = read_state(saved)
-    manifest, split = _find(data, marks["manifest"])
+    _, fingerprints = read_state(saved)
+    manifest, split = _find(data, fingerprints["manifest"])
     loader = Loader(
         manifest,
-        sampler=rebuild_sampler(marks["sampler"]),
-        transforms=_shown_plain(rebuild_transforms(marks["transforms"])),
+        sampler=rebuild_sampler(fingerprints["sampler"]),
+        transforms=_as_uint8(rebuild_transforms(fingerprints["transforms"])),
         batch_size=batch_size,
         last_batch=last_batch,
         on_error=on_error,
@@ -84,12 +85,12 @@ def replay_batch(
         device=device,
     )
     with loader:
-        # The output's format alone was changed, which changes no draw.
+        # Only the output format differs, which does not change any random numbers.
         try:
             loader.load_state_dict(saved, ignore=("transforms",))
         except StateError as error:
             raise StateError(
-                f"{error}; batch_size must be the run's global batch, and last_batch the run's"
+                f"{error}; batch_size must be the run's global batch size, and last_batch the run's"
             ) from None
         at = loader.step
         chosen = at if step is None else step
@@ -98,7 +99,7 @@ def replay_batch(
 
 
 def _find(data: str | Path | Manifest, fingerprint: str) -> tuple[Manifest, str]:
-    """The labels and split of the data that have this fingerprint."""
+    """Return the manifest with this fingerprint, and the name of its split."""
     if isinstance(data, Manifest):
         if data.fingerprint() != fingerprint:
             raise ManifestError(
@@ -112,34 +113,34 @@ def _find(data: str | Path | Manifest, fingerprint: str) -> tuple[Manifest, str]
         try:
             whole = open_manifest(data, kind)
         except ConfigError:
-            continue  # of class folders there are no species
+            continue  # class folders have no species
         for split in get_args(Split):
             try:
                 part, name = take_split(whole, split, "train")
             except (ConfigError, ManifestError):
-                continue  # not split, or nothing in this one
+                continue  # no splits, or an empty one
             if part.fingerprint() == fingerprint:
                 return part, name
             tried.append(part.fingerprint()[:8])
     raise ManifestError(
-        f"{data} is not what the state was saved with, whose manifest has the fingerprint "
-        f"{fingerprint[:8]}...; its splits have {', '.join(dict.fromkeys(tried))}. A manifest that "
-        "was filtered or put together is replayed by replay_batch(state, manifest)"
+        f"the state was saved with a manifest whose fingerprint is {fingerprint[:8]}..., but the "
+        f"splits of {data} have {', '.join(dict.fromkeys(tried))}; pass the run's data, or call "
+        "replay_batch(state, manifest) with a manifest that was filtered or concatenated"
     )
 
 
-def _shown_plain(made: list[Transform] | Views) -> list[Transform] | Views:
-    """With levels as they are, to be looked at; nothing is left out, which would change draws."""
-    if isinstance(made, Views):
-        return Views([[_plain(each) for each in view] for view in made.views])
-    plain = [_plain(each) for each in made]
-    return plain if any(isinstance(each, OutputFormat) for each in plain) else [*plain, _LEVELS]
+def _as_uint8(transforms: list[Transform] | Views) -> list[Transform] | Views:
+    """Replace the output format by uint8; dropping transforms would change random numbers."""
+    if isinstance(transforms, Views):
+        return Views([[_with_uint8(each) for each in view] for view in transforms.views])
+    shown = [_with_uint8(each) for each in transforms]
+    return shown if any(isinstance(each, OutputFormat) for each in shown) else [*shown, _UINT8]
 
 
-def _plain(transform: Transform) -> Transform:
+def _with_uint8(transform: Transform) -> Transform:
     if isinstance(transform, RandomErasing):
         return RandomErasing(transform.p, transform.scale, transform.ratio)
-    return _LEVELS if isinstance(transform, OutputFormat) else transform
+    return _UINT8 if isinstance(transform, OutputFormat) else transform
 
 
-_LEVELS = ToDtype("uint8", layout="NHWC")
+_UINT8 = ToDtype("uint8", layout="NHWC")

@@ -1,4 +1,4 @@
-"""The contact sheet of any batch of any data."""
+"""Contact sheets of batches."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import gpufeed
 from gpufeed.errors import ConfigError
 from gpufeed.feed.loader import Batch, Loader
 from gpufeed.order.uniform import IndexSampler
-from gpufeed.tools.marks import mark
-from gpufeed.tools.named import Preset, is_training, make_transforms
+from gpufeed.tools.draw_targets import draw_targets
+from gpufeed.tools.resolve import Preset, is_training, make_transforms
 from gpufeed.tools.sheet import captions_of, draw_sheet
 
 if TYPE_CHECKING:
@@ -28,14 +28,14 @@ __all__ = ["Shown", "draw_batch", "show_batch"]
 
 @dataclass(frozen=True)
 class Shown:
-    """A contact sheet and what is on it.
+    """A contact sheet and its batch.
 
     Attributes:
-        sheet: the image.
-        images: how many images are on it.
-        epoch: the epoch that the batch lies in.
+        sheet: the contact sheet.
+        images: the number of images on it.
+        epoch: the epoch of the batch.
         steps_per_epoch: batches in an epoch.
-        incomplete: whether the set is smaller than a batch, so that training would leave it out.
+        incomplete: whether the set is smaller than a batch, so that training would drop it.
     """
 
     sheet: Image
@@ -57,23 +57,22 @@ def show_batch(
     split: str = "",
     targets: bool = False,
 ) -> Shown:
-    """Draw the images that training or evaluating with these settings gets at `step`.
+    """Draw the images that training or evaluation with these settings receives at `step`.
 
-    They are made anew as plain levels: what a preset draws does not depend on its output format,
-    so these are the images of the normalised batch. Training presets are shuffled and leave out
-    an epoch's tail, as `Loader` does; evaluating ones go through the manifest in its order, to
-    the last record.
+    The images are made as uint8 pixels. The random numbers of a preset do not depend on its output
+    format, so these are the images of the normalised batch. Training presets are shuffled with
+    last_batch="drop"; evaluation presets go through the manifest in order, to the last record.
 
     Args:
         manifest: the records.
-        step: number of the batch, from 0.
-        preset: what is done to the images.
-        size: side of the images, pixels.
+        step: the number of the batch, from 0.
+        preset: the name of the transforms.
+        size: the side of the images in pixels.
         batch_size: records in a batch.
-        seed: of the order and of the random transforms.
+        seed: the seed of the order and of the random transforms.
         device: as for `Loader`.
-        split: named in the sheet's last line where given.
-        targets: whether boxes and points are drawn on the images.
+        split: the name of the split for the sheet's last line; "" for none.
+        targets: whether to draw boxes and points on the images.
 
     Raises:
         ConfigError: an argument is out of range, there is no such batch, or there are no targets.
@@ -82,9 +81,11 @@ def show_batch(
     has = {"boxes": manifest.has_objects, "points": manifest.has_points}
     kinds = [kind for kind, there in has.items() if targets and there]
     if targets and not kinds:
-        raise ConfigError("targets are to be drawn, but the data have neither boxes nor points")
+        raise ConfigError(
+            "targets were requested, but the data have neither boxes nor points; leave out targets"
+        )
     training = is_training(preset)
-    # A set that is smaller than a batch is shown for all that.
+    # A set that is smaller than a batch is shown nevertheless.
     incomplete = training and len(manifest) < batch_size
     last_batch: LastBatch = "drop" if training and not incomplete else "partial"
     with Loader(
@@ -109,9 +110,9 @@ def draw_batch(loader: Loader, step: int, facts: Sequence[str]) -> Shown:
     """Draw the contact sheet of a loader's batch.
 
     Args:
-        loader: its transforms end in plain levels, uint8 NHWC.
-        step: number of the batch.
-        facts: what else is said in the sheet's last line.
+        loader: a loader whose transforms end in uint8 NHWC.
+        step: the number of the batch.
+        facts: additional text for the sheet's last line.
 
     Raises:
         ConfigError: there is no such batch.
@@ -123,7 +124,7 @@ def draw_batch(loader: Loader, step: int, facts: Sequence[str]) -> Shown:
         raise ConfigError(f"step is {step}: {error}") from None
     epoch = step // len(loader)
     sheet = draw_sheet(
-        _side_by_side(_marked(batch)),
+        _side_by_side(_with_targets(batch)),
         captions_of(loader.manifest, loader.rows(batch)),
         [
             f"gpufeed {gpufeed.__version__}",
@@ -135,22 +136,22 @@ def draw_batch(loader: Loader, step: int, facts: Sequence[str]) -> Shown:
     return Shown(sheet, len(batch["label"]), epoch, len(loader))
 
 
-def _marked(batch: Batch) -> Any:
-    """A batch's images with its targets drawn on them, where it has any."""
+def _with_targets(batch: Batch) -> Any:
+    """Return a batch's images, with its targets drawn on them if it has any."""
     images = batch["image"]
     drawn = {name: batch[name] for name in _DRAWN if name in batch}
     if not drawn:
         return images
     if not isinstance(images, list):
-        return mark(np.asarray(images), drawn)
+        return draw_targets(np.asarray(images), drawn)
     return [
-        mark(np.asarray(view), {name: values[place] for name, values in drawn.items()})
+        draw_targets(np.asarray(view), {name: values[place] for name, values in drawn.items()})
         for place, view in enumerate(images)
     ]
 
 
 def _side_by_side(images: Any) -> npt.NDArray[np.uint8]:
-    """Each record's views in one image, on white."""
+    """Return each record's views side by side in one image, on white."""
     if not isinstance(images, list):
         return np.asarray(images)
     height = max(view.shape[1] for view in images)

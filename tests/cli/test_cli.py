@@ -92,7 +92,7 @@ def test_demo_says_what_to_do_without_a_cache(
     assert cli.main(["demo", "--images", "32", "--device", "cpu"]) == 2
     printed = capsys.readouterr().err
     assert printed.startswith("gpufeed: error: cannot write the demonstration's data to /proc")
-    assert printed.endswith("set XDG_CACHE_HOME to a folder that can be written\n")
+    assert printed.endswith("set XDG_CACHE_HOME to a writable folder\n")
 
 
 def test_show_says_when_training_would_get_none(
@@ -195,7 +195,7 @@ def test_errors_have_no_traceback_unless_asked_for(
         ),
         (["show", "--data", "{birds}", "--out", "x.jpg"], "x.jpg is neither a folder nor a name"),
         (["show", "--data", "{birds}", "--out", "no/x.png"], "there is no folder no"),
-        (["show", "--data", "{birds}/classes.txt"], "classes.txt is no data set"),
+        (["show", "--data", "{birds}/classes.txt"], "classes.txt is not a data set"),
         (["demo", "--images", "x"], "Invalid value for '--images'"),
         (["demo", "--device", "tpu"], "device is 'tpu'; it must be"),
         (["synth", "{birds}", "--images", "9"], "is not a synthetic set of these arguments"),
@@ -207,7 +207,7 @@ def test_errors_have_no_traceback_unless_asked_for(
         (["bench", "{birds}", "--batch-size", "999"], "has no full batch of 999 x 1 shard(s)"),
         (["bench", "{birds}", "--json", "no/x.json"], "there is no folder no"),
         (["bench", "{birds}", "--json", "."], "cannot write .: it is a folder; name a file"),
-        (["bench", "{birds}", "--size", "96", "--preset", "course_train"], "has 224 only"),
+        (["bench", "{birds}", "--size", "96", "--preset", "course_train"], "supports 224 only"),
         (
             ["bench", "{birds}", "--batch-size", "4", "--device", "tpu"],
             "device is 'tpu'; it must be",

@@ -71,8 +71,11 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "a pipe": (pipe, "cannot be read: not a regular file"),
     "a folder": (folder, "cannot be read: not a regular file"),
     "cut": (cut, "the image is damaged: .*truncated"),
-    "no image": (lambda path: path.write_text("<html>"), "not an image that can be read"),
-    "header only": (lambda path: path.write_bytes(b"\xff\xd8\xff\xe0\x00\x10JFIF"), "not an image"),
+    "no image": (lambda path: path.write_text("<html>"), "not a readable image"),
+    "header only": (
+        lambda path: path.write_bytes(b"\xff\xd8\xff\xe0\x00\x10JFIF"),
+        "not a readable image",
+    ),
 }
 
 
@@ -129,7 +132,7 @@ def test_a_picture_of_another_size_is_named_with_both(twelve: Manifest) -> None:
     path = twelve.root / "00002.jpg"
     path.write_bytes(jpeg(picture(60, 50, seed=2)))
     loader = make(twelve)
-    message = r"the image is 50 x 60 \(width x height\), the manifest says 60 x 50"
+    message = r"the image is 50 x 60 \(width x height\), but the manifest gives 60 x 50"
     with pytest.raises(SizeMismatchError, match=message) as caught:
         next(iter(loader))
     assert caught.value.record_key == 2
@@ -140,7 +143,7 @@ def test_a_smaller_picture_is_named_too(twelve: Manifest) -> None:
     """Then the window to decode may lie outside, and DALI fails before sizes are compared."""
     (twelve.root / "00003.jpg").write_bytes(jpeg(picture(8, 8, seed=2)))
     loader = make(twelve)
-    with pytest.raises(SizeMismatchError, match=r"the image is 8 x 8 .* says 60 x 50"):
+    with pytest.raises(SizeMismatchError, match=r"the image is 8 x 8 .* gives 60 x 50"):
         next(iter(loader))
     loader.close()
 
@@ -150,7 +153,7 @@ def test_an_orientation_that_was_added_is_another_size(twelve: Manifest) -> None
     exif[0x0112] = 6
     (twelve.root / "00001.jpg").write_bytes(jpeg(picture(50, 60, seed=1), exif=exif))
     loader = make(twelve)
-    with pytest.raises(SizeMismatchError, match=r"the image is 50 x 60 .* says 60 x 50"):
+    with pytest.raises(SizeMismatchError, match=r"the image is 50 x 60 .* gives 60 x 50"):
         next(iter(loader))
     loader.close()
 

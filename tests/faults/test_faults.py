@@ -41,10 +41,10 @@ FILES: dict[str, tuple[Callable[[Path], object], str | None]] = {
     "emptied": (lambda path: os.truncate(path, 0), "cannot be read: the file is empty"),
     "cut off": (lambda path: os.truncate(path, 900), "the image is damaged: "),
     "overgrown": (lambda path: os.truncate(path, 1 << 40), "bytes; the limit is"),
-    "replaced by text": (lambda path: swap(path, b"<html>"), "not an image that can be read"),
+    "replaced by text": (lambda path: swap(path, b"<html>"), "not a readable image"),
     "replaced by a larger one": (
         lambda path: swap(path, jpeg(picture(60, 70, seed=1))),
-        r"the image is 70 x 60 \(width x height\), the manifest says 50 x 40",
+        r"the image is 70 x 60 \(width x height\), but the manifest gives 50 x 40",
     ),
     "replaced by one of its size": (lambda path: swap(path, jpeg(picture(40, 50, seed=99))), None),
 }

@@ -215,7 +215,7 @@ def test_threads_that_can_not_be_started_are_told_of(
 
     with make(pictures) as loader, monkeypatch.context() as full:
         full.setattr(threading.Thread, "start", refused)
-        message = "there is no thread to decode in: can't start new thread"
+        message = "no thread to decode images could start: can't start new thread"
         with pytest.raises(gpufeed.PipelineError, match=message):
             next(iter(loader))
         with pytest.raises(gpufeed.PipelineError, match=message):

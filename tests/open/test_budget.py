@@ -15,7 +15,7 @@ from gpufeed.open.budget import Budget
 from tests.support.loaders import make
 from tests.support.media import make_manifest
 
-FREE = budgets._FREE
+FREE = budgets._UNCOUNTED_PIXELS
 
 
 class WaitsError(Exception):
@@ -30,7 +30,7 @@ class Impatient(threading.Condition):
 def impatient(most: int, threads: int = 1) -> Budget:
     """A budget at which a test fails where it would wait."""
     budget = Budget(most, threads)
-    budget._given_back = Impatient()
+    budget._released = Impatient()
     return budget
 
 
@@ -70,7 +70,7 @@ def test_who_waits_goes_on_when_there_is_room() -> None:
             pass
 
     budget = Budget(1, 1)
-    budget._given_back = Told()
+    budget._released = Told()
     threads = [threading.Thread(target=work, daemon=True) for _ in range(3)]
     with budget.take(budget.pixels):
         for thread in threads:

@@ -85,7 +85,7 @@ def test_whatever_goes_wrong_on_a_thread_is_told(
         raise error("no such thing")
 
     monkeypatch.setattr(owner, name, broken)
-    message = r"record 0 \(.*00000.jpg\) of batch 0 could not be made: .*no such thing"
+    message = r"record 0 \(.*00000.jpg\) in batch 0 failed: .*no such thing"
     with make(twelve) as loader, pytest.raises(PipelineError, match=message) as caught:
         next(iter(loader))
     assert isinstance(caught.value.__cause__, error)
@@ -111,7 +111,7 @@ def test_memory_that_is_refused_is_told(
         monkeypatch.setattr(host, where, refuse)
     else:
         monkeypatch.setattr(host.Resizer, "resize", refuse)
-    message = r"out of memory; take a smaller batch_size, size or prefetch \(could not allocate\)"
+    message = r"out of memory; use a smaller batch_size, size or prefetch \(could not allocate\)"
     with make(twelve) as loader, pytest.raises(PipelineError, match=message):
         next(iter(loader))
 

@@ -166,32 +166,32 @@ def test_every_sampler_can_be_rebuilt() -> None:
 @pytest.mark.parametrize(
     ("identity", "message"),
     [
-        ({"kind": "mine.Own", "seed": 3}, "the sampler mine.Own is none of gpufeed's own; in the"),
-        (GrainSampler(grain.SequentialSampler(20), 20).identity, "sampler GrainSampler is none of"),
-        (RecordedSampler([3, 9], 20).identity, "the sampler RecordedSampler is none of gpufeed's"),
-        ({"kind": "IndexSampler", "size": 3}, "IndexSampler cannot be made .*'size'"),
-        ({"kind": "IndexSampler", "num_records": 0}, "cannot be made .*: num_records is 0; it"),
+        ({"kind": "mine.Own", "seed": 3}, "the sampler mine.Own is not one of gpufeed's; use load"),
+        (GrainSampler(grain.SequentialSampler(20), 20).identity, "sampler GrainSampler is not one"),
+        (RecordedSampler([3, 9], 20).identity, "the sampler RecordedSampler is not one of gpu"),
+        ({"kind": "IndexSampler", "size": 3}, "IndexSampler cannot be rebuilt .*'size'"),
+        ({"kind": "IndexSampler", "num_records": 0}, "cannot be rebuilt .*: num_records is 0; it"),
         (
             {"kind": "IndexSampler", "num_records": 3},
-            r'sampler IndexSampler cannot be made from its fingerprint, \{"kind":"IndexSampler",'
-            r'"num_records":3\}: what is made of it is \{"epoch_size":3',
+            r'sampler IndexSampler cannot be rebuilt from its fingerprint: \{"kind":"IndexSampler",'
+            r'"num_records":3\} became \{"epoch_size":3',
         ),
         (
             {**WeightedSampler([1, 2]).identity, "weights": {**pack(np.ones(2)), "zlib": "eJw="}},
-            "WeightedSampler cannot be made from its fingerprint: a packed array is damaged",
+            "WeightedSampler cannot be rebuilt from its fingerprint: a packed array is damaged",
         ),
         (
             {**WeightedSampler([1, 2]).identity, "weights": pack(np.ones(2)) | {"sha256": "0"}},
-            '"sha256":"0"}}: what is made of it is .*"sha256":"[0-9a-f]{16}"}}$',
+            '"sha256":"0"}} became .*"sha256":"[0-9a-f]{16}"}}$',
         ),
-        ({"seed": 3}, "the state's sampler is '{\"seed\":3}', which names no kind"),
-        ([], "the state's sampler is '\\[\\]', which names no kind"),
+        ({"seed": 3}, "the state's sampler is '{\"seed\":3}', which has no 'kind'"),
+        ([], "the state's sampler is '\\[\\]', which has no 'kind'"),
     ],
 )
 def test_a_sampler_that_can_not_be_rebuilt_says_why(identity: Any, message: str) -> None:
     with pytest.raises(StateError, match=message):
         rebuild_sampler(encode(identity))
-    with pytest.raises(StateError, match="the state's sampler is no JSON: Expecting value"):
+    with pytest.raises(StateError, match="the state's sampler is not valid JSON: Expecting value"):
         rebuild_sampler("IndexSampler(seed=3)")
 
 

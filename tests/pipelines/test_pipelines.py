@@ -137,7 +137,7 @@ def test_recipe_explains_itself(recipe: ModuleType, capsys: pytest.CaptureFixtur
         recipe.main(["--help"])
     said = capsys.readouterr().out
     assert (recipe.__doc__ or "").splitlines()[0] in said
-    for text in ("(default: nabirds)", "whose arrays to make", "numpy"):
+    for text in ("(default: nabirds)", "kind of arrays", "numpy"):
         assert text in " ".join(said.split())
 
 

@@ -487,7 +487,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="print the differences on these images instead")
     options = parser.parse_args()
     if options.data is not None:
-        from gpufeed.tools.named import open_manifest
+        from gpufeed.tools.resolve import open_manifest
 
         print(differences_table(measured(open_manifest(options.data))))
         return

@@ -22,7 +22,7 @@ from gpufeed.source import FileSource
 from gpufeed.tools.check.dataset import Report, check
 from gpufeed.tools.check.kinds import KINDS, Kind
 from gpufeed.tools.check.page import _thumbnail
-from gpufeed.tools.named import list_images, open_manifest
+from gpufeed.tools.resolve import list_images, open_manifest
 from tests.support.media import jpeg, make_manifest, picture
 from tests.support.nabirds_data import IMAGES, course_frame, write_nabirds, write_picture
 

@@ -43,5 +43,5 @@ def test_an_interval_holds_the_true_median_as_often_as_it_says() -> None:
 
 
 def test_no_round_is_an_error() -> None:
-    with pytest.raises(ValueError, match="there is no round to take a median of"):
+    with pytest.raises(ValueError, match="there are no rounds to take the median of"):
         median_of([])

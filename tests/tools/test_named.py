@@ -13,7 +13,7 @@ import gpufeed
 from gpufeed._util.cache_folder import cache_folder
 from gpufeed.tools import info
 from gpufeed.tools.demo import Fed, check_usable, feed_epoch
-from gpufeed.tools.named import make_transforms, open_manifest, take_split
+from gpufeed.tools.resolve import make_transforms, open_manifest, take_split
 
 
 @pytest.fixture
@@ -42,14 +42,16 @@ def test_all_kinds_of_data_are_told_apart(folder: Path, parquet: Path) -> None:
     classes = open_manifest(folder / "images")
     assert len(classes) == len(distribution)
     assert "species_name" not in classes.frame.columns
-    with pytest.raises(gpufeed.ConfigError, match="name no species; use class labels"):
+    with pytest.raises(gpufeed.ConfigError, match="have no species; use class labels"):
         open_manifest(folder / "images", "species")
 
 
 def test_what_is_no_data_is_named(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(gpufeed.ManifestError, match=r"there is no file or folder .*nowhere"):
         open_manifest(tmp_path / "nowhere")
-    with pytest.raises(gpufeed.ManifestError, match=r"sizes\.txt is no data set; give a NABirds"):
+    with pytest.raises(
+        gpufeed.ManifestError, match=r"sizes\.txt is not a data set; pass a NABirds"
+    ):
         open_manifest(folder / "sizes.txt")
     incomplete = tmp_path / "incomplete"
     shutil.copytree(folder, incomplete, ignore=shutil.ignore_patterns("images", "images.txt"))
@@ -66,7 +68,7 @@ def test_split_is_the_presets_own_unless_named(folder: Path) -> None:
     assert take_split(birds, "all", "train") == (birds, "all")
     unsplit = open_manifest(folder / "images")
     assert take_split(unsplit, None, "train") == (unsplit, "all")
-    with pytest.raises(gpufeed.ConfigError, match="the data are not split in train and test"):
+    with pytest.raises(gpufeed.ConfigError, match="the data have no train and test splits"):
         take_split(unsplit, "test", "train")
 
 
@@ -80,7 +82,9 @@ def test_presets_go_by_their_names() -> None:
     assert (output.dtype, output.layout) == ("uint8", "NCHW")
     with pytest.raises(gpufeed.ConfigError, match="preset is 'other'; it must be one of train"):
         make_transforms("other")  # type: ignore[arg-type]
-    with pytest.raises(gpufeed.ConfigError, match="size is 96; the preset course_evaluate has 224"):
+    with pytest.raises(
+        gpufeed.ConfigError, match="size is 96; the preset course_evaluate supports 224"
+    ):
         make_transforms("course_evaluate", 96)
 
 

@@ -18,9 +18,9 @@ from gpufeed import Loader, Manifest, Sampler, StateError, cli
 from gpufeed import transforms as tf
 from gpufeed._util.identity import encode
 from gpufeed.tools.gallery import examples
-from gpufeed.tools.named import Preset, make_transforms
 from gpufeed.tools.rebuild import rebuild_transforms
 from gpufeed.tools.replay import replay_batch
+from gpufeed.tools.resolve import Preset, make_transforms
 from gpufeed.tools.sheet import captions_of, draw_sheet
 from gpufeed.transforms import ToDtype
 
@@ -164,18 +164,18 @@ def test_the_command(birds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        ({"manifest": "0" * 64}, "is not what the state was saved with, whose manifest has the"),
-        ({"sampler": '{"kind":"Own"}'}, "the sampler Own is none of gpufeed's own; in the program"),
-        ({"transforms": '[{"kind":"Own"}]'}, "the transform Own is none of gpufeed's own; in the"),
-        ({"transforms": '[{"kind":"Resize","side":3}]'}, "Resize cannot be made .*'side'"),
-        ({"transforms": '[{"kind":"Resize","size":0}]'}, "Resize cannot be made .*: size is 0"),
+        ({"manifest": "0" * 64}, "the state was saved with a manifest whose fingerprint is 0000"),
+        ({"sampler": '{"kind":"Own"}'}, "the sampler Own is not one of gpufeed's; use loader"),
+        ({"transforms": '[{"kind":"Own"}]'}, "the transform Own is not one of gpufeed's; use load"),
+        ({"transforms": '[{"kind":"Resize","side":3}]'}, "Resize cannot be rebuilt .*'side'"),
+        ({"transforms": '[{"kind":"Resize","size":0}]'}, "Resize cannot be rebuilt .*: size is 0"),
         (
             {"transforms": '[{"kind":"Resize","size":3}]'},
-            r'transforms\[0\] \(Resize\) cannot be made .*"size":3}: what is made of it is .*null',
+            r'transforms\[0\] \(Resize\) cannot be rebuilt .*"size":3} became .*null',
         ),
-        ({"transforms": "[3]"}, r"the state's transforms\[0\] names no kind"),
-        ({"transforms": "{}"}, "the state's transforms are '{}', which is no list"),
-        ({"transforms": "("}, "the state's transforms is no JSON: Expecting value"),
+        ({"transforms": "[3]"}, r"the state's transforms\[0\] has no 'kind'"),
+        ({"transforms": "{}"}, "the state's transforms are '{}'; they must be a list"),
+        ({"transforms": "("}, "the state's transforms is not valid JSON: Expecting value"),
         ({"transforms": 3}, "'fingerprints' is .*; it must map manifest, sampler, "),
     ],
 )
@@ -198,15 +198,15 @@ def test_what_is_the_runs_own_is_named(birds: Path) -> None:
     train = gpufeed.read_nabirds(birds, labels="species").split("train")
     theirs = torch.utils.data.RandomSampler(range(len(train)))
     for options, name in (
-        ({"sampler": theirs}, "the sampler RecordedSampler is none of gpufeed"),
+        ({"sampler": theirs}, "the sampler RecordedSampler is not one of gpufeed"),
         (
             {"transforms": chain},
-            r"the transform \S+\.Own is none of gpufeed's own",
+            r"the transform \S+\.Own is not one of gpufeed's",
         ),
-        ({"transforms": calls}, r"no state holds what Lambda\(flip\) calls"),
+        ({"transforms": calls}, r"states do not contain the function of Lambda\(flip\)"),
     ):
         state = json.dumps(state_of(birds, **options)).encode()
-        with pytest.raises(StateError, match=f"{name}.*; in the program that has it, loader.bat"):
+        with pytest.raises(StateError, match=f"{name}.*; use loader.batch"):
             replay_batch(state, birds, batch_size=8, device="cpu")
 
 
@@ -220,7 +220,7 @@ def test_a_manifest_of_the_programs_own_is_replayed(birds: Path) -> None:
         state = loader.get_state()
         replayed = replay_batch(state, both, 2, batch_size=8, device="cpu")
         assert sheet_pictures(replayed.shown.sheet, loader.batch(2), both)
-    with pytest.raises(gpufeed.ManifestError, match=r"is replayed by replay_batch\(state, manif"):
+    with pytest.raises(gpufeed.ManifestError, match=r"call replay_batch\(state, manif"):
         replay_batch(state, birds, 2, batch_size=8, device="cpu")
     with pytest.raises(gpufeed.ManifestError, match="and the state was saved with "):
         replay_batch(state, whole, 2, batch_size=8, device="cpu")

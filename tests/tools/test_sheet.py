@@ -12,8 +12,8 @@ from PIL import Image, ImageFont
 
 import gpufeed
 from gpufeed.tools import sheet as sheets
-from gpufeed.tools.marks import mark
-from gpufeed.tools.named import Preset, is_training, make_transforms
+from gpufeed.tools.draw_targets import draw_targets
+from gpufeed.tools.resolve import Preset, is_training, make_transforms
 from gpufeed.tools.sheet import Caption, captions_of, check_target, draw_sheet, save_sheet, wrap
 from gpufeed.tools.show import show_batch
 
@@ -231,7 +231,7 @@ def test_targets_are_drawn_around_what_they_are_of() -> None:
         "points": np.array([[[60, 10], [70, 50]]] * 2, np.float32),
         "point_visible": np.array([[True, False], [False, False]]),
     }
-    marked = mark(pictures, targets)
+    marked = draw_targets(pictures, targets)
     changed = (marked != pictures).any(axis=-1)
     assert not changed[1].any()
     assert np.all(pictures == 128)

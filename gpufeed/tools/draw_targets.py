@@ -1,4 +1,4 @@
-"""Boxes and points, drawn on the images that they go with."""
+"""Drawing boxes and points on images."""
 
 from __future__ import annotations
 
@@ -10,28 +10,30 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw
 
-__all__ = ["mark"]
+__all__ = ["draw_targets"]
 
 Color = tuple[int, int, int]
 
 _COLORS = 11
-"""As many as NABirds has parts; labels and points take turns."""
+"""The number of NABirds' parts; labels and points cycle through the colours."""
 _EDGE: Color = (20, 20, 20)
-"""Around what is drawn, so that it is seen on any image."""
+"""Outline that makes targets visible on any image."""
 
 
-def mark(images: npt.NDArray[np.uint8], targets: Mapping[str, Any]) -> npt.NDArray[np.uint8]:
+def draw_targets(
+    images: npt.NDArray[np.uint8], targets: Mapping[str, Any]
+) -> npt.NDArray[np.uint8]:
     """Return copies of images with their boxes and visible points drawn on them.
 
-    A box is drawn around the pixels in it, as far as there is room; colours are those of labels,
-    and of the points' places in their list.
+    A box is drawn around the pixels it contains, as far as there is room. The label sets the colour
+    of a box, and its place in the list that of a point.
 
     Args:
         images: uint8 (n, height, width, 3).
-        targets: of one view of a batch, each only if there: `boxes` with `box_labels`, as lists of
-            (x0, y0, x1, y1), and `points` with `point_visible`.
+        targets: the targets of one view of a batch; `boxes` with `box_labels`, as lists of
+            (x0, y0, x1, y1), and `points` with `point_visible`, are both optional.
     """
-    marked = []
+    drawn = []
     for place, levels in enumerate(images):
         image = Image.fromarray(levels)
         pen = ImageDraw.Draw(image)
@@ -45,19 +47,19 @@ def mark(images: npt.NDArray[np.uint8], targets: Mapping[str, Any]) -> npt.NDArr
                 if targets["point_visible"][place][number]:
                     around = (x - radius, y - radius, x + radius, y + radius)
                     pen.ellipse(around, fill=_color(number), outline=_EDGE)
-        marked.append(np.asarray(image))
-    return np.stack(marked)
+        drawn.append(np.asarray(image))
+    return np.stack(drawn)
 
 
 def _draw_box(pen: ImageDraw.ImageDraw, box: npt.NDArray[np.float32], color: Color) -> None:
     x0, y0 = np.floor(box[:2]).astype(int).tolist()
-    x1, y1 = (np.ceil(box[2:]).astype(int) - 1).tolist()  # the last pixels in it
+    x1, y1 = (np.ceil(box[2:]).astype(int) - 1).tolist()  # the last pixels inside
     for grown, ink in ((2, _EDGE), (1, color), (0, color)):
         pen.rectangle((x0 - grown, y0 - grown, x1 + grown, y1 + grown), outline=ink)
 
 
 def _color(number: int) -> Color:
-    # Steps of a number that shares no factor with theirs, so that neighbours differ.
+    # 4 is coprime to the number of colours, so successive numbers differ clearly in hue.
     hue = number * 4 % _COLORS / _COLORS
     red, green, blue = colorsys.hsv_to_rgb(hue, 0.85, 1.0)
     return round(red * 255), round(green * 255), round(blue * 255)

@@ -1,4 +1,4 @@
-"""What the command line names in words: presets, data of any kind, splits."""
+"""Resolving the names of the command line: presets, data of any kind, splits."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _NABIRDS_FILES = ("images.txt", "classes.txt", "train_test_split.txt", "metadata
 
 
 def is_training(preset: Preset) -> bool:
-    """Whether a preset is for training: shuffled, with random transforms."""
+    """Return whether a preset is for training: shuffled, with random transforms."""
     return not preset.endswith("evaluate")
 
 
@@ -59,13 +59,13 @@ def make_transforms(
     """Return the transforms of a preset by its name.
 
     Args:
-        preset: name of a function of `gpufeed.presets`.
-        size: side of the output, pixels; the course's presets have 224 only.
+        preset: the name of a function in `gpufeed.presets`.
+        size: the side of the output in pixels; the course's presets support 224 only.
         dtype: "float32", "float16" or "uint8".
-        layout: "NCHW" or "NHWC"; the preset's own where none is given.
+        layout: "NCHW" or "NHWC"; None for the preset's own.
 
     Raises:
-        ConfigError: there is no such preset, or it cannot have this size.
+        ConfigError: there is no such preset, or it does not support this size.
     """
     if preset not in get_args(Preset):
         raise ConfigError(f"preset is {preset!r}; it must be one of {', '.join(get_args(Preset))}")
@@ -73,7 +73,7 @@ def make_transforms(
     if not preset.startswith("course"):
         return make(size, dtype=dtype, layout=layout or "NCHW")
     if size != _COURSE_SIZE:
-        raise ConfigError(f"size is {size}; the preset {preset} has {_COURSE_SIZE} only")
+        raise ConfigError(f"size is {size}; the preset {preset} supports {_COURSE_SIZE} only")
     return make(dtype=dtype, layout=layout or "NHWC")
 
 
@@ -84,14 +84,14 @@ def open_manifest(
 
     Args:
         path: a folder, or a metadata.parquet.
-        labels: "class" or "species"; species where the data have them and none is given.
-        without: a list of bad images to leave out, as `Manifest.without` takes it, and with them
-            symbolic links that leave the folder, and what has no header that can be read where one
-            is to be.
+        labels: "class" or "species"; None for species if the data have them.
+        without: a list of bad images to leave out, as `Manifest.without` takes it. Symbolic links
+            that leave the folder are then left out too, and images whose size is needed but whose
+            header cannot be read.
 
     Raises:
-        ManifestError: there is nothing there, or it cannot be read.
-        ConfigError: species are asked for of a folder of class folders.
+        ManifestError: there are no data at the path, or they cannot be read.
+        ConfigError: labels is "species" for a folder of class folders.
     """
     from gpufeed.records import read_folder, read_nabirds
     from gpufeed.records.manifest import DROPPED
@@ -99,7 +99,7 @@ def open_manifest(
     source, is_nabirds = _found(path)
     if labels == "species" and not is_nabirds:
         raise ConfigError(
-            f"{source} is a folder of class folders, which name no species; use class labels"
+            f"{source} is a folder of class folders, which have no species; use class labels"
         )
     on_bad_image: OnBadImage = "raise" if without is None else "drop"
     if is_nabirds:
@@ -110,20 +110,20 @@ def open_manifest(
         return manifest
     with warnings.catch_warnings():
         if set(DROPPED) & set(manifest.repairs):
-            # All that are listed may be among those.
+            # Reading may have dropped all listed images already.
             warnings.filterwarnings("ignore", "none of the .* in this manifest")
         return manifest.without(without.expanduser())
 
 
 @dataclass(frozen=True)
 class Listed:
-    """What data list, before all images have been opened.
+    """The images that data list, before all of them have been opened.
 
     Attributes:
-        frame: a manifest's, without sizes where the list does not give those of the images, and
-            with symbolic links that leave the folder, in class folders as the last rows.
+        frame: the columns of a manifest; without sizes if the list has none. It includes symbolic
+            links that leave the folder, for class folders as the last rows.
         files: the images, one for each row.
-        reader: name of the function that makes a manifest of them.
+        reader: the name of the function that makes a manifest of them.
     """
 
     frame: pl.DataFrame
@@ -132,15 +132,15 @@ class Listed:
 
     @property
     def sized(self) -> bool:
-        """Whether the list gives the images' sizes, so that no header needs to be read."""
+        """Whether the list has the images' sizes, so that no header needs to be read."""
         return "width" in self.frame.columns
 
 
 def list_images(path: str | Path) -> Listed:
-    """List the images of such data, opening at most a few to see of what sort they are.
+    """List the images of data of any kind, opening at most a few of them.
 
     Raises:
-        ManifestError: there is nothing there, or the list cannot be read.
+        ManifestError: there are no data at the path, or the list cannot be read.
     """
     import polars as pl
 
@@ -159,13 +159,13 @@ def list_images(path: str | Path) -> Listed:
 
 
 def _found(path: str | Path) -> tuple[Path, bool]:
-    """The data's place, and whether they are NABirds."""
+    """Return the path of the data, and whether they are NABirds."""
     source = Path(path).expanduser()
     if source.is_file():
         if source.suffix.lower() != ".parquet":
             raise ManifestError(
-                f"{source} is no data set; give a NABirds folder, a metadata.parquet, or a folder "
-                "of class folders"
+                f"{source} is not a data set; pass a NABirds folder, a metadata.parquet, or a "
+                "folder of class folders"
             )
         return source, True
     if not source.is_dir() and source.exists():
@@ -181,12 +181,12 @@ def take_split(manifest: Manifest, split: Split | None, preset: Preset) -> tuple
 
     Args:
         manifest: the whole set.
-        split: "train", "test" or "all"; None for the preset's own, or for all where the set is
-            not split.
-        preset: decides where `split` does not.
+        split: "train", "test" or "all"; None for the preset's split, or for all if the set has no
+            splits.
+        preset: the preset that decides if `split` is None.
 
     Raises:
-        ConfigError: a split is asked for of a set that has none.
+        ConfigError: the set has no splits, and `split` is "train" or "test".
         ManifestError: the split is empty.
     """
     if split == "all":
@@ -195,7 +195,7 @@ def take_split(manifest: Manifest, split: Split | None, preset: Preset) -> tuple
         if split is None:
             return manifest, "all"
         raise ConfigError(
-            f'split is {split!r}, but the data are not split in train and test; use "all"'
+            f'split is {split!r}, but the data have no train and test splits; use "all"'
         )
     name = split or ("train" if is_training(preset) else "test")
     return manifest.split(name), name
