@@ -1,4 +1,4 @@
-"""Lists of transforms that reproduce known recipes; each can be edited as any list."""
+"""Lists of transforms of well-known recipes; they are ordinary lists and can be edited."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def train(
     dtype: DType = "float32",
     layout: Layout = "NCHW",
 ) -> list[Transform]:
-    """Random resized crop and flip, normalised with ImageNet's mean and deviation.
+    """Random resized crop and flip, normalised with ImageNet's mean and standard deviation.
 
     The recipe of torchvision's classification reference without its optional parts.
 
     Args:
         size: side of the output, pixels.
         interpolation: "bilinear" or "bicubic".
-        dtype: "float32", "float16", or "uint8" for levels that are not normalised.
+        dtype: "float32", "float16", or "uint8" for pixel values that are not normalised.
         layout: "NCHW" or "NHWC".
     """
     return [
@@ -90,14 +90,14 @@ def evaluate(
     dtype: DType = "float32",
     layout: Layout = "NCHW",
 ) -> list[Transform]:
-    """Resize the shorter side, and cut out the centre.
+    """Resize of the shorter side and centre crop, normalised as in `train`.
 
     Args:
         size: side of the output, pixels.
-        resize: the shorter side before that; 256/224 of `size` where None. Models trained with
-            `torchvision_train` are evaluated with 232 for 224.
+        resize: shorter side after the resize, pixels; None for 256/224 of `size`. Models trained
+            with `torchvision_train` are evaluated with 232 for a size of 224.
         interpolation: "bilinear" or "bicubic".
-        dtype: "float32", "float16", or "uint8" for levels that are not normalised.
+        dtype: "float32", "float16", or "uint8" for pixel values that are not normalised.
         layout: "NCHW" or "NHWC".
     """
     return [
@@ -115,29 +115,29 @@ def torchvision_train(
     dtype: DType = "float32",
     layout: Layout = "NCHW",
 ) -> list[Transform]:
-    """Torchvision's classification reference as its second set of ResNet weights was trained with.
+    """Torchvision's recipe for its second set of ResNet weights.
 
-    Random resized crop and flip, TrivialAugment, erasing of a tenth; with `num_classes` also mixup
-    or CutMix (alpha 0.2 and 1), one or the other, and labels smoothed by 0.1. What it does beside
-    images (EMA, 600 epochs, repeated augmentation: `RepeatedAugmentationSampler(repeats=4)`) is
-    not here. torchvision, "How to train state-of-the-art models using TorchVision's latest
+    Random resized crop and flip, TrivialAugment, erasing with probability 0.1; with `num_classes`
+    also either mixup (alpha 0.2) or CutMix (alpha 1), and labels smoothed by 0.1. Other parts of
+    the recipe (EMA, 600 epochs, repeated augmentation: `RepeatedAugmentationSampler(repeats=4)`)
+    are not included. torchvision, "How to train state-of-the-art models using TorchVision's latest
     primitives" (2021).
 
     Args:
-        size: side of the output, pixels; 176, which it trains with for evaluation at 224.
-        num_classes: how many classes there are; None leaves images and labels unmixed.
+        size: side of the output, pixels; the default, 176, is the recipe's, for evaluation at 224.
+        num_classes: number of classes; None leaves images and labels unmixed.
         interpolation: "bilinear" or "bicubic".
-        dtype: "float32", "float16", or "uint8" for levels that are not normalised.
+        dtype: "float32", "float16", or "uint8" for pixel values that are not normalised.
         layout: "NCHW" or "NHWC".
     """
-    listed: list[Transform] = [
+    return [
         RandomResizedCrop(size, interpolation=interpolation),
         RandomHorizontalFlip(),
         TrivialAugmentWide(interpolation="bilinear"),
         _output(dtype, layout, IMAGENET_MEAN, IMAGENET_STD),
         RandomErasing(p=0.1),
+        *_mix(num_classes, mixup=0.2, cutmix=1.0),
     ]
-    return listed if num_classes is None else [*listed, *_mixed(num_classes, 0.2, 1.0)]
 
 
 def timm_train(
@@ -150,19 +150,19 @@ def timm_train(
 ) -> list[Transform]:
     """Timm's recipe for ResNets and vision transformers, `rand-m9-mstd0.5-inc1`.
 
-    Random resized crop and flip, timm's RandAugment, a quarter of the images erased with normal
-    noise; with `num_classes` also mixup or CutMix (alpha 0.8 and 1), one or the other, and labels
-    smoothed by 0.1. Touvron et al., "Training data-efficient image transformers" (2021).
-    timm draws the crop's filter from two, and one mix for a batch.
+    Random resized crop and flip, timm's RandAugment, erasing with normal noise with probability
+    0.25; with `num_classes` also either mixup (alpha 0.8) or CutMix (alpha 1), and labels smoothed
+    by 0.1. Touvron et al., "Training data-efficient image transformers" (2021). timm itself draws
+    the crop's filter from two, and draws one mix per batch.
 
     Args:
         size: side of the output, pixels.
-        num_classes: how many classes there are; None leaves images and labels unmixed.
+        num_classes: number of classes; None leaves images and labels unmixed.
         interpolation: "bilinear" or "bicubic".
-        dtype: "float32", "float16", or "uint8" for levels that are not normalised.
+        dtype: "float32", "float16", or "uint8" for pixel values that are not normalised.
         layout: "NCHW" or "NHWC".
     """
-    listed: list[Transform] = [
+    return [
         RandomResizedCrop(size, interpolation=interpolation),
         RandomHorizontalFlip(),
         TimmRandAugment("rand-m9-mstd0.5-inc1"),
@@ -173,8 +173,8 @@ def timm_train(
             ratio=(0.3, 1 / 0.3),
             value=0.0 if dtype == "uint8" else "random",
         ),
+        *_mix(num_classes, mixup=0.8, cutmix=1.0),
     ]
-    return listed if num_classes is None else [*listed, *_mixed(num_classes, 0.8, 1.0)]
 
 
 def simclr(
@@ -184,15 +184,15 @@ def simclr(
     dtype: DType = "float32",
     layout: Layout = "NCHW",
 ) -> Views:
-    """Two views of each image as SimCLR makes them, levels scaled to 0..1.
+    """SimCLR's two views of each image, scaled to 0..1.
 
     Chen et al., "A simple framework for contrastive learning of visual representations" (2020),
     appendix A: random resized crop and flip, colour distortion, blur.
 
     Args:
         size: side of the output, pixels.
-        strength: of the colour distortion; 1 for ImageNet, 0.5 for CIFAR-10.
-        dtype: "float32", "float16" or "uint8", the last with levels of 0 to 255.
+        strength: strength of the colour distortion; 1 for ImageNet, 0.5 for CIFAR-10.
+        dtype: "float32", "float16", or "uint8" for pixel values of 0 to 255.
         layout: "NCHW" or "NHWC".
     """
     jitter = ColorJitter(0.8 * strength, 0.8 * strength, 0.8 * strength, 0.2 * strength)
@@ -215,17 +215,18 @@ def dino(
     dtype: DType = "float32",
     layout: Layout = "NCHW",
 ) -> Views:
-    """Two global views of each image and several local ones, as DINO makes them.
+    """DINO's two global views and several local views of each image.
 
     Caron et al., "Emerging properties in self-supervised vision transformers" (2021), and its code:
-    crops of 0.4 to 1 and of 0.05 to 0.4 of the image, colour jitter, blur of all of the first
-    view, a tenth of the second and half of the local ones, solarisation of a fifth of the second.
+    crops of 0.4 to 1 (global) and of 0.05 to 0.4 (local) of the image's area, colour jitter, blur
+    with probability 1 (first view), 0.1 (second) and 0.5 (local), solarization with probability 0.2
+    (second view).
 
     Args:
         size: side of the global views, pixels.
         local_size: side of the local views, pixels.
-        local_crops: how many local views.
-        dtype: "float32", "float16", or "uint8" for levels that are not normalised.
+        local_crops: number of local views.
+        dtype: "float32", "float16", or "uint8" for pixel values that are not normalised.
         layout: "NCHW" or "NHWC".
     """
     output = _output(dtype, layout, IMAGENET_MEAN, IMAGENET_STD)
@@ -240,21 +241,23 @@ def dino(
             output,
         ]
 
-    # The window of Pillow's blur, which DINO uses, is as wide as sigma asks for.
+    # DINO uses Pillow's blur, whose window grows with sigma; 17 pixels are four sigma to each side.
     blur = GaussianBlur(17, (0.1, 2.0))
-    whole, part = (0.4, 1.0), (0.05, 0.4)
-    local = view(local_size, part, RandomApply([blur], p=0.5))
+    global_scale, local_scale = (0.4, 1.0), (0.05, 0.4)
+    local = view(local_size, local_scale, RandomApply([blur], p=0.5))
     return Views(
         [
-            view(size, whole, blur),
-            view(size, whole, RandomApply([blur], p=0.1), RandomSolarize(128, p=0.2)),
-            # One list, again and again: what views share is planned at once.
+            view(size, global_scale, blur),
+            view(size, global_scale, RandomApply([blur], p=0.1), RandomSolarize(128, p=0.2)),
+            # The same list each time: views of identical transforms are planned together.
             *[local] * local_crops,
         ]
     )
 
 
-def _mixed(num_classes: int, mixup: float, cutmix: float) -> list[Transform]:
+def _mix(num_classes: int | None, *, mixup: float, cutmix: float) -> list[Transform]:
+    if num_classes is None:
+        return []
     return [RandomChoice([MixUp(mixup), CutMix(cutmix)]), SoftLabels(num_classes, 0.1)]
 
 
@@ -263,16 +266,16 @@ def course_train(
 ) -> list[Transform]:
     """The training feed of the WestDRI course on the JAX AI stack, from the original photos.
 
-    Its prepared form is made on the way: the bounding box with a margin of a fifth, fitted into a
-    black square of 269 pixels; then its random crop of 224 and flip, its changes of contrast and
-    gamma, and levels scaled to -1..1. Boxes that overrun their photo are clamped before the margin
-    is taken, which the course does after. Its prepared files went through one more JPEG encoding
-    (quality 75), which this does not repeat.
+    First the course's data preparation: the bounding box with a margin of 0.2, fitted into a black
+    square of 269 pixels. Then its random crop of 224 pixels and flip, its changes of contrast and
+    gamma, and values scaled to -1..1. Boxes that extend beyond their photo are clipped before the
+    margin is added; the course clips them after. The course's prepared files went through one more
+    JPEG encoding (quality 75), which this does not repeat.
 
     Args:
-        photometric: whether contrast and gamma are changed.
-        dtype: "float32", "float16", or "uint8" for levels that are not scaled.
-        layout: "NHWC", as JAX models have it, or "NCHW".
+        photometric: whether to change contrast and gamma.
+        dtype: "float32", "float16", or "uint8" for pixel values that are not scaled.
+        layout: "NHWC", as in JAX models, or "NCHW".
     """
     return [
         BoxCrop(margin=0.2),
@@ -286,11 +289,11 @@ def course_train(
 
 
 def course_evaluate(*, dtype: DType = "float32", layout: Layout = "NHWC") -> list[Transform]:
-    """The validation feed of the same course: the bare box in a black square of 224 pixels.
+    """The validation feed of the same course: the box without margin, in a black square of 224.
 
     Args:
-        dtype: "float32", "float16", or "uint8" for levels that are not scaled.
-        layout: "NHWC", as JAX models have it, or "NCHW".
+        dtype: "float32", "float16", or "uint8" for pixel values that are not scaled.
+        layout: "NHWC", as in JAX models, or "NCHW".
     """
     return [
         BoxCrop(),

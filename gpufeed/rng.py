@@ -1,9 +1,8 @@
-"""Random numbers without state: each is a function of (seed, epoch, draw key, transform, draw).
+"""Stateless random numbers: each is a function of (seed, epoch, draw key, transform, draw).
 
 The generator is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
-SC 2011), which turns a 128-bit counter and a 64-bit key into four 32-bit words. The five numbers
-are laid side by side into counter and key, never added or hashed, so no two of them can share a
-stream:
+SC 2011), which maps a 128-bit counter and a 64-bit key to four 32-bit words. The five numbers are
+concatenated into counter and key, never added or hashed, so no two of these tuples share a stream:
 
     key     = seed (64 bits)
     counter = draw key (64) | epoch (32) | transform (16) | block (16)
@@ -24,7 +23,7 @@ __all__ = [
     "CHOICE_STREAM",
     "MAX_TRANSFORMS",
     "ORDER_STREAM",
-    "STAND_IN_STREAM",
+    "SUBSTITUTE_STREAM",
     "BatchRng",
     "check_seed",
     "exp",
@@ -35,13 +34,13 @@ __all__ = [
 ]
 
 ORDER_STREAM = 0xFFFF
-"""The transform number of the samplers' permutations; no transform ever has it."""
+"""Transform number of the samplers' permutations; reserved."""
 CHOICE_STREAM = 0xFFFE
-"""The transform number of the samplers' other draws; no transform ever has it."""
-STAND_IN_STREAM = 0xFFFD
-"""The transform number of who stands in for a bad record; no transform ever has it."""
+"""Transform number of the samplers' other draws; reserved."""
+SUBSTITUTE_STREAM = 0xFFFD
+"""Transform number of the choice of substitutes for bad records; reserved."""
 MAX_TRANSFORMS = 0xFF00
-"""A list of transforms is no longer than this, so that none has a sampler's number."""
+"""Limit of the number of transforms, so that none has a reserved number."""
 
 _MULTIPLIERS = np.array([0xD2511F53, 0xCD9E8D57], dtype=np.uint64)
 _WEYL = np.array([0x9E3779B9, 0xBB67AE85], dtype=np.uint64)
@@ -49,10 +48,10 @@ _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _ROUNDS = 10
 _LN_2 = 0.6931471805599453
-# Its first 33 bits, of which multiples are exact, and the rest.
-_LN_2_FIRST, _LN_2_LAST = 0.693147180369123816490, 1.90821492927058770002e-10
+# The first 33 bits of ln 2, whose multiples are exact, and the rest.
+_LN_2_HIGH, _LN_2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10
 _BLOCKS = 1 << 16
-"""Philox outputs that one transform may draw for one record, of four words each."""
+"""Limit of Philox outputs, of four words each, for one transform and record."""
 
 UInt32 = npt.NDArray[np.uint32]
 UInt64 = npt.NDArray[np.uint64]
@@ -61,24 +60,24 @@ Float64 = npt.NDArray[np.float64]
 
 
 def check_seed(seed: int) -> int:
-    """Return `seed` if it is an integer in [0, 2**64); raise `ConfigError` otherwise."""
+    """Return `seed` if it is an integer from 0 to 2**64 - 1; raise `ConfigError` otherwise."""
     if not is_integer(seed) or not 0 <= seed < 2**64:
         raise ConfigError(f"seed is {seed!r}; it must be an integer from 0 to 2**64 - 1")
     return int(seed)
 
 
 def philox4x32(counter: UInt64, key: tuple[int, int]) -> UInt32:
-    """Philox4x32-10 over many counters under one key.
+    """Apply Philox4x32-10 to many counters with one key.
 
     Args:
-        counter: uint64 (4, ...), each a 32-bit word.
+        counter: uint64 (4, ...), each number a 32-bit word.
         key: two 32-bit words.
 
     Returns:
         uint32 (..., 4).
     """
-    # Words 0 and 2 go through the multipliers, words 1 and 3 are mixed in: as two arrays, a round
-    # is six NumPy calls, whose number and not the arrays' length is what a batch pays for.
+    # Words 0 and 2 are multiplied, words 1 and 3 are mixed in. With the words in two arrays, a
+    # round is six NumPy calls; at the size of a batch, the number of calls determines the time.
     columns = (2,) + (1,) * (counter.ndim - 1)
     multipliers = _MULTIPLIERS.reshape(columns)
     multiplied, mixed = counter[0::2], counter[1::2]
@@ -102,10 +101,10 @@ def words(
     Args:
         seed: 0 to 2**64 - 1.
         epoch: int64 (n,), each 0 to 2**32 - 1.
-        draw_key: int64 (n,), not negative.
-        transform: the stream's number, 0 to 65,535; or one for each record, int64 (n,).
+        draw_key: int64 (n,), each 0 or more.
+        transform: number of the stream, 0 to 65,535; one for all records, or int64 (n,).
         block: number of the first output, 0 to 65,535.
-        blocks: how many outputs.
+        blocks: number of outputs.
 
     Returns:
         uint32 (n, 4 * blocks).
@@ -116,7 +115,7 @@ def words(
     if block + blocks > 1 << 16:
         raise ConfigError(f"a transform drew more than {1 << 18} random words for one record")
     if len(epoch) and epoch.max() >= 1 << 32:
-        raise ConfigError(f"epoch {epoch.max()} has no random numbers; 2**32 epochs are the most")
+        raise ConfigError(f"epoch is {epoch.max()}; random numbers end at epoch 2**32 - 1")
     counter = np.empty((4, len(draw_key), blocks), dtype=np.uint64)
     keys = draw_key.astype(np.uint64)[:, None]
     counter[0] = keys & _LOW
@@ -129,11 +128,11 @@ def words(
 
 
 class BatchRng:
-    """The random numbers of one transform for one batch: row i belongs to record i alone.
+    """The random numbers of one transform for one batch; row i belongs to record i.
 
-    What a record draws depends on nothing but (seed, epoch, its draw key, the transform's place in
-    the list, how many draws the transform made before), so it is the same in any batch, shard,
-    order or thread. Successive calls give independent numbers.
+    A record's numbers depend only on the seed, the epoch, its draw key, the number of the transform
+    and the number of draws before. So they are the same in any batch, shard, order or thread.
+    Successive calls give independent numbers.
     """
 
     __slots__ = ("_block", "_draw_key", "_end", "_epoch", "_seed", "_transform")
@@ -150,7 +149,7 @@ class BatchRng:
         return len(self._draw_key)
 
     def tiled(self, copies: int) -> BatchRng:
-        """The same records several times over."""
+        """Return the numbers of the same records `copies` times, one copy after the other."""
         return BatchRng(
             self._seed,
             np.tile(self._epoch, copies),
@@ -159,29 +158,32 @@ class BatchRng:
         )
 
     def spawn(self, transform: int | Int64) -> BatchRng:
-        """The same records' numbers for another transform, or one for each record."""
+        """Return the same records' numbers of another transform, or of one per record."""
         other = copy.copy(self)
         other._transform = transform
         other._block, other._end = 0, _BLOCKS
         return other
 
     def parts(self, count: int) -> list[BatchRng]:
-        """Independent numbers for each of `count` transforms inside this one."""
-        share = (self._end - self._block) // count
-        made = []
+        """Return independent numbers for each of `count` transforms inside this one.
+
+        They divide the numbers that are left, so this one cannot draw afterwards.
+        """
+        blocks = (self._end - self._block) // count
+        parts = []
         for number in range(count):
             part = copy.copy(self)
-            part._block = self._block + number * share
-            part._end = part._block + share
-            made.append(part)
+            part._block = self._block + number * blocks
+            part._end = part._block + blocks
+            parts.append(part)
         self._block = self._end
-        return made
+        return parts
 
     def rows(self, chosen: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> BatchRng:
-        """The numbers that follow, for some of the records only.
+        """Return the numbers that follow, for some of the records.
 
-        What is drawn from the result and, after that, from this one is the same: draw on from one
-        of them, so that the numbers a record gets do not depend on the others in its batch.
+        The result and this one give the same numbers from here on. Use only one of them, so that a
+        record's numbers do not depend on the other records of its batch.
         """
         other = copy.copy(self)
         other._epoch = self._epoch[chosen]
@@ -196,7 +198,7 @@ class BatchRng:
             raise ConfigError(
                 f"a transform drew more than {4 * self._end} random words for one record"
                 if self._end == _BLOCKS
-                else "a transform inside another drew more random words than its part of them"
+                else "a transform inside another drew more random words than its share of them"
             )
         drawn = words(self._seed, self._epoch, self._draw_key, self._transform, self._block, blocks)
         self._block += blocks
@@ -205,7 +207,7 @@ class BatchRng:
     def uniform(
         self, low: npt.ArrayLike = 0.0, high: npt.ArrayLike = 1.0, size: int | None = None
     ) -> Float64:
-        """Draw from [low, high): float64 (n,), or (n, size); bounds may be one per record."""
+        """Draw from [low, high): float64 (n,), or (n, size); bounds are numbers or (n,)."""
         count = 1 if size is None else size
         halves = self._words(2 * count).astype(np.uint64)
         # 53 random bits: the doubles k / 2**53.
@@ -220,15 +222,20 @@ class BatchRng:
         return np.asarray(lower[..., None] + unit * (upper - lower)[..., None])
 
     def integers(self, low: npt.ArrayLike, high: npt.ArrayLike, size: int | None = None) -> Int64:
-        """Draw integers from [low, high): int64 (n,), or (n, size).
+        """Draw integers from [low, high): int64 (n,), or (n, size); bounds are numbers or (n,).
 
-        The bounds may be one per record; each range must be shorter than 2**32, where the largest
-        bias is below 2**-20.
+        The range must be shorter than 2**32; the bias is then below 2**-20.
+
+        Raises:
+            ConfigError: a range is empty or too long.
         """
         lower = np.asarray(low, dtype=np.int64)
         span = np.asarray(high, dtype=np.int64) - lower
         if np.any(span <= 0) or np.any(span >= 1 << 32):
-            raise ConfigError("integers(low, high) needs low < high, less than 2**32 apart")
+            raise ConfigError(
+                f"integers(low, high) has high - low from {span.min()} to {span.max()}; it must be "
+                "from 1 to 2**32 - 1"
+            )
         unit = self.uniform(size=size)
         if size is not None:
             lower, span = lower[..., None], span[..., None]
@@ -240,18 +247,19 @@ class BatchRng:
 
 
 def record_generator(seed: int, epoch: int, draw_key: int) -> np.random.Generator:
-    """A NumPy generator of one record's own, for what users draw themselves."""
-    # As arrays: NumPy turns a list that holds a number of 64 bits into floats, and rounds it.
+    """Return a NumPy generator for one visit of a record, for users' own draws."""
+    # As arrays, since NumPy converts lists with 64-bit numbers to floats and rounds them.
     counter = np.array([0, draw_key, epoch, 0], dtype=np.uint64)
     key = np.array([seed, 0], dtype=np.uint64)
     return np.random.Generator(np.random.Philox(counter=counter, key=key))
 
 
 def minus_log(values: Float64) -> Float64:
-    """Return -ln of numbers above 0, by IEEE's exact operations only: the same bits everywhere.
+    """Return -ln of numbers above 0, with the same bits on every machine.
 
-    Machines' own logarithms differ in the last bit, and with it the order of two records. Within
-    1e-15 of them, relatively: ln(m * 2**e) = e ln 2 + 2 artanh((m - 1) / (m + 1)).
+    The logarithms of math libraries differ in the last bit, which can swap two records of an order.
+    This one uses only exactly rounded IEEE operations, and is within 1e-15 of them, relatively:
+    ln(m * 2**e) = e ln 2 + 2 artanh((m - 1) / (m + 1)).
     """
     mantissa, exponent = np.frexp(values)
     low = mantissa < math.sqrt(0.5)
@@ -268,14 +276,14 @@ _EXP_SERIES = [1 / math.factorial(number) for number in range(14, -1, -1)]
 
 
 def exp(values: Float64) -> Float64:
-    """Return e to the power of numbers below 709, by exact operations as `minus_log` does.
+    """Return e to the power of numbers below 709, with the same bits on every machine.
 
-    Within 1e-15 of machines' own, relatively: e**x = 2**k * e**(x - k ln 2), the latter by its
-    Taylor series.
+    Like `minus_log`, it uses only exactly rounded IEEE operations, and is within 1e-15 of math
+    libraries, relatively: e**x = 2**k * e**(x - k ln 2), the second factor by its Taylor series.
     """
-    values = np.maximum(values, -750.0)  # where it is 0
+    values = np.maximum(values, -750.0)  # the result underflows to 0 below this
     power = np.rint(values / _LN_2)
-    rest = (values - power * _LN_2_FIRST) - power * _LN_2_LAST
+    rest = (values - power * _LN_2_HIGH) - power * _LN_2_LOW
     series = np.full_like(rest, _EXP_SERIES[0])
     for coefficient in _EXP_SERIES[1:]:
         series *= rest

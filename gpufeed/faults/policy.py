@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from gpufeed._util.numbers import is_integer
 from gpufeed.errors import ConfigError, DecodeError, TooManyFailuresError
-from gpufeed.rng import STAND_IN_STREAM, BatchRng
+from gpufeed.rng import SUBSTITUTE_STREAM, BatchRng
 
 if TYPE_CHECKING:
     from gpufeed.order.sampler import Sampler
@@ -85,7 +85,7 @@ class Policy:
         substitute is of another class.
         """
         sampler, label = self._sampler, self._labels[bad[0]]
-        rng = BatchRng(sampler.seed, np.array([epoch]), np.array([draw_key]), STAND_IN_STREAM)
+        rng = BatchRng(sampler.seed, np.array([epoch]), np.array([draw_key]), SUBSTITUTE_STREAM)
         size, fallback = sampler.epoch_size, None
         draws = (np.floor(rng.uniform(size=count)[0] * size) for count in _DRAWS)
         for places in draws:

@@ -1,1 +1,1 @@
-"""One batch on paper: everything about it that is known before a file is opened."""
+"""The plan of a batch: everything that is decided before an image is opened."""

@@ -1,4 +1,4 @@
-"""From lists of transforms to the stages of a batch: one decode, which all views share."""
+"""Compose lists of transforms to the stages of a batch, with one decode for all views."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["Composed", "compose"]
 
 @dataclass(frozen=True)
 class Composed:
-    """A batch's stages, and what they came from.
+    """The stages of a batch, and the views that they come from.
 
     Attributes:
-        stages: what is done to its images.
-        views: what came of each view's transforms.
-        objects: all boxes of the encoded images, which it was composed for.
+        stages: the stages of all views.
+        views: the composed transforms of each view.
+        objects: all boxes of the encoded images, as passed to `compose`.
     """
 
     stages: Stages
@@ -34,12 +34,12 @@ class Composed:
 
     @property
     def structure(self) -> tuple[View, ...]:
-        """Everything but the numbers: equal for batches that one graph can carry out."""
+        """The stages without their arrays: equal for all batches that one graph can run."""
         return tuple(each.structure for each in self.views)
 
     @property
     def mix(self) -> Mix | None:
-        """Who was mixed with whom; None where no transform does."""
+        """Partners and shares; None if no transform mixes."""
         return self.views[0].mix
 
 
@@ -53,43 +53,46 @@ def compose(
     objects: Objects | None = None,
     shared: int = 0,
 ) -> Composed:
-    """Draw everything for a batch, and lay it out in stages.
+    """Draw the random numbers of a batch, and compose its transforms to stages.
 
     Args:
         views: lists of transforms, each as `check_transforms` returns it.
         record_key: int64 (n,), n at least 1.
-        sizes: int64 (n, 2), height and width of the encoded images, oriented.
+        sizes: int64 (n, 2), height and width of the encoded images after EXIF orientation.
         boxes: float64 (n, 4) of (x0, y0, x1, y1) in pixels, or None.
-        rng: the batch's numbers.
-        partners: whom mixes pair a record with.
-        objects: all boxes of each image, m together, as it is encoded; None for none.
-        shared: how many of the first transforms are one and the same for all views, and so draw
-            the same numbers.
+        rng: the batch's random numbers.
+        partners: gives each record's partner for mixes.
+        objects: all boxes of the encoded images, m in total; None if there are none.
+        shared: how many transforms at the start of the lists are common to all views and draw the
+            same numbers.
 
     Raises:
-        ConfigError: the images do not all come out in one size, or a transform cannot be applied
-            to one of them.
+        ConfigError: the final images differ in size, or a transform cannot be applied to one of
+            them.
     """
     several = len(views) > 1
     if several and any(isinstance(each, MixTransform) for view in views for each in view):
-        raise ConfigError("a view mixes images, but views have one label; mix in single views")
+        raise ConfigError(
+            "a view mixes images, but all views of a record have one label; use MixUp and CutMix "
+            "without Views"
+        )
+    # The numbers of transforms are unique across views, so views draw independently.
     numbers: list[list[int]] = []
     number = 0
     for transforms in views:
         numbers.append([*range(shared), *range(number + shared, number + len(transforms))])
-        # So that no two views draw the same numbers of their own.
         number += len(transforms) - shared
-    # Views of the very same transforms are composed as one batch, which costs little more than one.
-    alike: dict[tuple[int, ...], list[int]] = {}
-    for place, transforms in enumerate(views):
-        alike.setdefault(tuple(id(each) for each in transforms), []).append(place)
+    # Views of the same transforms are composed as one batch, which costs little more than one view.
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for index, transforms in enumerate(views):
+        groups.setdefault(tuple(id(each) for each in transforms), []).append(index)
     composed: list[tuple[list[int], Composition]] = []
-    for places in alike.values():
-        copies = len(places)
-        own = np.repeat(np.transpose([numbers[place] for place in places]), len(sizes), axis=1)
+    for indices in groups.values():
+        copies = len(indices)
+        own = np.repeat(np.transpose([numbers[index] for index in indices]), len(sizes), axis=1)
         composition = Composition(np.tile(sizes, (copies, 1)))
         composition.add_all(
-            views[places[0]],
+            views[indices[0]],
             own,
             np.tile(record_key, copies),
             None if boxes is None else np.tile(boxes, (copies, 1)),
@@ -97,21 +100,21 @@ def compose(
             partners,
             None if objects is None else objects.tiled(copies),
         )
-        composed.append((places, composition))
+        composed.append((indices, composition))
     window = composed[0][1].window
     if several:
-        window = _around([each.window for _, each in composed], len(sizes))
+        window = _bounding([each.window for _, each in composed], len(sizes))
         for _, composition in composed:
             composition.cut(window)
-    found: dict[int, ComposedView] = {}
-    for places, composition in composed:
-        found |= zip(places, composition.views(len(places)), strict=True)
-    made = tuple(found[place] for place in range(len(views)))
-    return Composed(Stages(window, tuple(each.view for each in made)), made, objects)
+    by_index: dict[int, ComposedView] = {}
+    for indices, composition in composed:
+        by_index |= zip(indices, composition.views(len(indices)), strict=True)
+    ordered = tuple(by_index[index] for index in range(len(views)))
+    return Composed(Stages(window, tuple(each.view for each in ordered)), ordered, objects)
 
 
-def _around(windows: Sequence[Window], count: int) -> Window:
-    """Return the least window around others, of `count` images or a multiple of it each."""
+def _bounding(windows: Sequence[Window], count: int) -> Window:
+    """Return the smallest window around others; each has `count` images, or a multiple of it."""
     start = np.concatenate([each.start.reshape(-1, count, 2) for each in windows]).min(axis=0)
     ends = [(each.start + each.shape).reshape(-1, count, 2) for each in windows]
     return Window(start, np.concatenate(ends).max(axis=0) - start)

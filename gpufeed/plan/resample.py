@@ -1,4 +1,4 @@
-"""Frames as stages: which window of its input a frame reads, and what is done to it."""
+"""Turn a frame into the window that it reads and the stage that resamples it."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["resample"]
 
 
 def resample(frame: Frame, *, cut: bool) -> tuple[Window, Resample]:
-    """Return the window that a frame reads, and what is done to it, a warp aside.
+    """Return the window that a frame reads, and the stage that resamples it, without its warp.
 
     Args:
-        frame: of a batch.
-        cut: whether the window is cut out of the input; if not, it is the whole input.
+        frame: a frame of a batch.
+        cut: whether the stage crops its input to the window; if not, the input is the window.
     """
     shown, end = frame.shown, frame.shown_end
     blank = end <= shown
     if blank.any():
-        # Nothing of the image is left: keep one pixel, and put the canvas where it is not.
+        # Nothing of the image is shown: keep one pixel, and place the canvas outside it.
         shown = np.clip(shown, 0, frame.scaled - 1)
         end = np.where(blank, shown + 1, end)
 
@@ -34,13 +34,13 @@ def resample(frame: Frame, *, cut: bool) -> tuple[Window, Resample]:
         start, shape = frame.source, frame.extent
         resize = Resize(frame.interpolation, _float32(frame.scaled), None, None)
     else:
-        # The least window that gives the kept pixels: what they show and what the filter reads
-        # around it. Where it ends at the extent's edge, the filter ends there as it would have.
+        # The smallest window that gives the same pixels: what is shown, and what the filter reads
+        # around it, clipped to the extent, where the filter ends in any case.
         scale = frame.extent / frame.scaled
-        reach = SUPPORT[frame.interpolation] * np.maximum(scale, 1.0) + 1.0
+        radius = SUPPORT[frame.interpolation] * np.maximum(scale, 1.0) + 1.0
         roi_start, roi_end = shown * scale, end * scale
-        first = np.maximum(np.floor(roi_start - reach).astype(np.int64), 0)
-        last = np.minimum(np.ceil(roi_end + reach).astype(np.int64), frame.extent)
+        first = np.maximum(np.floor(roi_start - radius).astype(np.int64), 0)
+        last = np.minimum(np.ceil(roi_end + radius).astype(np.int64), frame.extent)
         start, shape = frame.source + first, last - first
         resize = Resize(
             frame.interpolation,
@@ -49,8 +49,8 @@ def resample(frame: Frame, *, cut: bool) -> tuple[Window, Resample]:
             _float32(roi_end - first),
         )
     if frame.fill is not None:
-        place = np.where(blank, 1, frame.origin - shown)
-        canvas = Canvas(_int32(place), _int32(frame.size), frame.fill)
+        origin = np.where(blank, 1, frame.origin - shown)
+        canvas = Canvas(_int32(origin), _int32(frame.size), frame.fill)
     mirror = _int32(frame.mirror) if frame.mirrored else None
     upturn = _int32(frame.upturn) if frame.upturned else None
     window = Window(_int32(start), _int32(shape))

@@ -1,8 +1,8 @@
-"""What is done to the images of a batch: typed stages, each with its arrays.
+"""Stages of a batch: the operations on its images, each with its arrays.
 
-Row i of an array is for record i. Sizes and places are (y, x) in pixels. An optional part is None
-where no record of any batch has it. Which calls the transforms made decides everything but the
-numbers in the arrays, so the graph is built once, from the stages of any batch.
+Row i of an array belongs to record i. Sizes and positions are (y, x) in pixels. An optional part is
+None if no record of any batch has it. Everything but the numbers in the arrays depends only on
+which methods the transforms call, so the graph is built once, from the stages of any batch.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Float32 = npt.NDArray[np.float32]
 
 
 class Part:
-    """A dataclass of arrays, and of other parts."""
+    """A dataclass of arrays, settings and other parts."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,10 @@ class Resize(Part):
 
     Attributes:
         interpolation: its filter.
-        size: float32 (n, 2), whole numbers: the new size of what is shown.
-        first: float32 (n, 2), where the region that is shown begins, with fractions; the filter
-            reads what lies around it. None where all is shown.
-        last: float32 (n, 2), where it ends.
+        size: float32 (n, 2), whole numbers: the size of the result.
+        first: float32 (n, 2), start of the region to resize, with fractions; the filter also reads
+            pixels around the region. None if the region is the whole image.
+        last: float32 (n, 2), end of the region.
     """
 
     interpolation: Interpolation
@@ -77,12 +77,12 @@ class Resize(Part):
 
 @dataclass(frozen=True)
 class Canvas(Part):
-    """A canvas that an image is cut to and padded to.
+    """A canvas to which an image is cropped and padded.
 
     Attributes:
-        start: int32 (n, 2), where it begins on the image; may be negative.
+        start: int32 (n, 2), the canvas's first pixel on the image; may be negative.
         shape: int32 (n, 2).
-        fill: levels of the padding.
+        fill: RGB value of the padding, 0 to 255.
     """
 
     start: Int32
@@ -92,14 +92,14 @@ class Canvas(Part):
 
 @dataclass(frozen=True)
 class Resample(Part):
-    """One frame, in this order.
+    """The steps of one frame, in this order.
 
     Attributes:
-        cut: the window that is cut out.
+        cut: the window to crop.
         resize: the resize.
-        canvas: what the image is laid on.
-        mirror: int32 (n,), 1 where the image is flipped left to right.
-        upturn: int32 (n,), 1 where it is flipped top to bottom.
+        canvas: the canvas to crop and pad to.
+        mirror: int32 (n,), 1 to flip left to right.
+        upturn: int32 (n,), 1 to flip top to bottom.
     """
 
     cut: Window | None = None
@@ -111,13 +111,13 @@ class Resample(Part):
 
 @dataclass(frozen=True)
 class Warp(Part):
-    """One frame's warp.
+    """The warp of one frame.
 
     Attributes:
-        matrix: float32 (n, 3, 3), as `transforms.warp_matrices` has it.
+        matrix: float32 (n, 3, 3), by the conventions of `transforms.warp_matrices`.
         mask: bool (n,), which images are warped at all.
         sampling: "nearest" or "bilinear".
-        fill: levels of what comes from outside of the image.
+        fill: RGB value of pixels from outside the image, 0 to 255.
     """
 
     matrix: Float32
@@ -128,7 +128,7 @@ class Warp(Part):
 
 @dataclass(frozen=True)
 class Pixel(Part):
-    """A pixel transform, and what it drew."""
+    """A pixel transform and its drawn parameters."""
 
     transform: PixelTransform
     params: Tree
@@ -139,7 +139,7 @@ Stage = Resample | Warp | Pixel
 
 @dataclass(frozen=True)
 class Late(Part):
-    """A transform of what the output format gives, and what it drew."""
+    """A transform of finished images and its drawn parameters."""
 
     transform: LateTransform
     params: Tree
@@ -147,7 +147,7 @@ class Late(Part):
 
 @dataclass(frozen=True)
 class Mixing(Part):
-    """A mix, what it drew, and each record's partner: int32 (n,), rows of the batch."""
+    """A mix, its drawn parameters, and each record's partner: int32 (n,), rows of the batch."""
 
     transform: MixTransform
     params: Tree
@@ -156,13 +156,13 @@ class Mixing(Part):
 
 @dataclass(frozen=True)
 class View(Part):
-    """What becomes of a decoded window.
+    """The operations that turn decoded windows into one view.
 
     Attributes:
-        stages: in order.
-        output: what becomes of levels.
-        late: what is done after that.
-        size: (height, width) of every image at the end.
+        stages: geometry and pixel transforms, in order.
+        output: the output format.
+        late: transforms of finished images, in order.
+        size: (height, width) of the final images.
     """
 
     stages: tuple[Stage, ...]
@@ -172,31 +172,31 @@ class View(Part):
 
     @property
     def structure(self) -> View:
-        """Everything but the numbers: equal for batches that one graph can carry out."""
+        """The view without its arrays: equal for all batches that one graph can run."""
         structure: View = map_arrays(lambda _: ..., self)
         return structure
 
     @property
     def opening(self) -> tuple[Resample | Pixel, ...]:
-        """The first stages, at least one, which an opener carries out; the graph does `rest`.
+        """The first stages, at least one, which an opener runs; the graph runs `rest`.
 
-        A last flip left to right is left to `rest`, where it costs nothing: the graph does it as it
-        writes the output.
+        A final flip left to right belongs to `rest`: the graph flips for free as it writes the
+        output.
         """
-        found: list[Resample | Pixel] = []
+        opening: list[Resample | Pixel] = []
         for stage in self.stages:
             if isinstance(stage, Warp):
                 break
             if isinstance(stage, Pixel) and not isinstance(stage.transform, Lambda):
                 break
-            found.append(stage)
-        if isinstance(found[-1], Resample):
-            found[-1] = replace(found[-1], mirror=None)
-        return tuple(found)
+            opening.append(stage)
+        if isinstance(opening[-1], Resample):
+            opening[-1] = replace(opening[-1], mirror=None)
+        return tuple(opening)
 
     @property
     def rest(self) -> View:
-        """What is left of this view after its opening."""
+        """The stages of this view after its opening."""
         count = len(self.opening)
         last, stages = self.stages[count - 1], self.stages[count:]
         if isinstance(last, Resample):
@@ -206,11 +206,11 @@ class View(Part):
 
 @dataclass(frozen=True)
 class Stages(Part):
-    """All that is done to a batch: one decode, and the views of what is decoded.
+    """All operations on a batch: one decode, and the views of the decoded images.
 
     Attributes:
-        window: what is decoded of each image.
-        views: each with stages of its own.
+        window: the window to decode of each image.
+        views: the views, each with its own stages.
     """
 
     window: Window
@@ -218,14 +218,14 @@ class Stages(Part):
 
     @property
     def rest(self) -> tuple[View, ...]:
-        """What is left to do to opened images, view by view."""
+        """The stages after opening, for each view."""
         return tuple(view.rest for view in self.views)
 
 
 def map_arrays(function: Callable[[npt.NDArray[Any]], Any], tree: Any) -> Any:
-    """Return a part, or what is in one, with `function(array)` in place of each array.
+    """Return a part, or anything inside one, with `function(array)` in place of each array.
 
-    Arrays of equal structures come in one order.
+    Arrays are visited in the same order for equal structures.
     """
     if isinstance(tree, np.ndarray):
         return function(tree)
@@ -239,14 +239,14 @@ def map_arrays(function: Callable[[npt.NDArray[Any]], Any], tree: Any) -> Any:
 
 
 def check_functions(stages: Stages, *, on_host: bool) -> None:
-    """Check that each `Lambda` stands where it can be called.
+    """Check that each `Lambda` is in a position where it can be called.
 
     Args:
-        stages: of any batch.
-        on_host: whether the host opens the images.
+        stages: the stages of any batch.
+        on_host: whether images are opened on the host.
 
     Raises:
-        ConfigError: one does not.
+        ConfigError: a `Lambda` is not in such a position.
     """
     for view in stages.views:
         opened = len(view.opening) if on_host else 0

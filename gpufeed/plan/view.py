@@ -1,4 +1,4 @@
-"""One list of transforms, drawn for a batch and laid out in stages."""
+"""Compose one list of transforms to stages, for a batch."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ __all__ = ["ComposedView", "Composition", "Mix", "Partners", "narrowed"]
 
 @dataclass(frozen=True)
 class Mix:
-    """Who was mixed with whom.
+    """Partners and shares of mixed records.
 
     Attributes:
         partner: int64 (n,), rows of the batch.
-        share: float32 (n,), how much of the label is the record's own, 0 to 1.
+        share: float32 (n,), weight of the record's own label, 0 to 1.
     """
 
     partner: npt.NDArray[np.int64]
@@ -46,20 +46,20 @@ class Mix:
 
 
 Partners = Callable[[int], npt.NDArray[np.int64]]
-"""From the size of groups to each record's partner, int64 (n,), rows of the batch."""
+"""Takes the size of groups and returns each record's partner, int64 (n,), rows of the batch."""
 
 
 @dataclass(frozen=True)
 class ComposedView:
-    """What came of one list of transforms.
+    """One view of a batch, composed.
 
     Attributes:
         view: its stages.
-        structure: theirs, which all views of one list have.
-        frames: the last frame, of several such views one after the other.
-        rows: this view's rows of it.
+        structure: the stages without their arrays, the same for all views of one list.
+        frames: the last frame of all views that were composed together.
+        rows: the rows of `frames` that belong to this view.
         kept: bool (m,), False for boxes that a transform dropped.
-        mix: None where no transform mixes.
+        mix: partners and shares; None if no transform mixes.
     """
 
     view: View
@@ -71,20 +71,20 @@ class ComposedView:
 
     @property
     def frame(self) -> Frame:
-        """The view's last frame, through which boxes and points follow."""
+        """The view's last frame, through which boxes and points are mapped."""
         return self.frames.take(self.rows)
 
 
 class Composition:
-    """A list of transforms while it is gone through, for one view or for several of the same list.
+    """The state of composing a list of transforms, for one or several views of the same list.
 
-    Several have their rows one after the other.
+    The rows of several views follow each other.
 
     Args:
         sizes: int64 (n, 2), height and width of the encoded images.
 
     Attributes:
-        window: what is read of each encoded image.
+        window: the window that is read of each encoded image.
     """
 
     window: Window
@@ -107,72 +107,74 @@ class Composition:
         partners: Partners,
         objects: Objects | None,
     ) -> None:
-        """Go through the list; see `compose` for the arguments.
+        """Apply all transforms of the list; see `compose` for the arguments.
 
-        `numbers`, int64 (transforms, n), are those by which transforms draw.
+        `numbers`, int64 (transforms, n), are the transform numbers that select random numbers.
         """
         self._record_key = record_key
         self._kept = np.ones(0 if objects is None else len(objects.boxes), dtype=np.bool_)
-        seen: _Seen | None = None
+        records: _LazyRecords | None = None
         for number, transform in zip(numbers, transforms, strict=True):
             own = rng.spawn(number)
             if isinstance(transform, OutputFormat):
-                self._carry_out()
+                self._emit_frames()
                 self._output = transform
                 continue
             frame = self._frame
-            if seen is None or seen.frame is not frame:
-                seen = _Seen(record_key, frame.height, frame.width, boxes, frame=frame)
+            if records is None or records.frame is not frame:
+                records = _LazyRecords(record_key, frame.height, frame.width, boxes, frame=frame)
             if isinstance(transform, GeometricTransform):
                 moved = None
                 if transform.uses_objects and objects is not None:
                     moved = objects.followed(frame)
                     left = moved.chosen(self._kept & moved.has_area)
-                    seen = _Seen(record_key, frame.height, frame.width, boxes, left, frame)
+                    records = _LazyRecords(
+                        record_key, frame.height, frame.width, boxes, left, frame
+                    )
                 with errors_from(transform):
-                    drawn = transform.draw(own, seen)
+                    params = transform.draw(own, records)
                     if moved is not None:
-                        of_each = {name: values[moved.rows] for name, values in drawn.items()}
-                        self._kept &= transform.keep(moved.boxes, of_each)
-                    self._frame = transform.place(frame, drawn)
+                        per_box = {name: values[moved.rows] for name, values in params.items()}
+                        self._kept &= transform.keep(moved.boxes, per_box)
+                    self._frame = transform.place(frame, params)
             elif isinstance(transform, PixelTransform):
                 with errors_from(transform):
-                    stage = Pixel(transform, narrowed(transform.draw(own, seen)))
-                self._carry_out()
+                    stage = Pixel(transform, narrowed(transform.draw(own, records)))
+                self._emit_frames()
                 self._stages.append(stage)
                 self._frame = frame.then()
                 self._emitted = frame
             elif isinstance(transform, LateTransform):
                 with errors_from(transform):
-                    self._late.append(Late(transform, narrowed(transform.draw(own, seen))))
+                    self._late.append(Late(transform, narrowed(transform.draw(own, records))))
             elif isinstance(transform, MixTransform):
                 with errors_from(transform):
-                    params, share = transform.draw(own, seen)
-                    params = narrowed(params)
+                    drawn, share = transform.draw(own, records)
+                    drawn = narrowed(drawn)
                 partner = partners(transform.group)
                 self._mix = Mix(partner, share)
-                self._late.append(Mixing(transform, params, partner.astype(np.int32)))
+                self._late.append(Mixing(transform, drawn, partner.astype(np.int32)))
 
     def cut(self, decoded: Window) -> None:
-        """Cut what is read out of a larger window, of which there is one for several views."""
+        """Crop the window out of the decoded one, which all views share."""
         start = np.tile(decoded.start, (len(self.window.start) // len(decoded.start), 1))
         within = Window(self.window.start - start, self.window.shape)
         self._first = replace(self._first, cut=within)
 
     def views(self, count: int) -> Iterator[ComposedView]:
-        """Return what came of each of `count` views."""
-        size = _one_size(self._frame, self._record_key)
-        whole = View((self._first, *self._stages), self._output, tuple(self._late), size)
-        structure = whole.structure
-        height, boxes = len(self._frame) // count, len(self._kept) // count
-        for number in range(count):
-            rows = slice(number * height, (number + 1) * height)
-            view = whole if count == 1 else map_arrays(itemgetter(rows), whole)
-            kept = self._kept[number * boxes : (number + 1) * boxes]
+        """Yield each of `count` views."""
+        size = _common_size(self._frame, self._record_key)
+        together = View((self._first, *self._stages), self._output, tuple(self._late), size)
+        structure = together.structure
+        n, m = len(self._frame) // count, len(self._kept) // count
+        for index in range(count):
+            rows = slice(index * n, (index + 1) * n)
+            view = together if count == 1 else map_arrays(itemgetter(rows), together)
+            kept = self._kept[index * m : (index + 1) * m]
             yield ComposedView(view, structure, self._frame, rows, kept, self._mix)
 
-    def _carry_out(self) -> None:
-        """Add the stages of the frames that came since the last pixel transform."""
+    def _emit_frames(self) -> None:
+        """Add the stages of the frames since the last pixel transform."""
         for frame in self._frame.chain(since=self._emitted):
             if frame.previous is None:
                 self.window, self._first = resample(frame, cut=False)
@@ -185,11 +187,11 @@ class Composition:
                 self._stages.append(Warp(matrix, mask, warp.sampling, warp.fill))
 
 
-class _Seen(Records):
-    """Records whose boxes are looked for when a transform asks for them, which few do.
+class _LazyRecords(Records):
+    """Records that compute their boxes on first use, since few transforms use them.
 
-    As `Records`, so that a transform may copy them with other values; but where a `frame` is given,
-    `boxes` are those of the encoded images.
+    A subclass of `Records` with the same arguments, so that a transform may copy it with other
+    values. If a `frame` is passed, the `boxes` passed are those of the encoded images.
     """
 
     frame: Frame | None
@@ -203,12 +205,13 @@ class _Seen(Records):
         objects: Objects | None = None,
         frame: Frame | None = None,
     ) -> None:
+        # Through __dict__, since the base class is frozen.
         own = {"record_key": record_key, "height": height, "width": width, "objects": objects}
         self.__dict__.update(own, frame=frame, given=boxes)
 
     @cached_property
     def boxes(self) -> npt.NDArray[np.float64] | None:
-        """As `Records` has them."""
+        """As in `Records`."""
         given: npt.NDArray[np.float64] | None = self.__dict__["given"]
         return given if given is None or self.frame is None else self.frame.map_boxes(given)
 
@@ -217,9 +220,9 @@ _NARROWER: dict[Any, type] = {np.dtype(np.float64): np.float32, np.dtype(np.int6
 
 
 def narrowed(drawn: Tree) -> Tree:
-    """Copy what a transform drew to arrays as DALI takes them: it refuses 64-bit numbers.
+    """Return contiguous copies of drawn arrays, with 64-bit numbers narrowed to 32 bits for DALI.
 
-    They are in the order of their names, whatever order the transform has them in.
+    Names are sorted, so the structure does not depend on the order of the transform's dictionary.
     """
     arrays: dict[str, Any] = {}
     for name in sorted(drawn):
@@ -232,14 +235,15 @@ def narrowed(drawn: Tree) -> Tree:
     return arrays
 
 
-def _one_size(frame: Frame, record_key: npt.NDArray[np.int64]) -> tuple[int, int]:
+def _common_size(frame: Frame, record_key: npt.NDArray[np.int64]) -> tuple[int, int]:
     height, width = int(frame.height[0]), int(frame.width[0])
     differ = (frame.size != frame.size[0]).any(axis=1)
     if differ.any():
-        other = int(differ.argmax())
+        row = int(differ.argmax())
         raise ConfigError(
-            f"images of a batch must come out in one size, but record {record_key[0]} comes out "
-            f"as {height} x {width} and record {record_key[other]} as {frame.height[other]} x "
-            f"{frame.width[other]} (height x width); end the geometry with, say, CenterCrop(224)"
+            f"the transforms give images of different sizes: record {record_key[0]} is {height} x "
+            f"{width} and record {record_key[row]} is {frame.height[row]} x {frame.width[row]} "
+            "(height x width); add a last geometric transform of fixed size, such as "
+            "CenterCrop(224)"
         )
     return height, width

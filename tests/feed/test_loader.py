@@ -780,7 +780,11 @@ def test_the_last_pass_is_counted(pictures: Manifest) -> None:
         ({"sampler": 50}, ConfigError, "sampler is 50; it must be a gpufeed, torch"),
         ({"shard": (0, 2)}, ConfigError, r"shard is \(0, 2\); it must be ShardOptions"),
         ({"sampler": IndexSampler(49)}, ConfigError, "for 49 records, the manifest has 50"),
-        ({"transforms": [tf.Resize(9)]}, ConfigError, "must come out in one size"),
+        (
+            {"transforms": [tf.Resize(9)]},
+            ConfigError,
+            "the transforms give images of different sizes",
+        ),
     ],
 )
 def test_bad_arguments_are_named(

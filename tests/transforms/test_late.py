@@ -241,5 +241,5 @@ def test_wrong_arguments_are_named(call: Any, message: str) -> None:
 
 def test_views_do_not_mix(pictures: Manifest) -> None:
     chain = [tf.Resize(SIZE), tf.Normalize(), tf.MixUp()]
-    with pytest.raises(ConfigError, match="views have one label"):
+    with pytest.raises(ConfigError, match="all views of a record have one label"):
         Loader(pictures, transforms=tf.Views([chain, chain]), batch_size=8, device="cpu")
