@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpufeed import ConfigError, IndexSampler, Manifest
+from gpufeed import ConfigError, Manifest
 from gpufeed import transforms as tf
 from gpufeed.open.inputs import feeds
 from gpufeed.rng import BatchRng
@@ -236,24 +236,6 @@ EVERYTHING: list[tf.Transform] = [
         ]
     ),
 ]
-
-
-def test_a_record_looks_the_same_in_any_batch(pictures: Manifest) -> None:
-    """And among images of other sizes."""
-    chain = [tf.Resize(24), *EVERYTHING, tf.CenterCrop(20)]
-    some = Manifest(pictures.frame.head(20), pictures.root, pictures.classes)
-    reference = feed(some, chain)
-    shuffled = IndexSampler(len(some), shuffle=True, seed=SEED)
-    for options in (
-        {"batch_size": 1},
-        {"batch_size": 20},
-        {"batch_size": 7, "num_threads": 1},
-        {"batch_size": 9, "num_threads": 3, "sampler": shuffled},
-    ):
-        found = feed(some, chain, **options)
-        assert found.keys() >= reference.keys()
-        for key, image in reference.items():
-            np.testing.assert_array_equal(found[key], image)
 
 
 def test_pictures_of_two_pixels_are_not_sharpened(pictures: Manifest) -> None:

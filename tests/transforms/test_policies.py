@@ -15,7 +15,7 @@ from nvidia.dali import Pipeline, fn
 from nvidia.dali.auto_aug import auto_augment
 from PIL import Image
 
-from gpufeed import ConfigError, Loader, Manifest, SequentialSampler, SubsetSampler
+from gpufeed import ConfigError, Loader, Manifest, SequentialSampler
 from gpufeed import transforms as tf
 from gpufeed._util.identity import encode
 from gpufeed.open.inputs import declare, feeds
@@ -514,22 +514,6 @@ def feed(manifest: Manifest, chain: list[tf.Transform], **options: Any) -> dict[
             for batch in loader
             for key, image in zip(batch["record_key"], batch["image"], strict=True)
         }
-
-
-@pytest.mark.parametrize("name", POLICIES)
-def test_a_record_looks_the_same_in_any_batch(pictures: Manifest, name: str) -> None:
-    chain, n = [tf.Resize((40, 48)), POLICIES[name]], 12
-    some = Manifest(pictures.frame.head(n), pictures.root, pictures.classes)
-    wanted = feed(some, chain, batch_size=5)
-    assert len(wanted) == n
-    backwards = SubsetSampler(n, np.arange(n)[::-1], seed=4, num_epochs=1)
-    for options in (
-        {"batch_size": 1, "num_threads": 1},
-        {"batch_size": n, "num_threads": 2, "sampler": backwards},
-    ):
-        found = feed(some, chain, **options)
-        for key, image in wanted.items():
-            np.testing.assert_array_equal(found[key], image)
 
 
 def test_pictures_of_any_sizes(pictures: Manifest) -> None:
