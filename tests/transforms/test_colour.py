@@ -13,14 +13,11 @@ import pytest
 
 from gpufeed import ConfigError, Manifest
 from gpufeed import transforms as tf
-from gpufeed.open.inputs import feeds
-from gpufeed.rng import BatchRng
 from gpufeed.transforms import ops
 from tests.support import colour_reference as wanted
 from tests.support.colour_cases import (
     CASES,
     LEVELS,
-    SEED,
     SQUARE,
     difference,
     differences,
@@ -365,18 +362,6 @@ def test_a_window_of_a_pixel_changes_nothing(pictures: Manifest, plain: dict[int
         same = feed(pictures, [*SQUARE, blur])
         for key, image in plain.items():
             np.testing.assert_array_equal(same[key], image)
-
-
-@pytest.mark.parametrize("transform", EVERYTHING, ids=lambda one: type(one).__name__)
-def test_a_records_numbers_are_its_own(transform: tf.PixelTransform) -> None:
-    """Whoever is beside it."""
-    whole = feeds(drawn(transform, 12))
-    keys = np.array([7, 2])
-    rng = BatchRng(SEED, np.zeros(2, np.int64), keys, len(SQUARE))
-    some = feeds(transform.draw(rng, tf.Records(keys, keys + 96, keys + 96, None)))
-    assert some.keys() == whole.keys()
-    for name, values in some.items():
-        np.testing.assert_array_equal(values, whole[name][keys])
 
 
 # ------------------------------------------------------------------ settings, arguments

@@ -488,19 +488,6 @@ def test_translations_follow_each_records_size() -> None:
     )
 
 
-@pytest.mark.parametrize("name", POLICIES)
-def test_a_record_draws_the_same_in_any_batch(name: str) -> None:
-    policy = POLICIES[name]
-    n = 40
-    whole = feeds(policy.draw(numbers(n), sized(n, np.arange(n) + 50, np.arange(n) + 70)))
-    order = np.random.default_rng(0).permutation(n)[:13]
-    rng = BatchRng(0, np.zeros(13, np.int64), order, 3)
-    some = feeds(policy.draw(rng, sized(13, order + 50, order + 70)))
-    assert list(some) == list(whole)
-    for key, values in whole.items():
-        np.testing.assert_array_equal(some[key], values[order])
-
-
 # ------------------------------------------------------------ through a loader
 
 
