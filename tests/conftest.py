@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -101,6 +102,22 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(open_regular, "_open_descriptor", recorded)
     return paths
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The files that the host's threads decode, in order."""
+    from gpufeed.open.decoders import NvImageCodec
+
+    files: list[bytes] = []
+    decode = NvImageCodec.decode
+
+    def counted(self: NvImageCodec, content: bytes, *rest: Any) -> Any:
+        files.append(content)
+        return decode(self, content, *rest)
+
+    monkeypatch.setattr(NvImageCodec, "decode", counted)
+    return files
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -165,8 +165,8 @@ def test_arrays_of_all_libraries_become_tensors() -> None:
 
 def test_resnet50_has_as_many_weights_as_everywhere() -> None:
     with torch.device("meta"):  # shapes alone
-        model = resnet.make("resnet50")
-    scores = resnet.make("small")(torch.zeros(2, 3, 32, 32))
+        model, small = resnet.make("resnet50"), resnet.make("small")
+        scores = small(torch.zeros(2, 3, 32, 32))
     assert sum(weights.numel() for weights in model.parameters()) == 25_557_032
     assert scores.shape == (2, resnet.CLASSES)
 

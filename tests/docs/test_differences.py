@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -79,11 +78,6 @@ def test_what_is_compared_would_show() -> None:
     other[0, 0, 0] = 3
     row = Row.of("x", "", iter([(plain, plain), (other, plain)]))
     assert (row.mean, row.largest, row.share) == (3 / 96, 3, 1 / 96)
-
-
-def test_linked_files_are_there() -> None:
-    for target in re.findall(r"\]\(([^)#:]+)", TEXT):
-        assert (DOCUMENT.path.parent / target).exists(), target
 
 
 def test_calls_are_written_as_they_were_made() -> None:

@@ -9,7 +9,8 @@ import pytest
 
 import gpufeed
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+TOP = Path(__file__).parents[2]
+README = (TOP / "README.md").read_text()
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
 
 
@@ -53,6 +54,12 @@ def test_every_transform_and_preset_is_named() -> None:
             assert f"`{name}`" in README
 
 
-def test_linked_files_are_there() -> None:
-    for target in re.findall(r"\]\(([^)#:]+)\)", README):
-        assert (Path(__file__).parents[2] / target).exists(), target
+@pytest.mark.parametrize("page", ["README", "CONTRIBUTING", "CHANGELOG", "docs"])
+def test_files_that_a_page_names_are_there(page: str) -> None:
+    """Linked ones, and those of tests."""
+    for path in [TOP / f"{page}.md"] if page != "docs" else (TOP / page).glob("*.md"):
+        text = path.read_text()
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+            assert (path.parent / target).exists(), (path, target)
+        for target in re.findall(r"`(tests/[^`*]+)`", text):
+            assert (TOP / target).exists(), (path, target)

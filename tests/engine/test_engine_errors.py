@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +21,7 @@ from gpufeed import (
 )
 from gpufeed import transforms as tf
 from tests.support.loaders import digest
-from tests.support.media import jpeg, make_manifest, picture
+from tests.support.media import jpeg, make_manifest, odd_manifest, picture
 
 OPENER: dict[str, Any] = {}
 
@@ -179,32 +178,22 @@ def test_a_kind_that_is_not_supported_is_named(twelve: Manifest) -> None:
 
 def test_every_error_of_a_loader_is_gpufeeds_own(testdata: Path, tmp_path: Path) -> None:
     """Odd files of every kind, each beside a healthy one: decoded, or refused by name."""
-    odd = sorted(path for path in (testdata / "odd_jpegs").rglob("*") if path.is_file())
-    assert len(odd) > 400
-    odd = odd[::3]
+    odd = odd_manifest(testdata, tmp_path).frame[::3]
     (tmp_path / "healthy.jpg").write_bytes(jpeg(picture(50, 60, seed=1)))
-    rows = []
-    for number, path in enumerate(odd):
-        name = f"{number:05}{path.suffix}"
-        shutil.copyfile(path, tmp_path / name)
-        try:
-            with Image.open(path) as image:
-                width, height = image.size
-        except Exception:
-            width, height = 16, 16
-        rows.append({"path": name, "label": 0, "width": width, "height": height})
-        rows.append({"path": "healthy.jpg", "label": 0, "width": 60, "height": 50})
-    kinds = {"path": pl.String, "label": pl.Int32, "width": pl.Int32, "height": pl.Int32}
-    manifest = Manifest(pl.DataFrame(rows, schema=kinds), tmp_path, ["odd"])
-    refused, healthy = [], []
+    healthy = odd.with_columns(
+        path=pl.lit("healthy.jpg"), width=pl.lit(60, pl.Int32), height=pl.lit(50, pl.Int32)
+    )
+    pairs = [part for at in range(len(odd)) for part in (odd[at], healthy[at])]
+    manifest = Manifest(pl.concat(pairs), tmp_path, ["odd"])
+    refused, images = [], []
     with make(manifest, batch_size=2) as loader:
         while loader.epoch == 0:
             try:
-                healthy.append(next(iter(loader))["image"][1])
+                images.append(next(iter(loader))["image"][1])
             except DecodeError as error:
                 refused.append(error.record_key)
                 loader.skip()
     assert 20 < len(refused) < len(odd)
-    assert len(refused) + len(healthy) == len(odd)
+    assert len(refused) + len(images) == len(odd)
     assert all(key % 2 == 0 for key in refused)
-    assert all(image.std() > 0 for image in healthy)
+    assert all(image.std() > 0 for image in images)

@@ -9,9 +9,8 @@ import pytest
 from PIL import Image
 
 import gpufeed
-from gpufeed import ConfigError, IndexSampler, Loader, Manifest, SequentialSampler
+from gpufeed import ConfigError, Loader, Manifest, SequentialSampler
 from gpufeed import transforms as tf
-from gpufeed.open.decoders import NvImageCodec
 from tests.support.pillow_reference import difference, reference
 
 UINT8 = tf.ToDtype("uint8", layout="NHWC")
@@ -57,32 +56,10 @@ def test_views_draw_apart(pictures: Manifest) -> None:
     assert all((one != other).any() for one, other in zip(first, second, strict=True))
 
 
-def test_a_picture_is_decoded_once(pictures: Manifest, monkeypatch: pytest.MonkeyPatch) -> None:
-    decoded = []
-    decode = NvImageCodec.decode
-
-    def counted(self: NvImageCodec, content: bytes, *rest: Any) -> Any:
-        decoded.append(content)
-        return decode(self, content, *rest)
-
-    monkeypatch.setattr(NvImageCodec, "decode", counted)
+def test_a_picture_is_decoded_once(pictures: Manifest, decoded: list[bytes]) -> None:
     with make(pictures, tf.Views(MULTI)) as loader:
         loader.batch(0)
     assert len(decoded) == len(set(decoded)) == 8
-
-
-def test_a_record_looks_the_same_in_any_batch(pictures: Manifest) -> None:
-    def by_record(**options: Any) -> dict[int, list[bytes]]:
-        with make(pictures, tf.Views(MULTI), **options) as loader:
-            return {
-                int(key): [images[place].tobytes() for images in batch["image"]]
-                for batch in loader
-                for place, key in enumerate(batch["record_key"])
-            }
-
-    wanted = by_record()
-    shuffled = IndexSampler(len(pictures), shuffle=True, seed=3)
-    assert by_record(batch_size=3) == by_record(sampler=shuffled, num_threads=1) == wanted
 
 
 @pytest.mark.parametrize("framework", ["torch", "jax"])

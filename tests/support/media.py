@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -68,3 +69,21 @@ def read_table(path: Path) -> Manifest:
     """Return the manifest that `write_table` wrote."""
     frame = pl.read_parquet(path)
     return Manifest(frame, path.parent, [f"class {c}" for c in range(frame["label"].max() + 1)])
+
+
+def odd_manifest(testdata: Path, folder: Path) -> Manifest:
+    """List copies of the odd JPEGs, each with the size that Pillow gives it, or any."""
+    rows = []
+    odd = sorted(path for path in (testdata / "odd_jpegs").rglob("*") if path.is_file())
+    assert len(odd) > 400
+    for number, path in enumerate(odd):
+        name = f"{number:05}{path.suffix}"
+        shutil.copyfile(path, folder / name)
+        try:
+            with Image.open(path) as image:
+                width, height = image.size
+        except Exception:
+            width, height = 16, 16
+        rows.append((name, 0, width, height))
+    kinds = {"path": pl.String, "label": pl.Int32, "width": pl.Int32, "height": pl.Int32}
+    return Manifest(pl.DataFrame(rows, schema=kinds, orient="row"), folder, ["odd"])

@@ -23,7 +23,7 @@ from gpufeed.tools.check.dataset import Report, check
 from gpufeed.tools.check.kinds import KINDS, Kind
 from gpufeed.tools.check.page import _thumbnail
 from gpufeed.tools.resolve import list_images, open_manifest
-from tests.support.media import jpeg, make_manifest, picture
+from tests.support.media import jpeg, make_manifest, odd_manifest, picture
 from tests.support.nabirds_data import IMAGES, course_frame, write_nabirds, write_picture
 
 MAX_PIXELS = 1 << 22
@@ -164,25 +164,11 @@ def fails_of(manifest: Manifest) -> set[int]:
 
 
 def test_it_foretells_a_run_over_hundreds_of_odd_files(testdata: Path, tmp_path: Path) -> None:
-    """Each file listed with the size that Pillow gives it, or any where it gives none."""
-    odd = sorted(path for path in (testdata / "odd_jpegs").rglob("*") if path.is_file())
-    assert len(odd) > 400
-    rows = []
-    for number, path in enumerate(odd):
-        name = f"{number:05}{path.suffix}"
-        shutil.copyfile(path, tmp_path / name)
-        try:
-            with Image.open(path) as image:
-                width, height = image.size
-        except Exception:
-            width, height = 16, 16
-        rows.append({"path": name, "label": 0, "width": width, "height": height})
-    kinds = {"path": pl.String, "label": pl.Int32, "width": pl.Int32, "height": pl.Int32}
-    manifest = Manifest(pl.DataFrame(rows, schema=kinds), tmp_path, ["odd"])
+    manifest = odd_manifest(testdata, tmp_path)
     findings = look(manifest.frame, tmp_path).findings
     said = set(findings.filter("fails")["record_key"].to_list())
     assert said == fails_of(manifest)
-    assert 20 < len(said) < len(odd)
+    assert 20 < len(said) < len(manifest)
 
 
 def test_what_a_run_feeds_and_pillow_refuses_is_doubtful(testdata: Path, tmp_path: Path) -> None:

@@ -11,16 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpufeed import ConfigError, IndexSampler, Manifest
+from gpufeed import ConfigError, Manifest
 from gpufeed import transforms as tf
-from gpufeed.open.inputs import feeds
-from gpufeed.rng import BatchRng
 from gpufeed.transforms.operators import colour as ops
 from tests.support import colour_reference as wanted
 from tests.support.colour_cases import (
     CASES,
     LEVELS,
-    SEED,
     SQUARE,
     difference,
     differences,
@@ -238,24 +235,6 @@ EVERYTHING: list[tf.Transform] = [
 ]
 
 
-def test_a_record_looks_the_same_in_any_batch(pictures: Manifest) -> None:
-    """And among images of other sizes."""
-    chain = [tf.Resize(24), *EVERYTHING, tf.CenterCrop(20)]
-    some = Manifest(pictures.frame.head(20), pictures.root, pictures.classes)
-    reference = feed(some, chain)
-    shuffled = IndexSampler(len(some), shuffle=True, seed=SEED)
-    for options in (
-        {"batch_size": 1},
-        {"batch_size": 20},
-        {"batch_size": 7, "num_threads": 1},
-        {"batch_size": 9, "num_threads": 3, "sampler": shuffled},
-    ):
-        found = feed(some, chain, **options)
-        assert found.keys() >= reference.keys()
-        for key, image in reference.items():
-            np.testing.assert_array_equal(found[key], image)
-
-
 def test_pictures_of_two_pixels_are_not_sharpened(pictures: Manifest) -> None:
     for size in ((2, 9), (9, 2), (1, 1)):
         small = [tf.Resize(size)]
@@ -383,18 +362,6 @@ def test_a_window_of_a_pixel_changes_nothing(pictures: Manifest, plain: dict[int
         same = feed(pictures, [*SQUARE, blur])
         for key, image in plain.items():
             np.testing.assert_array_equal(same[key], image)
-
-
-@pytest.mark.parametrize("transform", EVERYTHING, ids=lambda one: type(one).__name__)
-def test_a_records_numbers_are_its_own(transform: tf.PixelTransform) -> None:
-    """Whoever is beside it."""
-    whole = feeds(drawn(transform, 12))
-    keys = np.array([7, 2])
-    rng = BatchRng(SEED, np.zeros(2, np.int64), keys, len(SQUARE))
-    some = feeds(transform.draw(rng, tf.Records(keys, keys + 96, keys + 96, None)))
-    assert some.keys() == whole.keys()
-    for name, values in some.items():
-        np.testing.assert_array_equal(values, whole[name][keys])
 
 
 # ------------------------------------------------------------------ settings, arguments

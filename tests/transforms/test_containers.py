@@ -98,13 +98,6 @@ def test_those_inside_draw_apart(pictures: Manifest) -> None:
     assert gained(pictures, chain) == np.sum(drawn, axis=0).tolist()
 
 
-def test_a_record_looks_the_same_in_any_batch(pictures: Manifest) -> None:
-    chain = [tf.RandomApply([Add(0, 30), tf.RandomChoice([Add(0, 9), Add(50, 60)])], p=0.5)]
-    wanted = gained(pictures, chain)
-    assert gained(pictures, chain, batch_size=1) == wanted
-    assert gained(pictures, chain, batch_size=50, num_threads=1) == wanted
-
-
 def test_compose_is_a_list(pictures: Manifest) -> None:
     inside = tf.Compose([Add(2, 2), tf.Compose([Add(10, 10)])])
     assert set(gained(pictures, [inside])) == {12}

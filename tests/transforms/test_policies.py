@@ -15,7 +15,7 @@ from nvidia.dali import Pipeline, fn
 from nvidia.dali.auto_aug import auto_augment
 from PIL import Image
 
-from gpufeed import ConfigError, Loader, Manifest, SequentialSampler, SubsetSampler
+from gpufeed import ConfigError, Loader, Manifest, SequentialSampler
 from gpufeed import transforms as tf
 from gpufeed._util.identity import encode
 from gpufeed.open.inputs import declare, feeds
@@ -492,19 +492,6 @@ def test_translations_follow_each_records_size() -> None:
     )
 
 
-@pytest.mark.parametrize("name", POLICIES)
-def test_a_record_draws_the_same_in_any_batch(name: str) -> None:
-    policy = POLICIES[name]
-    n = 40
-    whole = feeds(policy.draw(numbers(n), sized(n, np.arange(n) + 50, np.arange(n) + 70)))
-    order = np.random.default_rng(0).permutation(n)[:13]
-    rng = BatchRng(0, np.zeros(13, np.int64), order, 3)
-    some = feeds(policy.draw(rng, sized(13, order + 50, order + 70)))
-    assert list(some) == list(whole)
-    for key, values in whole.items():
-        np.testing.assert_array_equal(some[key], values[order])
-
-
 # ------------------------------------------------------------ through a loader
 
 
@@ -518,22 +505,6 @@ def feed(manifest: Manifest, chain: list[tf.Transform], **options: Any) -> dict[
             for batch in loader
             for key, image in zip(batch["record_key"], batch["image"], strict=True)
         }
-
-
-@pytest.mark.parametrize("name", POLICIES)
-def test_a_record_looks_the_same_in_any_batch(pictures: Manifest, name: str) -> None:
-    chain, n = [tf.Resize((40, 48)), POLICIES[name]], 12
-    some = Manifest(pictures.frame.head(n), pictures.root, pictures.classes)
-    wanted = feed(some, chain, batch_size=5)
-    assert len(wanted) == n
-    backwards = SubsetSampler(n, np.arange(n)[::-1], seed=4, num_epochs=1)
-    for options in (
-        {"batch_size": 1, "num_threads": 1},
-        {"batch_size": n, "num_threads": 2, "sampler": backwards},
-    ):
-        found = feed(some, chain, **options)
-        for key, image in wanted.items():
-            np.testing.assert_array_equal(found[key], image)
 
 
 def test_pictures_of_any_sizes(pictures: Manifest) -> None:

@@ -55,11 +55,3 @@ def test_only_chosen_records_change(pictures: Manifest, p: float) -> None:
         by = int(drawn["by"][key]) if drawn["chosen"][key] else 0
         wanted = np.minimum(plain[key].astype(int) + by, 255)
         np.testing.assert_array_equal(some[key], wanted)
-
-
-def test_a_record_looks_the_same_in_any_batch(pictures: Manifest) -> None:
-    wanted = feed(pictures, [Sometimes(0.5), Sometimes(0.5)])
-    for options in ({"batch_size": 1}, {"batch_size": 50}, {"num_threads": 1}):
-        found = feed(pictures, [Sometimes(0.5), Sometimes(0.5)], **options)
-        for key, image in wanted.items():
-            np.testing.assert_array_equal(found[key], image)

@@ -203,28 +203,6 @@ def test_neighbouring_warps_are_one(pictures: Manifest) -> None:
     assert np.abs(found[inside].astype(int) - plain[inside]).max() <= 1
 
 
-def test_a_record_looks_the_same_in_any_batch(pictures: Manifest) -> None:
-    chain = [
-        tf.RandomResizedCrop(40),
-        tf.RandomPerspective(),
-        tf.RandomAffine(30, (0.1, 0.1), fill=FILL),
-        tf.CenterCrop(32),
-        UINT8,
-    ]
-
-    def by_record(**options: Any) -> dict[int, bytes]:
-        sampler = SequentialSampler(len(pictures), seed=6)
-        options = {"last_batch": "partial", "device": "cpu", **options}
-        with Loader(pictures, sampler=sampler, transforms=chain, **options) as loader:
-            return {
-                int(key): image.tobytes()
-                for batch in loader
-                for key, image in zip(batch["record_key"], batch["image"], strict=True)
-            }
-
-    assert by_record(batch_size=7) == by_record(batch_size=50, num_threads=1)
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from nvidia.dali import Pipeline, fn
@@ -19,10 +17,12 @@ SYNTHETIC = [np.asarray(picture(h, w, seed=h)) for h, w in ((64, 80), (97, 41), 
 PILLOWS = {"nearest": Image.Resampling.NEAREST, "bilinear": Image.Resampling.BILINEAR}
 
 
-@pytest.fixture(scope="module")
-def photos(small_photos: Path) -> list[np.ndarray]:
-    """Some of the real photos, as training sees them."""
-    names = sorted(small_photos.iterdir())[::3]
+@pytest.fixture(scope="module", params=["synthetic", "photos"])
+def images(request: pytest.FixtureRequest) -> list[np.ndarray]:
+    """Synthetic images, or some of the real photos, as training sees them."""
+    if request.param == "synthetic":
+        return SYNTHETIC
+    names = sorted(request.getfixturevalue("small_photos").iterdir())[::3]
     return [np.asarray(Image.open(name).resize((224, 200))) for name in names]
 
 
@@ -95,7 +95,8 @@ def drawn(kind: str, images: list[np.ndarray]) -> np.ndarray:
 KINDS = ["translate", "shear", "rotate", "affine", "perspective"]
 
 
-def check_nearest(images: list[np.ndarray], kind: str) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_nearest_is_pillows(images: list[np.ndarray], kind: str) -> None:
     matrices = drawn(kind, images)
     for image, matrix, found in zip(
         images, matrices, warped(images, matrices, "nearest"), strict=True
@@ -128,7 +129,8 @@ def by_numpy(image: np.ndarray, matrix: np.ndarray) -> np.ndarray:
     return above * (1 - below) + under * below
 
 
-def check_bilinear(images: list[np.ndarray], kind: str) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_bilinear_is_pillows_to_a_level(images: list[np.ndarray], kind: str) -> None:
     matrices = drawn(kind, images)
     for image, matrix, found in zip(
         images, matrices, warped(images, matrices, "bilinear"), strict=True
@@ -142,26 +144,6 @@ def check_bilinear(images: list[np.ndarray], kind: str) -> None:
         assert inside.mean() > 0.2
         away = np.abs(found.astype(int) - by_pillow(image, matrix, "bilinear"))
         assert away[inside].max(initial=0) <= 1
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_nearest_is_pillows(kind: str) -> None:
-    check_nearest(SYNTHETIC, kind)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_nearest_is_pillows_on_photos(photos: list[np.ndarray], kind: str) -> None:
-    check_nearest(photos, kind)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_bilinear_is_pillows_to_a_level(kind: str) -> None:
-    check_bilinear(SYNTHETIC, kind)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_bilinear_is_pillows_on_photos(photos: list[np.ndarray], kind: str) -> None:
-    check_bilinear(photos, kind)
 
 
 @pytest.mark.parametrize("interpolation", ["nearest", "bilinear"])
