@@ -177,7 +177,7 @@ class RandomIoUCrop(GeometricTransform):
         trials: windows to try for an option, 1 to 1,000.
 
     Raises:
-        ConfigError: the manifest has no boxes.
+        ConfigError: from the loader, if the manifest has no boxes.
     """
 
     uses_objects = True

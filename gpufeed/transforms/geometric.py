@@ -258,7 +258,7 @@ class RandomCrop(GeometricTransform):
         fill: value of the padding, 0 to 255; one number or three (RGB).
 
     Raises:
-        ConfigError: while iterating, if a padded image is smaller than the window.
+        ConfigError: from the loader, if a padded image is smaller than the window.
     """
 
     def __init__(
@@ -315,7 +315,7 @@ class BoxCrop(GeometricTransform):
             pixels; or the bounds (low, high) of a fraction drawn once per record.
 
     Raises:
-        ConfigError: while iterating, if the manifest has no boxes, or an earlier transform cropped
+        ConfigError: from the loader, if the manifest has no boxes, or an earlier transform cropped
             a record's box away.
     """
 
@@ -363,7 +363,7 @@ class PadToSquare(GeometricTransform):
         fill: value of the padding, 0 to 255; one number or three (RGB).
 
     Raises:
-        ConfigError: while iterating, if an image is larger than the square.
+        ConfigError: from the loader, if an image is larger than the square.
     """
 
     def __init__(self, size: int, fill: float | Sequence[float] = 0.0) -> None:
