@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import weakref
 from collections import deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from gpufeed._util.dali_private import abandon
@@ -24,12 +26,14 @@ class Run:
     """A batch in the pipeline.
 
     Attributes:
+        token: identifies the engine that runs it, without keeping it alive.
         opened: the batch, which DALI reads in place until the run has finished.
         outcome: None until the run has finished; then for each view DALI's dense tensor of its
             images, valid while it is held, or the exception that DALI raised.
     """
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, token: object, opened: Opened) -> None:
+        self.token = token
         self.opened = opened
         self.outcome: list[Any] | Exception | None = None
 
@@ -44,6 +48,9 @@ class Engine:
         device: the device to run on.
         num_threads: CPU threads of DALI, at least 1.
         depth: batches that DALI works on at a time, at least 1.
+
+    Attributes:
+        broken: whether it was interrupted or failed, and must not be used again.
 
     Raises:
         PipelineError: DALI cannot build a graph from the stages.
@@ -77,21 +84,50 @@ class Engine:
             ) from error
         self._depth = depth
         self._started = False
+        self.broken = False
+        self._token = object()
         # The runs in DALI, in the order of its outputs.
         self._runs: deque[Run] = deque()
         _all.add(self)
 
+    def has(self, run: Run | None) -> bool:
+        """Whether `begin` of this engine returned `run`."""
+        return run is not None and run.token is self._token
+
     def begin(self, opened: Opened) -> Run:
-        """Start to run a batch, all of whose images are open."""
-        while len(self._runs) > self._depth:
-            self._collect()  # so that DALI always has room
-        run = Run(opened)
-        self._feed(run)
-        if self._started:
-            self._pipeline.schedule_run()
-        elif len(self._runs) == self._depth:
-            self._start()
+        """Start to run a batch, all of whose images are open.
+
+        Raises:
+            PipelineError: DALI refuses it.
+        """
+        with self._breaking():
+            while len(self._runs) > self._depth:
+                self._collect()  # so that DALI always has room
+            run = Run(self._token, opened)
+            try:
+                self._feed(run)
+            except Exception as error:
+                raise PipelineError(
+                    f"DALI refuses batch {opened.plan.step}, for which a transform may have drawn "
+                    f"arrays of another shape or dtype than for other batches: {_brief(error)}"
+                ) from None
+            if self._started:
+                self._pipeline.schedule_run()
+            elif len(self._runs) == self._depth:
+                self._start()
         return run
+
+    @contextlib.contextmanager
+    def _breaking(self) -> Iterator[None]:
+        """Mark the engine as broken if the block raises anything, such as KeyboardInterrupt.
+
+        DALI's queues may then hold inputs of a batch that `_runs` does not, or the reverse.
+        """
+        try:
+            yield
+        except BaseException:
+            self.broken = True
+            raise
 
     def _feed(self, run: Run) -> None:
         for name, values in run.opened.feeds.items():
@@ -103,7 +139,7 @@ class Engine:
     def _start(self) -> None:
         # The first schedule_run() starts `depth` runs at once, so all need their inputs.
         while len(self._runs) < self._depth:
-            self._feed(Run(self._runs[-1].opened))
+            self._feed(Run(self._token, self._runs[-1].opened))
         self._pipeline.schedule_run()
         self._started = True
 
@@ -117,16 +153,18 @@ class Engine:
         Raises:
             PipelineError: DALI failed for another reason.
         """
-        if not self._started:
-            self._start()
-        while run.outcome is None:
-            self._collect()
+        with self._breaking():
+            if not self._started:
+                self._start()
+            while run.outcome is None:
+                self._collect()
         outcome, run.outcome = run.outcome, None
         if isinstance(outcome, list):
             return outcome
         errors = self._opener.blame(run.opened)
         if errors:
             return errors
+        self.broken = True  # it may fail on every later batch too
         message = _brief(outcome)
         if "bad_alloc" in message or "out of memory" in message.lower():
             raise out_of_memory(message)
@@ -147,10 +185,11 @@ class Engine:
 
     def drain(self) -> None:
         """Wait for all runs and drop their outcomes."""
-        if self._runs and not self._started:
-            self._start()
-        while self._runs:
-            self._collect()
+        with self._breaking():
+            if self._runs and not self._started:
+                self._start()
+            while self._runs:
+                self._collect()
 
 
 def _disown() -> None:

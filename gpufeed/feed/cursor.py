@@ -7,8 +7,8 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Self
 
-from gpufeed.errors import ConfigError, GpufeedError, PipelineError
-from gpufeed.feed.prefetch import ENDED, Prefetcher
+from gpufeed.errors import ConfigError, PipelineError
+from gpufeed.feed.prefetch import Interrupted, Prefetcher
 from gpufeed.feed.stats import Clock
 
 if TYPE_CHECKING:
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from gpufeed.order.schedule import Schedule
 
 __all__ = ["Cursor", "Pass"]
+
+ENDED = (
+    "this iteration was ended by a later one over the same loader, by close(), or by seek() or "
+    "load_state_dict() to another epoch; use a new iterator, or a second loader"
+)
 
 
 class Cursor:
@@ -41,6 +46,8 @@ class Cursor:
         self, schedule: Schedule, maker: Maker, hand_over: HandOver, prefetch: int
     ) -> None:
         self.step = 0
+        # Counts calls of `seek`, so that a batch made meanwhile does not undo one.
+        self._moves = 0
         self.clock = Clock()
         self.turn = threading.RLock()
         self._schedule = schedule
@@ -73,37 +80,42 @@ class Cursor:
             StopIteration: the epoch is over.
         """
         self.clock.asked()
-        step = next(self._schedule.steps_from(self.step), steps.stop)
-        if step >= steps.stop:
-            self.step = steps.stop
-            raise StopIteration
-        try:
-            plan, views = self._prefetcher.take(step)
-            handed_out = self._hand_over.deliver(plan, views, self.clock)
-        except GpufeedError:
-            self._prefetcher.interrupt()
-            raise
-        except StopIteration as error:  # a for loop would take it for the end of the epoch
-            self._prefetcher.abandon()
-            raise PipelineError(
-                "a sampler, a transform, on_error or collate_fn raised StopIteration"
-            ) from error
-        except BaseException:
-            # Interrupted halfway, for example by Ctrl-C: the recorded progress may be wrong.
-            self._prefetcher.abandon()
-            raise
-        # Last, so that a signal handler that saves a state never skips a batch.
-        self.step = step + 1
-        return handed_out
+        while True:
+            moves = self._moves
+            step = next(self._schedule.steps_from(self.step), steps.stop)
+            if step >= steps.stop:
+                self.step = steps.stop
+                raise StopIteration
+            try:
+                plan, views = self._prefetcher.take(step)
+                handed_out = self._hand_over.deliver(plan, views, self.clock)
+            except Interrupted:
+                if moves == self._moves or not steps.start <= self.step <= steps.stop:
+                    raise ConfigError(ENDED) from None
+                continue  # another thread moved to another batch of this epoch
+            except StopIteration as error:  # a for loop would take it for the end of the epoch
+                self._prefetcher.interrupt()
+                raise PipelineError(
+                    "a sampler, a transform, on_error or collate_fn raised StopIteration"
+                ) from error
+            except BaseException:
+                self._prefetcher.interrupt()
+                raise
+            # Last, so that a signal handler that saves a state never skips a batch.
+            if moves == self._moves:
+                self.step = step + 1
+            return handed_out
 
     def seek(self, step: int) -> None:
         """Move to a batch; the current pass continues from there if it is in the same epoch."""
-        self._prefetcher.interrupt()
+        self._moves += 1
         self.step = step
+        self._prefetcher.interrupt()
 
     def pause(self) -> None:
         """Start no further work until the next batch is requested."""
-        self._prefetcher.pause()
+        if not self._maker.forked:
+            self._prefetcher.pause()
 
     def check_process(self) -> None:
         """Raise `ConfigError` in a forked process."""
@@ -111,7 +123,9 @@ class Cursor:
         self._maker.check_process()
 
     def close(self) -> None:
-        """Stop all work; using the cursor again starts new work."""
+        """Stop all work; using the cursor again starts new work. A forked process has none."""
+        if self._maker.forked:
+            return
         self._prefetcher.interrupt()  # first, so that threads waiting for a batch stop waiting
         self.supersede()
         with self.turn:

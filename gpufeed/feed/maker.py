@@ -18,7 +18,7 @@ from gpufeed.faults.failures import Failures
 from gpufeed.faults.policy import Policy
 from gpufeed.faults.repair import Repair
 from gpufeed.open.budget import Budget
-from gpufeed.source.base import Encoded, Source, fetcher
+from gpufeed.source.base import Encoded, Source, fetcher, tell
 from gpufeed.source.threads import Threaded
 from gpufeed.source.timeout import Timeout
 from gpufeed.source.wrapper import Wrapper
@@ -94,10 +94,16 @@ class Maker:
         # Made when first used: DALI takes a second to start.
         self._opener: Opener | None = None
         self._engine: Engine | None = None
+        self._reader: Wrapper | None = None
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is a process forked from the one this was made in."""
+        return self._process != os.getpid()
 
     def check_process(self) -> None:
         """Raise `ConfigError` in a process forked from the one this was made in."""
-        if self._process != os.getpid():
+        if self.forked:
             raise ConfigError(
                 "this loader was made before this process was forked, and DALI's threads do not "
                 "survive a fork; make a loader in each process"
@@ -130,7 +136,7 @@ class Maker:
     @property
     def engine(self) -> Engine:
         """The engine that runs opened batches, made when first used."""
-        if self._engine is None:
+        if self._engine is None or self._engine.broken:
             from gpufeed.engine.engine import Engine
 
             self.check_process()
@@ -149,9 +155,11 @@ class Maker:
         _ = self.engine
 
     def reader(self) -> Wrapper:
-        """Return a new reader of the images, which the caller closes."""
-        seconds = self._read_timeout
-        return Threaded(self._source) if seconds is None else Timeout(self._source, seconds)
+        """Return a reader of the images, which the caller closes; all share their threads."""
+        if self._reader is None:
+            source, seconds = self._source, self._read_timeout
+            self._reader = Threaded(source) if seconds is None else Timeout(source, seconds)
+        return self._reader.share()
 
     def prepare(self, step: int, reader: Wrapper) -> Future[Opened]:
         """Plan and read a batch and start to open it; callable from any thread.
@@ -163,7 +171,7 @@ class Maker:
         if plan is None:
             raise IndexError(f"this shard has no records in batch {step}")
         if self._fetch is not None:
-            self._fetch(self._planner.upcoming(step))
+            tell(self._source, self._fetch, self._planner.upcoming(step))
         return self.opener.open(plan, self._read(plan, reader))
 
     def make(self, step: int) -> Made:
@@ -187,21 +195,18 @@ class Maker:
             PipelineError: the batch cannot be made for another reason.
         """
         repair = Repair(opened.plan.step, self._policy, self.failures)
-        try:
-            while True:
-                errors = opened.errors
-                if not errors:
-                    outcome = self.engine.result(run or self.engine.begin(opened))
-                    if isinstance(outcome, list):
-                        return opened.plan, outcome
-                    run, errors = None, outcome
-                repair.add(errors)
-                opened = self._open_again(opened, errors, repair)
-        except Exception:
-            raise
-        except BaseException:
-            self.abandon()
-            raise
+        while True:
+            errors = opened.errors
+            if not errors:
+                engine = self.engine
+                if run is None or not engine.has(run):
+                    run = engine.begin(opened)
+                outcome = engine.result(run)
+                if isinstance(outcome, list):
+                    return opened.plan, outcome
+                run, errors = None, outcome
+            repair.add(errors)
+            opened = self._open_again(opened, errors, repair)
 
     def _open_again(self, before: Opened, bad: Collection[int], repair: Repair) -> Opened:
         plan = self._planner.plan(before.plan.step, repair)
@@ -252,17 +257,17 @@ class Maker:
             f"({self._max_pixels:,}); raise it if there is enough memory",
         )
 
-    def abandon(self) -> None:
-        """Drop the engine: it was interrupted halfway, and its record of runs may be wrong."""
-        self._engine = None
-
     def close(self) -> None:
         """Free the engine and the opener; using the maker again makes new ones."""
-        if self._engine is not None:
-            self._engine.drain()
-        if self._opener is not None:
-            self._opener.close()
-        self._engine = self._opener = None
+        # Forgotten first, so that an interrupt here leaves nothing half closed.
+        engine, opener, reader = self._engine, self._opener, self._reader
+        self._engine = self._opener = self._reader = None
+        if reader is not None:
+            reader.close()
+        if engine is not None and not engine.broken:
+            engine.drain()
+        if opener is not None:
+            opener.close()
 
 
 def check_pixels(max_pixels: int) -> int:

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gpufeed.errors import ConfigError
+from gpufeed.errors import PipelineError
 from gpufeed.source.wrapper import ReadCancelled
 
 if TYPE_CHECKING:
@@ -17,17 +17,16 @@ if TYPE_CHECKING:
     from gpufeed.open.base import Opened
     from gpufeed.source.wrapper import Wrapper
 
-__all__ = ["ENDED", "Prefetcher"]
+__all__ = ["Interrupted", "Prefetcher"]
 
 T = TypeVar("T")
 
-ENDED = (
-    "this iteration was ended by a later one over the same loader, by close(), or by seek() or "
-    "load_state_dict() to another epoch; use a new iterator, or a second loader"
-)
-
 _POLL_SECONDS = 0.2
 """Interval at which a wait checks for signals and for an interruption."""
+
+
+class Interrupted(Exception):  # noqa: N818 - no error of the batch
+    """A wait for a batch was interrupted by `close` or by a move to another batch."""
 
 
 @dataclass
@@ -37,6 +36,7 @@ class _Item:
     step: int
     planned: Future[Future[Opened]]
     run: Run | None = None
+    refused: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -79,7 +79,7 @@ class Prefetcher:
         """Return batch `step`, as `Maker.make` does, and continue with those after it.
 
         Raises:
-            ConfigError: another thread interrupted the wait.
+            Interrupted: `interrupt` was called during the wait.
         """
         self._maker.open()  # first, so that one thread makes the engine and its errors come first
         if self._interrupted or (self._queue and self._queue[0].step != step):
@@ -111,24 +111,28 @@ class Prefetcher:
     def _submit(self) -> None:
         """Pass opened batches to the engine, in order, as far as there is room."""
         for item in list(self._queue)[: self._prefetch + 1]:
-            if item.run is not None:
+            engine = self._maker.engine
+            if item.refused or engine.has(item.run):
                 continue
             if not item.is_open:
                 return
             opened = item.planned.result().result()
             if opened.errors:
                 continue
-            item.run = self._maker.engine.begin(opened)
+            try:
+                item.run = engine.begin(opened)
+            except PipelineError:
+                item.refused = True  # raised again when the batch is requested
 
     def _wait(self, future: Future[T]) -> T:
         while not future.done() and not self._interrupted:
             wait([future], timeout=_POLL_SECONDS)
         if self._interrupted or future.cancelled():
-            raise ConfigError(ENDED)
+            raise Interrupted
         try:
             return future.result()
         except ReadCancelled:
-            raise ConfigError(ENDED) from None
+            raise Interrupted from None
 
     def pause(self) -> None:
         """Start no further batches; keep those already started."""
@@ -151,17 +155,13 @@ class Prefetcher:
         self._queue.clear()
         self._interrupted = False
 
-    def abandon(self) -> None:
-        """Drop all work and the engine, which was interrupted halfway."""
-        self._drop()
-        self._maker.abandon()
-
     def close(self) -> None:
         """Drop all work and end the threads; using the prefetcher again starts new ones."""
         self.interrupt()
         self._drop()
-        if self._thread is not None:
-            self._thread.shutdown()
-        if self._reader is not None:
-            self._reader.close()
+        thread, reader = self._thread, self._reader
         self._thread = self._reader = None
+        if thread is not None:
+            thread.shutdown()
+        if reader is not None:
+            reader.close()

@@ -77,9 +77,12 @@ class Column(Field):
             raise ConfigError(f"there is no column {self.name!r}; there are {frame.columns}")
         column = frame[self.name]
         inner = column.dtype.inner if isinstance(column.dtype, pl.Array) else column.dtype
-        if inner is None or not (inner.is_numeric() or inner == pl.Boolean) or column.null_count():
+        nulls = column.null_count()
+        if isinstance(column.dtype, pl.Array):
+            nulls += column.explode().null_count()
+        if inner is None or not (inner.is_numeric() or inner == pl.Boolean) or nulls:
             raise ConfigError(
-                f"column {self.name!r} is of dtype {column.dtype}, with {column.null_count()} "
+                f"column {self.name!r} is of dtype {column.dtype}, with {nulls} "
                 "nulls; a field needs numbers or booleans, or fixed-size arrays of them, and no "
                 "null"
             )
@@ -120,16 +123,23 @@ def values_of(
     """
     found = []
     for frame in frames if field.moves else frames[:1]:
-        given = np.asarray(values(keys, frame))
+        try:
+            given = np.asarray(values(keys, frame))
+        except Exception as error:
+            raise ConfigError(
+                f"field {field.name!r} raised {type(error).__name__}: {error}"
+            ) from error
         if given.shape[:1] != keys.shape or given.dtype.kind not in "biuf":
             raise ConfigError(
                 f"field {field.name!r} returned {given.dtype} {given.shape} for {len(keys)} "
                 "records; it must return numbers or booleans, with a row for each record"
             )
-        if given.dtype.kind in "iu" and len(given) and np.abs(given).max() > _INT32_MAX:
-            raise ConfigError(
-                f"field {field.name!r} returned {np.abs(given).max()}, which does not fit in int32"
-            )
+        if given.dtype.kind in "iu" and given.size:
+            for extreme in (given.min(), given.max()):
+                if not -_INT32_MAX - 1 <= extreme <= _INT32_MAX:
+                    raise ConfigError(
+                        f"field {field.name!r} returned {extreme}, which does not fit in int32"
+                    )
         narrow: Any = {"f": np.float32, "b": np.bool_}.get(given.dtype.kind, np.int32)
         narrowed = given.astype(narrow)  # a copy, which may be changed
         narrowed[blank] = 0

@@ -41,16 +41,20 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
         raise ManifestError("concat takes a sequence of at least one Manifest")
     classes = tuple(dict.fromkeys(name for each in manifests for name in each.classes))
     label_of = {name: label for label, name in enumerate(classes)}
-    roots = [each.source.root for each in manifests if isinstance(each.source, FileSource)]
-    all_files = len(roots) == len(manifests)
-    root = Path(os.path.commonpath(roots)) if all_files else None
+    # Resolved, since one may lead to another by "..".
+    roots = [
+        Path(os.path.realpath(each.source.root))
+        for each in manifests
+        if type(each.source) is FileSource
+    ]
+    root = Path(os.path.commonpath(roots)) if len(roots) == len(manifests) else None
     dropped = {
         name for name in _NOT_NULLABLE if any(name not in each.frame.columns for each in manifests)
     }
     frames = []
     for source, each in enumerate(manifests):
         labels = np.array([label_of[name] for name in each.classes], dtype=np.int32)
-        folder = "." if root is None else each.root.relative_to(root).as_posix()
+        folder = "." if root is None else roots[source].relative_to(root).as_posix()
         prefix = "" if folder == "." else f"{folder}/"
         frames.append(
             each.frame.drop(dropped, strict=False).with_columns(

@@ -425,6 +425,12 @@ def _check_source(
         source = FileSource(source, frame["path"], where=lambda row: f"row {numbers[row]}")
     check_source(source, frame.height)
     if isinstance(source, FileSource):
+        differ = frame["path"].ne_missing(source.paths)
+        if (row := first_true(differ)) is not None:
+            raise ManifestError(
+                f"row {row}: path is {frame['path'][row]!r}, but the source has the file "
+                f"{source.paths[row]!r}; use the paths of the source"
+            )
         pixels = frame["width"].cast(pl.Int64) * frame["height"].cast(pl.Int64)
         source = source.limited(max_file_bytes(pixels.to_numpy()))
     return source

@@ -18,7 +18,7 @@ from gpufeed._util.thread_map import thread_map
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.bad_images import OnBadImage
 from gpufeed.records.headers import image_size
-from gpufeed.records.table_files import read_parquet
+from gpufeed.records.table_files import count_rows, read_parquet
 from gpufeed.source.base import Source, open_image
 from gpufeed.source.files import FileSource
 from gpufeed.source.selection import take
@@ -37,6 +37,9 @@ _SCHEMA = {
 }
 _THREADS = 32
 """Threads per machine, more than cores, since most of them wait for network storage."""
+_MAX_CACHED = 1 << 20
+_MAX_STORED = 1 << 24
+"""Rows of a cache that are read."""
 _MAX_SHOWN = 3
 
 
@@ -87,7 +90,7 @@ def read_sizes(
     """
     sizes: list[tuple[int | None, int | None]] = [(None, None)] * count
     failures: dict[int, str] = {}
-    cached = _load(source.root) if isinstance(source, FileSource) else {}
+    cached = _load(source.root, source.paths) if isinstance(source, FileSource) else {}
     read: CachedSizes = {}
 
     def read_size(key: int) -> None:
@@ -110,7 +113,7 @@ def read_sizes(
             read_size, range(count), threads=threads, done=done, name="gpufeed-sizes", chunk=64
         )
     if read and isinstance(source, FileSource):
-        _store(source.root, cached | read)
+        _store(source.root, read)
     if failures and on_bad_image != "drop":
         shown = [f"{source.name(key)}: {failures[key]}" for key in sorted(failures)[:_MAX_SHOWN]]
         rest = f"; and {len(failures) - _MAX_SHOWN} more" if len(failures) > _MAX_SHOWN else ""
@@ -140,23 +143,38 @@ def _is_link_or_special(file: Path) -> bool:
     return linked or (file.exists() and not file.is_file())
 
 
-def _load(root: Path) -> CachedSizes:
-    """Return the cached sizes; a file that is damaged or has another schema is ignored."""
+def _load(root: Path, paths: pl.Series) -> CachedSizes:
+    """Return the cached sizes of files; a cache that is damaged or has another schema is ignored.
+
+    A folder `.gpufeed` may have come with the images, so a cache that would take much memory is
+    ignored, and so are sizes that are none.
+    """
     cached: CachedSizes = {}
+    most = max(_MAX_CACHED, 16 * len(paths))
     for file in reversed(_cache_files(root)):  # the preferred file overrides the others
         with contextlib.suppress(ManifestError):
+            if count_rows(file) > most:
+                continue
             frame = read_parquet(file)
             if frame.schema == _SCHEMA:
+                positive = (pl.col("width") > 0) & (pl.col("height") > 0)
+                frame = frame.drop_nulls().filter(positive, pl.col("path").is_in(paths.to_list()))
                 cached |= {row[0]: row[1:] for row in frame.iter_rows()}
     return cached
 
 
 def _store(root: Path, sizes: CachedSizes) -> None:
-    """Cache the sizes in the first file that can be written, if any."""
+    """Add sizes to the first cache that can be written, if any."""
     rows = [(path, *values) for path, values in sizes.items()]
-    buffer = io.BytesIO()
-    pl.DataFrame(rows, schema=_SCHEMA, orient="row").write_parquet(buffer)
+    added = pl.DataFrame(rows, schema=_SCHEMA, orient="row")
     for file in _cache_files(root):
+        frame = added
+        with contextlib.suppress(ManifestError):
+            known = read_parquet(file) if count_rows(file) <= _MAX_STORED else added.clear()
+            if known.schema == _SCHEMA:
+                frame = pl.concat([known.join(added, on="path", how="anti"), added])
+        buffer = io.BytesIO()
+        frame.write_parquet(buffer)
         with contextlib.suppress(OSError):
             file.parent.mkdir(parents=True, exist_ok=True)
             atomic_write(file, buffer.getvalue())

@@ -93,7 +93,10 @@ def read_table(
     if source is not None:
         check_source(source, frame.height)
     if source is not None and path not in frame.columns:
-        names = [source.name(key) for key in range(frame.height)]
+        if isinstance(source, FileSource):
+            names = source.paths.to_list()
+        else:
+            names = [source.name(key) for key in range(frame.height)]
         frame = frame.with_columns(pl.Series(path, names, dtype=pl.String))
     repairs: dict[str, int] = {}
     if label is None:

@@ -10,7 +10,7 @@ import polars as pl
 from gpufeed._util.open_regular import open_regular
 from gpufeed.errors import ManifestError
 
-__all__ = ["read_csv", "read_parquet"]
+__all__ = ["count_rows", "read_csv", "read_parquet"]
 
 # A panic in polars is not a PolarsError and derives from BaseException.
 _FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError)
@@ -25,6 +25,18 @@ def read_parquet(file: Path) -> pl.DataFrame:
         raise _unreadable(file, error) from error
     except _FAILURES as error:
         raise ManifestError(f"{file} is not a valid Parquet file: {_first_line(error)}") from error
+
+
+def count_rows(file: Path) -> int:
+    """Return the number of rows of a Parquet file, by its metadata; errors as `read_parquet`."""
+    try:
+        open_regular(file).close()  # no pipe
+        rows: int = pl.scan_parquet(file).select(pl.len()).collect().item()
+    except OSError as error:
+        raise _unreadable(file, error) from error
+    except _FAILURES as error:
+        raise ManifestError(f"{file} is not a valid Parquet file: {_first_line(error)}") from error
+    return rows
 
 
 def read_csv(file: Path, dtypes: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:

@@ -19,6 +19,7 @@ __all__ = [
     "is_encoded",
     "open_image",
     "read_images",
+    "tell",
 ]
 
 Encoded = bytes | bytearray | memoryview
@@ -120,12 +121,34 @@ def open_image(source: Source, key: int) -> BinaryIO:
     """
     opener = getattr(source, "open", None)
     if opener is not None:
-        opened: BinaryIO = opener(key)
+        try:
+            opened: BinaryIO = opener(key)
+        except (OSError, MemoryError):
+            raise
+        except Exception as error:
+            raise SourceError(
+                f"{_kind(source)}.open raised {type(error).__name__}: {error}; it must raise an "
+                "OSError for an image that cannot be opened"
+            ) from error
         return opened
     (image,) = read_images(source, np.array([key], dtype=np.int64))
     if isinstance(image, OSError):
         raise image
     return io.BytesIO(image)
+
+
+def tell(source: Source, fetch: Callable[[Keys], None], keys: Keys) -> None:
+    """Call the `fetch` of a source.
+
+    Raises:
+        SourceError: it raised an exception.
+    """
+    try:
+        fetch(keys)
+    except Exception as error:
+        raise SourceError(
+            f"{_kind(source)}.fetch raised {type(error).__name__}: {error}"
+        ) from error
 
 
 def fetcher(source: Source) -> Callable[[Keys], None] | None:

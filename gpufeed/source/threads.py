@@ -62,4 +62,5 @@ class Threaded(Wrapper):
 
     def close(self) -> None:
         """Stop the threads after their current reads."""
-        self._pool.shutdown(cancel_futures=True)
+        if self._owns_threads:
+            self._pool.shutdown(cancel_futures=True)

@@ -13,6 +13,7 @@ import time
 import weakref
 from collections.abc import Callable
 from queue import SimpleQueue
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -82,7 +83,15 @@ class Timeout(Wrapper):
     def close(self) -> None:
         """Stop the threads without waiting for them; those that are reading stop afterwards."""
         self.cancel()
-        self._threads.stop()
+        if self._owns_threads:
+            self._threads.stop()
+
+    def share(self) -> Self:
+        """Return a reader with the same threads, whose reads are cancelled apart: see `Wrapper`."""
+        shared = super().share()
+        shared._in_progress = set()
+        _instances.add(shared)
+        return shared
 
 
 class _BatchRead:
@@ -162,7 +171,7 @@ class _BatchRead:
 
     def _work(self) -> None:
         """Read one image after the other, until none is left or a read was abandoned."""
-        slow_in_a_row = 0
+        slow_in_a_row, place = 0, None
         try:
             while (place := self._take()) is not None:
                 start = time.monotonic()
@@ -177,6 +186,10 @@ class _BatchRead:
                 if slow_in_a_row == 2:
                     self._start_threads(limit=THREADS)
         except BaseException as error:  # raised again in the waiting thread
+            with self._lock:
+                if place is not None and self._started.pop(place, None) is None:
+                    self._hanging.discard(self._keys[place])  # the read was abandoned
+                    return
             self._error = error
             self._done.set()
         with self._lock:
@@ -208,9 +221,11 @@ class _DaemonThreads:
             tasks = self._idle.pop()
         except IndexError:
             tasks = SimpleQueue()
+            tasks.put(work)  # before the thread starts, lest it waits for ever after an interrupt
             arguments = (tasks,)
             threading.Thread(None, self._serve, "gpufeed-read", arguments, daemon=True).start()
-        tasks.put(work)
+        else:
+            tasks.put(work)
 
     def stop(self) -> None:
         """Stop the idle threads now, and the others when they become idle."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import copy
 from types import TracebackType
 from typing import BinaryIO, Self
 
@@ -30,6 +31,7 @@ class Wrapper(abc.ABC):
 
     def __init__(self, source: Source) -> None:
         self.source = source
+        self._owns_threads = True
 
     @abc.abstractmethod
     def read(self, keys: npt.NDArray[np.int64]) -> list[Encoded | OSError]:
@@ -46,6 +48,12 @@ class Wrapper(abc.ABC):
     def open(self, key: int) -> BinaryIO:
         """Open an image: see `Source`."""
         return open_image(self.source, key)
+
+    def share(self) -> Self:
+        """Return a reader of the same source with the same threads, which `close` leaves alone."""
+        shared = copy.copy(self)
+        shared._owns_threads = False
+        return shared
 
     def cancel(self) -> None:  # noqa: B027 - not every wrapper can cancel a read
         """Make pending calls of `read` return at once, if the wrapper can."""

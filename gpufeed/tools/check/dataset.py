@@ -15,11 +15,12 @@ import numpy as np
 import polars as pl
 
 from gpufeed._util.atomic_write import atomic_write
-from gpufeed._util.limits import available_threads
+from gpufeed._util.limits import available_threads, quarter_of_memory
 from gpufeed._util.progress import progress as progress_bar
 from gpufeed._util.sanitize import sanitize
 from gpufeed._util.thread_map import thread_map
 from gpufeed.feed.loader import MAX_PIXELS
+from gpufeed.open.budget import Budget
 from gpufeed.records.bounding_box import BOX_COLUMNS
 from gpufeed.records.headers import max_file_bytes
 from gpufeed.source.base import Source, check_source
@@ -140,10 +141,11 @@ def _examine_all(
     progress: bool | None,
 ) -> list[Examined]:
     local = threading.local()
+    budget = Budget(max_pixels, threads, quarter_of_memory())
 
     def examine(item: tuple[int, Size | None]) -> Examined:
         if not hasattr(local, "examiner"):
-            local.examiner = Examiner(source, max_pixels)
+            local.examiner = Examiner(source, max_pixels, budget)
         examined: Examined = local.examiner.examine(*item)
         return examined
 

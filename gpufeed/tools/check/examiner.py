@@ -10,6 +10,7 @@ import numpy as np
 from PIL import Image
 
 from gpufeed._util.open_regular import EmptyFileError, FileTooLongError
+from gpufeed.open.budget import Budget
 from gpufeed.open.decoders import NvImageCodec
 from gpufeed.records.headers import check_scans, image_header, max_file_bytes
 from gpufeed.source.base import Encoded, Source, read_images
@@ -64,11 +65,13 @@ class Examiner:
     Args:
         source: the images.
         max_pixels: as for `Loader`.
+        budget: bounds the memory of large images; all threads share it.
     """
 
-    def __init__(self, source: Source, max_pixels: int) -> None:
+    def __init__(self, source: Source, max_pixels: int, budget: Budget) -> None:
         self._source = source
         self._max_pixels = max_pixels
+        self._budget = budget
         self._decoder = NvImageCodec()
 
     def examine(self, key: int, expected: Size | None) -> Examined:
@@ -117,7 +120,8 @@ class Examiner:
             )
         if orientation != 1:
             examined.add(Kind.turned, f"orientation {orientation}")
-        self._decode(content, self._source.name(key), examined.size, examined)
+        with self._budget.take(width * height):
+            self._decode(content, self._source.name(key), examined.size, examined)
         return examined
 
     def _decode(self, content: Encoded, path: str, size: Size, examined: Examined) -> None:
