@@ -41,7 +41,7 @@ def test_each_is_refused_by_name(said: Said, reader: str, harm: str) -> None:
     ("reader", "harm", "message"),
     [
         ("by_table", "a pipe", "ROOT/harm.jpg: not a regular file but a pipe;"),
-        ("by_table", "a PNG with a hole", "harm.jpg: a PNG of more than 65,536 chunks;"),
+        ("by_table", "a PNG with a hole", "harm.jpg: a PNG with more than 65,536 chunks;"),
         ("by_table", "a JPEG filled up", "no scan after 65,536 segments or stray bytes;"),
         ("by_folder", "a device", "link leaves the folder ROOT: ROOT/auk/harm.jpg to /dev/zero"),
         ("by_loader", "a device", "cannot be read: not a regular file but a device"),
