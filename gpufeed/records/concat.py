@@ -37,29 +37,31 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
     """
     given: object = manifests
     manifests = [] if isinstance(given, Manifest) else list(manifests)
-    if not manifests or not all(isinstance(each, Manifest) for each in manifests):
+    if not manifests or not all(isinstance(manifest, Manifest) for manifest in manifests):
         raise ManifestError("concat takes a sequence of at least one Manifest")
-    classes = tuple(dict.fromkeys(name for each in manifests for name in each.classes))
+    classes = tuple(dict.fromkeys(name for manifest in manifests for name in manifest.classes))
     label_of = {name: label for label, name in enumerate(classes)}
     # Resolved, since one may lead to another by "..".
     roots = [
-        Path(os.path.realpath(each.source.root))
-        for each in manifests
-        if type(each.source) is FileSource
+        Path(os.path.realpath(manifest.source.root))
+        for manifest in manifests
+        if type(manifest.source) is FileSource
     ]
     root = Path(os.path.commonpath(roots)) if len(roots) == len(manifests) else None
     dropped = {
-        name for name in _NOT_NULLABLE if any(name not in each.frame.columns for each in manifests)
+        name
+        for name in _NOT_NULLABLE
+        if any(name not in manifest.frame.columns for manifest in manifests)
     }
     frames = []
-    for source, each in enumerate(manifests):
-        labels = np.array([label_of[name] for name in each.classes], dtype=np.int32)
+    for source, manifest in enumerate(manifests):
+        labels = np.array([label_of[name] for name in manifest.classes], dtype=np.int32)
         folder = "." if root is None else roots[source].relative_to(root).as_posix()
         prefix = "" if folder == "." else f"{folder}/"
         frames.append(
-            each.frame.drop(dropped, strict=False).with_columns(
+            manifest.frame.drop(dropped, strict=False).with_columns(
                 path=prefix + pl.col("path"),
-                label=pl.Series(labels[each.frame["label"].to_numpy()]),
+                label=pl.Series(labels[manifest.frame["label"].to_numpy()]),
                 source=pl.lit(source, dtype=pl.Int32),
             )
         )
@@ -67,16 +69,18 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
         frame = pl.concat(frames, how="diagonal_relaxed")
     except pl.exceptions.PolarsError as error:
         raise ManifestError(f"the manifests' columns are incompatible: {error}") from error
-    for each in manifests:
-        for name, dtype in each.frame.schema.items():
+    for manifest in manifests:
+        for name, dtype in manifest.frame.schema.items():
             if name in frame.columns and frame[name].dtype == pl.String != dtype:
                 raise ManifestError(
                     f"column {name!r} has dtype {dtype} in one manifest and is text in another; "
                     "cast or drop it first"
                 )
     repairs: dict[str, int] = {}
-    for each in manifests:
-        for name, count in each.repairs.items():
+    for manifest in manifests:
+        for name, count in manifest.repairs.items():
             repairs[name] = repairs.get(name, 0) + count
-    joined = join([each.source for each in manifests], [len(each) for each in manifests])
+    joined = join(
+        [manifest.source for manifest in manifests], [len(manifest) for manifest in manifests]
+    )
     return Manifest(frame, joined if root is None else root, classes, repairs=repairs)

@@ -155,7 +155,7 @@ def test_the_command(birds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     with Image.open(out) as sheet:
         assert sheet.format == "PNG"
     assert cli.main([*command, "--batch-size", "800"]) == 2
-    assert "no whole batch of 800" in capsys.readouterr().err
+    assert "no full batch of 800" in capsys.readouterr().err
     command[2] = str(tmp_path / "none.json")
     assert cli.main(command) == 2
     assert "none.json: No such file or directory" in capsys.readouterr().err
