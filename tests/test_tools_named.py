@@ -82,7 +82,9 @@ def test_presets_go_by_their_names() -> None:
     assert (output.dtype, output.layout) == ("uint8", "NCHW")
     with pytest.raises(gpufeed.ConfigError, match="preset is 'other'; it must be one of train"):
         make_transforms("other")  # type: ignore[arg-type]
-    with pytest.raises(gpufeed.ConfigError, match="size is 96; the preset course_evaluate supports 224"):
+    with pytest.raises(
+        gpufeed.ConfigError, match="size is 96; the preset course_evaluate supports 224"
+    ):
         make_transforms("course_evaluate", 96)
 
 
