@@ -1,4 +1,4 @@
-"""What a GPU does meanwhile, by NVML; nothing where there is no GPU, or no pynvml.
+"""The load of a GPU, from NVML; nothing without a GPU or pynvml.
 
 **Not run on a GPU yet.**
 """

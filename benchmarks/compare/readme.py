@@ -1,8 +1,8 @@
-"""The comparison as README.md tells it: written between two comments, from a kept JSON alone.
+"""Write the comparison into README.md, between two comments, from a saved JSON.
 
     python -m benchmarks.compare.readme [COMPARISON.json]
 
-The first comment names the JSON, relative to the repository; another that is given takes its place.
+The first comment names the JSON, relative to the repository; an argument replaces it.
 """
 
 from __future__ import annotations
@@ -157,7 +157,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.compare.readme", description=(__doc__ or "").partition("\n")[0]
     )
-    parser.add_argument("json", type=Path, nargs="?", help="default: the one the README names")
+    parser.add_argument(
+        "json", type=Path, nargs="?", help="JSON file; by default the one that the README names"
+    )
     parser.add_argument("--readme", type=Path, default=TOP / "README.md")
     options = parser.parse_args(arguments)
     text = options.readme.read_text()

@@ -1,4 +1,4 @@
-"""What a comparison found: typed records, and the JSON they are kept as."""
+"""The results of a comparison: typed records, and their JSON."""
 
 from __future__ import annotations
 
