@@ -62,7 +62,7 @@ _WARM = 0.05
 _GROWTH = 0.01
 _SLOWER = 0.05
 _MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(1 << 17)}
-_SHARED = Path("/dev/shm")  # noqa: S108 - looked at, not written to
+_SHARED = Path("/dev/shm")  # noqa: S108 - read, not written
 
 
 @dataclass(frozen=True)

@@ -30,10 +30,10 @@ _WORKERS = re.compile(r", \d+ workers?$")
 
 
 def block(found: Comparison) -> str:
-    """Return the comparison in Markdown: what was compared, a table, and what stands beside it.
+    """Return the comparison in Markdown: its conditions, a table, and the limits.
 
-    Only training with warm files and the smallest batches is told of, on photos where there are
-    any, and of each loader the number of workers that is fastest at the first set of images.
+    It includes only training with cached files and the smallest batches, on photos if there are
+    any, and for each loader the number of workers that is fastest on the first set of images.
 
     Raises:
         ValueError: there is no such result, or gpufeed is not in it.

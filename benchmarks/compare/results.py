@@ -63,7 +63,7 @@ FIGURES = (
     "jpeg_share",
     "gpu_mib",
 )
-"""What is told of each contender, as attributes of a `Round`."""
+"""The figures of each contender, as attributes of a `Round`."""
 
 
 @dataclass

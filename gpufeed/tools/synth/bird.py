@@ -150,8 +150,8 @@ def draw_look(seed: int, label: int, species: int) -> Look:
     def pick(palette: list[Color]) -> Color:
         return palette[rng.integers(len(palette))]
 
-    # Steps that share no factor with a list's length keep neighbouring classes far apart; the
-    # head's turn of the list comes one later each round, so that colours pair up anew.
+    # Steps coprime to a list's length keep neighbouring classes far apart; the head's colours shift
+    # by one in each round, so that colours combine differently.
     n, m = len(_DARK), len(_LIGHT)
     back = _DARK[(a + 5 * label) % n]
     head = _DARK[(b + 7 * label + label // n) % n]
