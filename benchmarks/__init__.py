@@ -1,1 +1,1 @@
-"""Measurements; each file is run as `python -m benchmarks.NAME`."""
+"""Measurements; run each module as `python -m benchmarks.NAME`."""

@@ -1,10 +1,10 @@
-"""Compare gpufeed with everything people would use instead, at the same work, in one run.
+"""Compare gpufeed with other loaders at the same work, in one run.
 
     python -m benchmarks --photos DIR --out report/
 
-Real photos, synthetic birds, or both are brought to NABirds' distribution first. Every contender
-is checked, then all take turns. The figures are written as JSON; a table, plots and a page are made
-of them.
+Real photos, synthetic birds, or both are first brought to NABirds' distribution of sizes. Each
+contender is checked, then all take turns. The figures are written as JSON, and a table, plots and a
+page are made from them.
 """
 
 from __future__ import annotations
@@ -28,25 +28,31 @@ from gpufeed.tools.synth import write_nabirds
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Prepare, compare, write."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument("--photos", type=Path, help="folder of real JPEGs")
     parser.add_argument(
-        "--synthetic", type=_count, metavar="BIRDS", help="also, or only, drawn ones"
+        "--synthetic",
+        type=_count,
+        metavar="BIRDS",
+        help="number of synthetic images, in addition or alone",
     )
     parser.add_argument("--out", type=Path, default=Path("report"), help="folder for the report")
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=VARIANTS)
     parser.add_argument("--work", nargs="+", default=["train"], choices=PRESETS)
     parser.add_argument("--batch-sizes", nargs="+", type=_count, default=[64, 256])
-    parser.add_argument("--pictures", type=_count, default=1024, help="how many are made")
+    parser.add_argument("--pictures", type=_count, default=1024, help="number of images to prepare")
     parser.add_argument("--rounds", type=_count, default=5)
-    parser.add_argument("--images", type=_count, default=1024, help="timed in each round")
+    parser.add_argument("--images", type=_count, default=1024, help="images timed in each round")
     parser.add_argument("--only", nargs="+", default=[], help="parts of contenders' names")
-    parser.add_argument("--cold", action="store_true", help="also without the page cache")
+    parser.add_argument("--cold", action="store_true", help="also measure without the page cache")
     parser.add_argument(
-        "--consumer", type=float, metavar="RATE", help="also how long one of RATE images/s waits"
+        "--consumer",
+        type=float,
+        metavar="RATE",
+        help="also measure the waiting of a consumer of RATE images/s",
     )
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     options = parser.parse_args(arguments)
@@ -55,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.consumer is not None and not 0 < options.consumer < math.inf:
         parser.error(f"--consumer is {options.consumer}; it must be a number above 0")
     if (most := max(options.batch_sizes)) > options.pictures:
-        parser.error(f"{options.pictures} images fill no batch of {most}; make more, or less of it")
+        parser.error(f"{options.pictures} images fill no batch of {most}; raise --pictures")
 
     machine = Machine.here()
     device = options.device
@@ -103,7 +109,7 @@ def _count(text: str) -> int:
     return number
 
 
-_count.__name__ = "integer"  # as argparse's errors call it
+_count.__name__ = "integer"  # the name in argparse's errors
 
 
 def _sources(options: argparse.Namespace, scratch: Path) -> Iterator[tuple[str, Path, str]]:
@@ -118,6 +124,6 @@ def _sources(options: argparse.Namespace, scratch: Path) -> Iterator[tuple[str, 
 
 
 if __name__ == "__main__":
-    # Whoever has no turn is stopped, and would stay so for ever if this process just ended.
+    # Contenders that are stopped would stay so forever if this process were killed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     main()

@@ -1,8 +1,8 @@
-"""What addressing costs: permuted indices, planned batches, and opening a run at a late step.
+"""Measure the cost of addressing: permuted indices, planned batches, and resuming at a late step.
 
-Each figure is the median over rounds, in which all are taken in turn. CPU time is this thread's.
-The rates of NumPy (its own permutation of 10 million) and of Grain, where it is installed, stand
-beside the permuted indices.
+Each figure is the median over rounds, in which all measurements take turns. CPU time is this
+thread's. For comparison, the rates of NumPy (its own permutation of 10 million) and, if it is
+installed, of Grain stand next to those of permuted indices.
 
     python -m benchmarks.addresses
 """
@@ -133,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print, and write JSON if asked to."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--json", type=Path, help="write the figures there")
+    parser.add_argument("--json", type=Path, help="JSON file to write the figures to")
     options = parser.parse_args(arguments)
 
     with tempfile.TemporaryDirectory() as scratch:

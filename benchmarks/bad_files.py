@@ -1,12 +1,13 @@
-"""What bad files cost: a check of all, a run that is ready for them, and a run that meets them.
+"""Measure the cost of bad files: checking all, being prepared for some, and substituting some.
 
     python -m benchmarks.bad_files --photos DIR
 
-Photos are brought to NABirds' distribution. In turns, in one process: `gpufeed check` and plain
-decode of the same files; an epoch with on_error="raise", one with "substitute", and one with
-"substitute" over a copy of the files of which every hundredth is cut off. Figures are medians over
-the rounds, with their interval: CPU time of the process for an image, up to the end of what was
-begun ahead, and round by round as a part of the first's; and of the first two the rate too.
+Photos are brought to NABirds' distribution of sizes. These take turns in one process: `gpufeed
+check` and plain decode of the same files; an epoch with on_error="raise", one with "substitute",
+and one with "substitute" over a copy of the files in which every hundredth is truncated. Figures
+are medians over the rounds, with their interval: the CPU time of the process per image, including
+prefetched batches, and its ratio to the first's in each round; for check and plain decode also the
+rate.
 """
 
 from __future__ import annotations
@@ -118,9 +119,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="benchmarks.bad_files", description=__doc__)
     parser.add_argument("--photos", type=Path, required=True, help="folder of photos")
-    parser.add_argument("--pictures", type=int, default=512, help="made of them")
+    parser.add_argument("--pictures", type=int, default=512, help="number of images to prepare")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--json", type=Path, help="write the figures there")
+    parser.add_argument("--json", type=Path, help="JSON file to write the figures to")
     given = parser.parse_args(arguments)
     results = {}
     for variant in VARIANTS:

@@ -1,6 +1,6 @@
-"""The pipelines that DALI's documentation gives, written once for all that compare with them.
+"""The pipelines of DALI's documentation, shared by all benchmarks that compare with them.
 
-Its operators are called within a pipeline's definition. **On a GPU none has been run yet.**
+Call the operators within a pipeline's definition. **They have not been run on a GPU yet.**
 """
 
 from __future__ import annotations

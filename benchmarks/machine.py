@@ -1,4 +1,4 @@
-"""What a figure was measured on."""
+"""The machine and the versions that a figure was measured with."""
 
 from __future__ import annotations
 

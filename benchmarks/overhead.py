@@ -1,13 +1,14 @@
-"""What gpufeed costs over DALI: the same work by gpufeed and by a pipeline written by hand.
+"""Measure the overhead of gpufeed over DALI: the same work by gpufeed and by a pipeline by hand.
 
-Two cases. "photos" decodes, crops at random, resizes, flips and normalises the images of a
-folder, in batches of 64. "machinery" does the same to 16 x 16 JPEGs in batches of 256, where next
-to nothing is left but the handing about. The pipeline by hand is the one that DALI's documentation
-gives, with its own file reader, a window decode and the same filter.
+There are two cases. "photos" decodes, randomly crops, resizes, flips and normalises the images of a
+folder, in batches of 64. "machinery" does the same to 16 x 16 JPEGs in batches of 256, where almost
+only the overhead is left. The hand-written pipeline is that of DALI's documentation, with its own
+file reader, a window decode and the same filter.
 
 Both run in this process in turns, A B B A, after a warm-up; figures are medians over the rounds.
-CPU time is that of the whole process with all its threads, up to the end of what was begun ahead.
-Images/s, where those batches are a head start for the next turn, also shows the neighbours.
+CPU time is that of the whole process with all its threads, including prefetched batches. Those
+batches are a head start for the next turn's images/s, which other processes on the machine affect
+as well.
 """
 
 from __future__ import annotations
@@ -179,10 +180,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--data", type=Path, required=True, help="folder of photos")
     parser.add_argument("--rounds", type=int, default=11)
-    parser.add_argument("--batches", type=int, default=7, help="of 64 photos, in each round")
-    parser.add_argument("--threads", type=int, help="default: the cores this process may use")
+    parser.add_argument("--batches", type=int, default=7, help="batches of 64 photos in each round")
+    parser.add_argument("--threads", type=int, help="CPU threads; by default one per core")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--json", type=Path, help="write the figures there")
+    parser.add_argument("--json", type=Path, help="JSON file to write the figures to")
     options = parser.parse_args(arguments)
 
     machine = Machine.here()

@@ -1,4 +1,4 @@
-"""When a process has nothing left to do of what it was given."""
+"""Waiting until a process is idle."""
 
 from __future__ import annotations
 

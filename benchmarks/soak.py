@@ -1,22 +1,23 @@
-"""Long runs: whether anything grows that should not, or slows down.
+"""Test in long runs whether memory, threads or files grow, or speed falls.
 
     python -m benchmarks.soak --batches 20000
     python -m benchmarks.soak --epochs 200
 
-The first feeds one loader, batch after batch, of small images. The second feeds epochs of a
-small set, with the loader, its iterator and its state made anew for each. `--bad SHARE` cuts that
-share of the files off, which others stand in for. Looked at, some 400 times on the way (`--looks`),
-or after each epoch where there are fewer: resident memory, threads, file descriptors, bytes in
-/dev/shm (of all processes), CPU time and the rate. After the first twentieth memory may grow by 1 %
-at most (`--growth`), descriptors and /dev/shm not at all, and threads by as many as read files,
-which begin when files are slow to come; a batch of the last tenth may take 5 % more CPU time than
-one after the first twentieth, and be fed at a rate 5 % lower (`--slower`; inf for any, in short
-runs). The exit code is 1 where something grew. Both are held against plain decode at each look,
-since neighbours on the machine slow that down too.
+The first feeds batches of small images from one loader. The second feeds epochs of a small set,
+with a new loader, iterator and state for each. `--bad SHARE` truncates that share of the files, and
+substitutes take their place. Some 400 samples are taken on the way (`--looks`), or one after each
+epoch if there are fewer: resident memory, threads, file descriptors, bytes in /dev/shm (of all
+processes), CPU time and the rate. After the first twentieth, memory may grow by at most 1 %
+(`--growth`), descriptors and /dev/shm not at all, and threads by the number of reading threads,
+which start when files are slow; a batch of the last tenth may take 5 % more CPU time than one after
+the first twentieth, and the rate may be 5 % lower (`--slower`; inf for no limit, in short runs).
+The exit code is 1 if something grew. CPU time and rate are relative to plain decode at each sample,
+since other processes on the machine slow that down too.
 
-malloc is told to give back what is freed, with MALLOC_MMAP_THRESHOLD_ at its first value. Left
-alone (`--as-it-is`) it raises that by itself, and then keeps by chance what batches took: resident
-memory goes up and down by some per cent. What is kept of blocks above that size is not seen, then.
+malloc is made to give back freed memory by setting MALLOC_MMAP_THRESHOLD_ to its initial value.
+With malloc's defaults (`--as-it-is`) it raises that by itself and keeps varying amounts of freed
+memory, so resident memory goes up and down by some per cent. Memory that it would keep of blocks
+above that size is invisible in the first setting.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ _WARM = 0.05
 _GROWTH = 0.01
 _SLOWER = 0.05
 _MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(1 << 17)}
-_SHARED = Path("/dev/shm")  # noqa: S108 - looked at, not written to
+_SHARED = Path("/dev/shm")  # noqa: S108 - read, not written
 
 
 @dataclass(frozen=True)
@@ -311,24 +312,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="benchmarks.soak", description=__doc__)
     how = parser.add_mutually_exclusive_group(required=True)
-    how.add_argument("--batches", type=int, help="of one loader")
-    how.add_argument("--epochs", type=int, help="each with a loader of its own")
-    parser.add_argument("--bad", type=float, default=0.0, help="share of the files that is bad")
+    how.add_argument("--batches", type=int, help="number of batches, from one loader")
+    how.add_argument("--epochs", type=int, help="number of epochs, each with a new loader")
+    parser.add_argument("--bad", type=float, default=0.0, help="share of bad files")
     parser.add_argument(
         "--growth",
         type=float,
         default=_GROWTH,
-        help="by which share resident memory may grow",
+        help="share by which resident memory may grow",
     )
     parser.add_argument(
         "--slower",
         type=float,
         default=_SLOWER,
-        help="by which share a batch's CPU time may grow, and the rate fall; inf for any",
+        help="share by which CPU time may grow and the rate may fall; inf for no limit",
     )
-    parser.add_argument("--looks", type=int, default=_LOOKS, help="how often to look, about")
-    parser.add_argument("--as-it-is", action="store_true", help="leave malloc as it is")
-    parser.add_argument("--out", type=Path, help="folder for a JSON and an image")
+    parser.add_argument("--looks", type=int, default=_LOOKS, help="approximate number of samples")
+    parser.add_argument("--as-it-is", action="store_true", help="use malloc's defaults")
+    parser.add_argument("--out", type=Path, help="folder for a JSON file and a plot")
     given = parser.parse_args(arguments)
     every = _every(parser, given.batches, given.epochs, given.looks)
     wanted = {} if given.as_it_is else _MALLOC

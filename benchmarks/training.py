@@ -1,15 +1,15 @@
-"""What a training step feels: how near each loader brings a model to its rate without any loader.
+"""Measure how close each loader brings a training step to its speed without any loader.
 
     python -m benchmarks.training --photos DIR --out DIR
 
 A model is trained (forward, backward, a step of SGD) on synthetic batches that are on its device
-already, which is the ceiling, and then by gpufeed and by CPU loaders, each in a process of its
-own, in turns. On a GPU it is ResNet-50 in bfloat16, not yet run on one; on the CPU a small one.
-There model and loader share the cores: no loader can reach the ceiling, and what it costs shows in
-longer steps more than in waiting.
+already, which is the ceiling, and then on batches of gpufeed and of CPU loaders, each in its own
+process, in turns. On a GPU it is ResNet-50 in bfloat16, which has not been run yet; on the CPU it
+is a small model. There model and loader share the cores, so no loader can reach the ceiling, and
+the cost of a loader appears in longer steps more than in waiting.
 
-Figures are written as JSON, with each step's time and waiting, and drawn; a table is printed. How
-waiting is told from work that a GPU does meanwhile: see `benchmarks/step/trainee.py`.
+Figures are written as JSON, with the time and the waiting of each step, and plotted; a table is
+printed. `benchmarks/step/trainee.py` describes how waiting is separated from a GPU's work.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--model", choices=list(MODELS))
     parser.add_argument("--batch-size", type=int)
-    parser.add_argument("--size", type=int, help="side of the images as they are fed, pixels")
-    parser.add_argument("--steps", type=int, help="timed in each round")
+    parser.add_argument("--size", type=int, help="side of the fed images in pixels")
+    parser.add_argument("--steps", type=int, help="steps timed in each round")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="+", default=[], help="parts of the feeds' names")
     parser.add_argument("--variant", choices=VARIANTS, default="originals")
-    parser.add_argument("--pictures", type=int, help="how many are made of the photos")
+    parser.add_argument("--pictures", type=int, help="number of images to prepare")
     options = parser.parse_args(arguments)
 
     machine = Machine.here()

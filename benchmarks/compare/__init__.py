@@ -1,1 +1,1 @@
-"""The comparison: every loader that people would use instead, at the same work, in one run."""
+"""The comparison of gpufeed with other loaders at the same work, in one run."""

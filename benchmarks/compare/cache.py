@@ -1,4 +1,4 @@
-"""The page cache: what of some files is in it, and how to be rid of that."""
+"""The page cache: which pages of files are in it, and dropping them."""
 
 from __future__ import annotations
 

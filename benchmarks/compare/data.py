@@ -1,4 +1,4 @@
-"""The images that are fed: real photos brought to NABirds' distribution, or synthetic birds."""
+"""The images to feed: real photos brought to NABirds' distribution, or synthetic birds."""
 
 from __future__ import annotations
 

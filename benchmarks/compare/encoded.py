@@ -1,4 +1,4 @@
-"""Encoded images for contenders that decode whole batches themselves: shuffled, read ahead."""
+"""Encoded images, shuffled and prefetched, for contenders that decode whole batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All contenders, and which of them cannot run here."""
+"""The list of contenders, and which of them cannot run here."""
 
 from __future__ import annotations
 

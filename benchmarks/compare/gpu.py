@@ -1,4 +1,4 @@
-"""What a GPU does meanwhile, by NVML; nothing where there is no GPU, or no pynvml.
+"""The load of a GPU, from NVML; nothing without a GPU or pynvml.
 
 **Not run on a GPU yet.**
 """
@@ -26,7 +26,7 @@ class GpuWatch:
     process takes or frees any: who is stopped does neither.
 
     Args:
-        device: "cpu" or "cuda"; on the CPU nothing is looked at.
+        device: "cpu" or "cuda"; nothing is sampled on the CPU.
     """
 
     def __init__(self, device: str) -> None:

@@ -1,4 +1,4 @@
-"""The work on one image by the libraries that CPU loaders are used with."""
+"""The work on one image, with the libraries that CPU loaders use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders of what a contender packs the images into, before it feeds them."""
+"""Folders for the files that contenders pack images into."""
 
 from __future__ import annotations
 

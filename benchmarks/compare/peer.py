@@ -1,4 +1,4 @@
-"""What a contender is."""
+"""The interface of a contender."""
 
 from __future__ import annotations
 

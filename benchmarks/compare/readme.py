@@ -1,8 +1,8 @@
-"""The comparison as README.md tells it: written between two comments, from a kept JSON alone.
+"""Write the comparison into README.md, between two comments, from a saved JSON.
 
     python -m benchmarks.compare.readme [COMPARISON.json]
 
-The first comment names the JSON, relative to the repository; another that is given takes its place.
+The first comment names the JSON, relative to the repository; an argument replaces it.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _WORKERS = re.compile(r", \d+ workers?$")
 
 
 def block(found: Comparison) -> str:
-    """Return the comparison in Markdown: what was compared, a table, and what stands beside it.
+    """Return the comparison in Markdown: its conditions, a table, and the limits.
 
-    Only training with warm files and the smallest batches is told of, on photos where there are
-    any, and of each loader the number of workers that is fastest at the first set of images.
+    It includes only training with cached files and the smallest batches, on photos if there are
+    any, and for each loader the number of workers that is fastest on the first set of images.
 
     Raises:
         ValueError: there is no such result, or gpufeed is not in it.
@@ -157,7 +157,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.compare.readme", description=(__doc__ or "").partition("\n")[0]
     )
-    parser.add_argument("json", type=Path, nargs="?", help="default: the one the README names")
+    parser.add_argument(
+        "json", type=Path, nargs="?", help="JSON file; by default the one that the README names"
+    )
     parser.add_argument("--readme", type=Path, default=TOP / "README.md")
     options = parser.parse_args(arguments)
     text = options.readme.read_text()

@@ -1,4 +1,4 @@
-"""What a comparison found: typed records, and the JSON they are kept as."""
+"""The results of a comparison: typed records, and their JSON."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ FIGURES = (
     "jpeg_share",
     "gpu_mib",
 )
-"""What is told of each contender, as attributes of a `Round`."""
+"""The figures of each contender, as attributes of a `Round`."""
 
 
 @dataclass

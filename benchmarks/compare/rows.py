@@ -1,4 +1,4 @@
-"""What tables and plots show of each contender."""
+"""The rows and columns of a comparison's tables and plots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs the contenders in turns, A B C A B C, and keeps what they answer."""
+"""Running the contenders in turns, A B C A B C, and collecting their answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every contender is given, and what it must do with it."""
+"""The work that every contender must do."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What each preset costs on the CPU, beside the same by DALI's own operators and by torchvision.
+"""Measure the CPU cost of each preset, next to DALI's own operators and torchvision.
 
-CPU ms an image are those of this whole process with all its threads, up to the end of what was
-begun ahead; the contenders take turns, in an order that goes to and fro. Beside them stands what
-planning a batch of 256 costs, which is all that is drawn.
+CPU time per image is that of this whole process with all its threads, including prefetched batches;
+the contenders take turns, in alternating order. Next to it stands the cost of planning a batch of
+256, which includes all random numbers.
 
     python -m benchmarks.presets --photos DIR
 """

@@ -167,14 +167,14 @@ def _told(median: Median) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print, and write JSON if asked to."""
-    parser = argparse.ArgumentParser(description="What each preset costs on the CPU.")
+    parser = argparse.ArgumentParser(description="Measure the CPU cost of each preset.")
     parser.add_argument("--photos", type=Path, required=True, help="folder of photos")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--batches", type=int, default=2, help="in each round")
+    parser.add_argument("--batches", type=int, default=2, help="batches in each round")
     parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--threads", type=int, help="default: the cores this process may use")
+    parser.add_argument("--threads", type=int, help="CPU threads; by default one per core")
     parser.add_argument("--only", nargs="+", choices=presets.__all__, default=presets.__all__)
-    parser.add_argument("--json", type=Path, help="write the figures there")
+    parser.add_argument("--json", type=Path, help="JSON file to write the figures to")
     options = parser.parse_args(arguments)
 
     machine, manifest = Machine.here(), photos(options.photos)

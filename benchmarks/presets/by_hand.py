@@ -1,7 +1,7 @@
-"""Presets written in DALI's own operators, as one would without gpufeed.
+"""Presets in DALI's own operators, as one would write them without gpufeed.
 
-DALI draws their numbers. Its RandAugment and TrivialAugment are those of `nvidia.dali.auto_aug`,
-and its colour changes one operator, in an order that is fixed: less work than gpufeed's.
+DALI draws their random numbers. RandAugment and TrivialAugment are those of `nvidia.dali.auto_aug`,
+and colour changes are one operator in a fixed order: less work than gpufeed's.
 """
 
 from __future__ import annotations

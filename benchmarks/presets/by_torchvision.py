@@ -1,4 +1,4 @@
-"""Presets in torchvision's transforms, from images that Pillow decodes, one after the other."""
+"""Presets in torchvision's transforms, on images that Pillow decodes one at a time."""
 
 from __future__ import annotations
 

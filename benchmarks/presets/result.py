@@ -1,4 +1,4 @@
-"""What was measured, as it is kept."""
+"""The results of the presets benchmark, as saved."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a training step feels of the loader that feeds it."""
+"""The effect of a loader on the training steps that it feeds."""

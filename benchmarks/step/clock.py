@@ -1,4 +1,4 @@
-"""Times of what a device did, not of when it was asked to."""
+"""Timing the work of a device, not the requests for it."""
 
 from __future__ import annotations
 

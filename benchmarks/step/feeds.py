@@ -1,4 +1,4 @@
-"""What a model can be fed by: batches that are there already, gpufeed, and its peers."""
+"""The feeds of a model: ready batches, gpufeed, and other loaders."""
 
 from __future__ import annotations
 

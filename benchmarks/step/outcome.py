@@ -1,4 +1,4 @@
-"""What was measured, as it is written down, and what the table and the plot show of it."""
+"""The results of the training benchmark, as saved, and the columns of its table and plot."""
 
 from __future__ import annotations
 

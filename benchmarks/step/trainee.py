@@ -1,15 +1,15 @@
-"""A model in training in a process of its own, which answers requests as a contender does.
+"""A model in training in its own process, which answers requests as a contender does.
 
     python -m benchmarks.step.trainee WORK NAME FD
 
-Each step asks for a batch, and trains on it: forward, backward, a step of SGD. A step's time is
-from the end of the last one to its own end, and its waiting the part of that up to the moment at
-which its batch was there. On a GPU both are times of the stream that trains, taken by events: a
-loader that works while the model does costs nothing, a copy that the model must wait for counts as
-waiting, and so does Python's own time where the GPU has run out of work. Nothing is synchronised
-but every step with the last but one: so far may Python be ahead.
+Each step asks for a batch and trains on it: forward, backward, a step of SGD. A step's time runs
+from the end of the previous step to its own end, and its waiting is the part of that until its
+batch was there. On a GPU, events measure both in the training stream: a loader that works while the
+model does costs nothing; a copy that the model must wait for counts as waiting, and so does
+Python's own time when the GPU has run out of work. The only synchronisation is with the step before
+the previous one, which limits how far Python may be ahead.
 
-The part for a GPU (ResNet-50 in bfloat16) has not yet been run on one.
+The part for a GPU (ResNet-50 in bfloat16) has not been run on one yet.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lets models train in turns, A B C A B C, each fed by another feed."""
+"""Training models in turns, A B C A B C, each with another feed."""
 
 from __future__ import annotations
 

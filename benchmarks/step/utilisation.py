@@ -1,7 +1,7 @@
-"""How busy the GPU is, by NVIDIA's management library, which comes with the driver.
+"""The load of a GPU, from NVIDIA's management library, which comes with the driver.
 
-Its figure is the share of the last sixth of a second to a second, by model, in which any kernel
-ran: a GPU may count as wholly busy and yet do little. Not yet run on a GPU.
+It is the share of the last sixth of a second to a second, depending on the model, in which any
+kernel ran: a GPU may count as fully loaded and yet do little. Not run on a GPU yet.
 """
 
 from __future__ import annotations

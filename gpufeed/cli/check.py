@@ -41,8 +41,8 @@ def check(
 ) -> None:
     """Check every image: which would fail in a run, which are doubtful, which are unusual.
 
-    The exit code is 1 if a run would fail on an image, and 2 if the data cannot be listed. Records
-    are numbered over the whole list, across splits.
+    The exit code is 1 if a run would fail on an image, and 2 if the data cannot be listed.
+    Records are numbered over the whole list, across splits.
     """
     from gpufeed.feed.loader import MAX_PIXELS
     from gpufeed.tools.check.dataset import check as check_images

@@ -56,6 +56,11 @@ machine.
 class Loader:
     """Feeds the images of a manifest in batches, each a pure function of (manifest, seed, step).
 
+        with gpufeed.Loader(manifest, batch_size=64, framework="torch") as loader:
+            for batch in loader:  # one epoch; again: the next
+                train_step(batch["image"], batch["label"])
+            checkpoint = loader.state_dict()
+
     Iterating continues from the loader's current step to the end of the epoch; iterating again
     yields the next epoch. A batch is a dict of the framework's arrays. Below, n is `batch_size`, or
     less for a "partial" tail:

@@ -1,4 +1,4 @@
-"""Contact sheets: images in a grid, captions below, or in rows that each have a name."""
+"""Contact sheets: images in a grid with captions, or in named rows."""
 
 from __future__ import annotations
 
@@ -41,31 +41,31 @@ _Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 _MARGIN = 24
 _GAP = 16
-_NARROWEST = 192
-"""Pixels; a column is no narrower, so that there is room for a caption below a tiny image."""
-_MOST_COLUMNS = 8
+_MIN_CELL_WIDTH = 192
+"""Pixels, so that a caption fits below a tiny image."""
+_MAX_COLUMNS = 8
 _ASPECT = 1.5
-"""Width over height that a sheet comes near to."""
+"""The preferred width over height of a sheet."""
 
 _PAPER = (255, 255, 255)
 _INK = (28, 30, 33)
 _PALE = (104, 110, 118)
 _TITLE_SIZE, _NOTE_SIZE, _FOOTER_SIZE = 15, 13, 13
 _CAPTION_TOP, _TITLE_LINE, _NOTE_LINE, _FOOTER_LINE = 6, 20, 18, 18
-_MOST_LINES = 3
-"""Of a title or a note; room enough for any name."""
+_MAX_LINES = 3
+"""Lines of a title or a note."""
 _NAMES_WIDTH = 288
-"""Pixels for the names of rows."""
+"""Width of the names of rows in pixels."""
 _ROW_GAP = 8
 _SEPARATOR = " \u00b7 "
 _ELLIPSIS = "\u2026"
 _LOOSE = " ,;&(-"
-"""What an ellipsis does not follow."""
+"""Characters that are removed before an ellipsis."""
 
 
 @dataclass(frozen=True)
 class Caption:
-    """The two texts below an image."""
+    """The title and the note below an image."""
 
     title: str
     note: str
@@ -73,7 +73,7 @@ class Caption:
 
 @dataclass(frozen=True)
 class Row:
-    """Images side by side, the first a little apart, and two texts on their left."""
+    """Images side by side, the first a little apart, with a name and a note on their left."""
 
     name: str
     note: str
@@ -81,13 +81,14 @@ class Row:
 
 
 def captions_of(manifest: Manifest, rows: pl.DataFrame) -> list[Caption]:
-    """Return a caption for each of a batch's records.
+    """Return a caption for each record of a batch.
 
-    The title is the species, or else the class; the note the photographer, or else the path.
+    The title is the species or, without one, the class. The note is the photographer or, without
+    one, the path.
 
     Args:
-        manifest: the loader's.
-        rows: from `loader.rows(batch)`.
+        manifest: the loader's manifest.
+        rows: the result of `loader.rows(batch)`.
     """
     captions = []
     for row in rows.iter_rows(named=True):
@@ -113,19 +114,18 @@ def draw_sheet(
 
     Args:
         images: uint8 (n, height, width, 3), n at least 1; shown pixel by pixel.
-        captions: n of them; wrapped to the width of their column.
-        facts: said at the bottom, in a row, or in several where they do not fit in one.
-        columns: images in a row; as many as make a sheet of a handy shape where not given.
+        captions: n captions, wrapped to the width of their column.
+        facts: texts for the bottom of the sheet, in as few lines as they fit in.
+        columns: images in a row; None for a sheet close to the aspect 3:2.
 
     Raises:
-        ConfigError: the images are not of this shape and type, or there is not a caption for
-            each.
+        ConfigError: the images have another shape or dtype, or the number of captions differs.
     """
     images = np.asarray(images)
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[-1] != 3 or not images.size:
         raise ConfigError(
-            f"images are {images.dtype} {images.shape}; a sheet takes uint8 "
-            '(n, height, width, 3), as transforms that end in ToDtype("uint8", layout="NHWC") give'
+            f"images are {images.dtype} {images.shape}; a sheet needs uint8 (n, height, width, 3), "
+            'which transforms that end in ToDtype("uint8", layout="NHWC") make'
         )
     count, height, width, _ = images.shape
     if len(captions) != count:
@@ -133,18 +133,18 @@ def draw_sheet(
     if columns is not None and columns < 1:
         raise ConfigError(f"columns is {columns}; it must be at least 1")
 
-    cell_width = max(width, _NARROWEST)
+    cell_width = max(width, _MIN_CELL_WIDTH)
     texts = [*facts, *(text for caption in captions for text in (caption.title, caption.note))]
     title_font, note_font, footer_font = load_fonts(
         "".join(texts), (_TITLE_SIZE, _NOTE_SIZE, _FOOTER_SIZE)
     )
-    written = [
+    lines = [
         _lines(each.title, title_font, cell_width, _INK, _TITLE_LINE)
         + _lines(each.note, note_font, cell_width, _PALE, _NOTE_LINE)
         for each in captions
     ]
-    cell_height = height + _CAPTION_TOP + max(map(_height, written))
-    columns = min(columns or _handy_columns(count, cell_width, cell_height), count)
+    cell_height = height + _CAPTION_TOP + max(map(_height, lines))
+    columns = min(columns or _choose_columns(count, cell_width, cell_height), count)
     rows = math.ceil(count / columns)
     across = columns * cell_width + (columns - 1) * _GAP
     footer = _fill_lines(facts, footer_font, across)
@@ -152,12 +152,12 @@ def draw_sheet(
     size = (across + 2 * _MARGIN, footer_top + len(footer) * _FOOTER_LINE + _MARGIN)
     sheet = Image.new("RGB", size, _PAPER)
     pen = ImageDraw.Draw(sheet)
-    for place, picture in enumerate(images):
+    for place, image in enumerate(images):
         row, column = divmod(place, columns)
         left = _MARGIN + column * (cell_width + _GAP)
         top = _MARGIN + row * (cell_height + _GAP)
-        sheet.paste(Image.fromarray(picture), (left + (cell_width - width) // 2, top))
-        _write_lines(pen, (left, top + height + _CAPTION_TOP), written[place])
+        sheet.paste(Image.fromarray(image), (left + (cell_width - width) // 2, top))
+        _write_lines(pen, (left, top + height + _CAPTION_TOP), lines[place])
     _write_lines(pen, (_MARGIN, footer_top), footer)
     return sheet
 
@@ -168,10 +168,10 @@ def draw_rows(
     """Draw a sheet of named rows; the same arguments give the same pixels.
 
     Args:
-        rows: one or more, of images of at most `size` by `size`; smaller ones are centred.
+        rows: one or more rows; images are at most `size` by `size`, and smaller ones are centred.
         heads: three texts at the top: above the names, the first images, and all others.
-        facts: said at the bottom.
-        size: side of an image's place, pixels.
+        facts: texts for the bottom of the sheet.
+        size: the side of an image's cell in pixels.
 
     Raises:
         ConfigError: there are no rows.
@@ -202,9 +202,9 @@ def draw_rows(
         pen.text((left, _MARGIN), text, font=footer_font, fill=_PALE)
     for row, lines, height in zip(rows, named, heights, strict=True):
         _write_lines(pen, (_MARGIN, top), lines)
-        for left, picture in zip(starts, row.images, strict=False):
-            spare_y, spare_x = size - picture.shape[0], size - picture.shape[1]
-            sheet.paste(Image.fromarray(picture), (left + spare_x // 2, top + spare_y // 2))
+        for left, image in zip(starts, row.images, strict=False):
+            spare_y, spare_x = size - image.shape[0], size - image.shape[1]
+            sheet.paste(Image.fromarray(image), (left + spare_x // 2, top + spare_y // 2))
         top += height + _ROW_GAP
     _write_lines(pen, (_MARGIN, bottom), footer)
     return sheet
@@ -235,32 +235,31 @@ def _write_lines(pen: ImageDraw.ImageDraw, at: tuple[int, int], lines: Sequence[
 
 
 def check_target(path: str | os.PathLike[str], default_name: str = "gpufeed.png") -> Path:
-    """Return where an image will be written: `path`, or `default_name` in it if it is a folder.
+    """Return the file to write: `path`, or `default_name` in it if it is a folder.
 
     Raises:
-        ConfigError: its folder does not exist or cannot be written to, or its name does not end
-            in .png.
+        ConfigError: its folder does not exist or is not writable, or its name does not end in .png.
     """
     target = Path(path).expanduser()
     if target.is_dir():
         target = target / default_name
     if target.suffix.lower() != ".png":
         raise ConfigError(
-            f"{target} is neither a folder nor a name that ends in .png; an image is a PNG"
+            f"{target} is neither a folder nor a name that ends in .png; pass one of these"
         )
     return check_writable(target)
 
 
 def check_writable(target: Path) -> Path:
-    """Return the absolute path of a file to write, once it is known that it can be.
+    """Return the absolute path of a file, after checking that its folder is writable.
 
     Raises:
-        ConfigError: its folder does not exist or cannot be written to.
+        ConfigError: its folder does not exist or is not writable.
     """
     if not target.parent.is_dir():
         raise ConfigError(f"cannot write {target}: there is no folder {target.parent}")
     try:
-        # Before the work and not after it; mode and owner do not tell all.
+        # Mode and owner alone do not show whether writing will succeed.
         tempfile.TemporaryFile(dir=target.parent).close()
     except OSError as error:
         raise ConfigError(f"cannot write {target}: {error.strerror or error}") from error
@@ -268,7 +267,7 @@ def check_writable(target: Path) -> Path:
 
 
 def save_sheet(sheet: Image.Image, path: Path) -> None:
-    """Write an image as PNG, whole or not at all; the same pixels give the same bytes.
+    """Write an image as PNG, atomically; the same pixels give the same bytes.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -279,7 +278,7 @@ def save_sheet(sheet: Image.Image, path: Path) -> None:
 
 
 def write_checked(path: Path, content: bytes) -> None:
-    """Write a file, whole or not at all.
+    """Write a file atomically.
 
     Raises:
         ConfigError: it cannot be written.
@@ -291,20 +290,20 @@ def write_checked(path: Path, content: bytes) -> None:
 
 
 def wrap(text: str, font: _Font, width: float) -> list[str]:
-    """Return `text` in one to three lines of at most this width, at the most words that fit.
+    """Return `text` wrapped at words to one to three lines of at most this width.
 
-    What is wider still, a word or the last line, ends in an ellipsis.
+    A word that is too wide, and a last line that is too long, end in an ellipsis.
 
     Args:
-        text: white space and control characters in it become single spaces.
-        font: what it is measured in.
-        width: pixels.
+        text: the text; white space and control characters become single spaces.
+        font: the font that the text is measured in.
+        width: the width in pixels.
     """
     words = "".join(c if c.isprintable() else " " for c in text).split()
     lines = [""]
     for word in words:
         longer = f"{lines[-1]} {word}".lstrip()
-        if not lines[-1] or len(lines) == _MOST_LINES or font.getlength(longer) <= width:
+        if not lines[-1] or len(lines) == _MAX_LINES or font.getlength(longer) <= width:
             lines[-1] = longer
         else:
             lines.append(word)
@@ -326,7 +325,7 @@ def _shorten(text: str, font: _Font, width: float) -> str:
 
 
 def _fill_lines(facts: Sequence[str], font: _Font, width: float) -> list[_Line]:
-    """The facts in lines of at most this width, each shortened where it is wider by itself."""
+    """Return the facts in lines of at most this width; shorten those that are wider."""
     lines: list[str] = []
     for fact in facts:
         longer = f"{lines[-1]}{_SEPARATOR}{fact}" if lines else fact
@@ -337,13 +336,13 @@ def _fill_lines(facts: Sequence[str], font: _Font, width: float) -> list[_Line]:
     return [_Line(_shorten(line, font, width), font, _PALE, _FOOTER_LINE) for line in lines]
 
 
-def _handy_columns(count: int, width: int, height: int) -> int:
-    """The number of columns that comes near the wanted aspect and leaves few places empty."""
+def _choose_columns(count: int, width: int, height: int) -> int:
+    """Return a number of columns that is close to the preferred aspect with few empty cells."""
 
-    def oddness(columns: int) -> float:
+    def penalty(columns: int) -> float:
         rows = math.ceil(count / columns)
         aspect = (columns * (width + _GAP)) / (rows * (height + _GAP))
         empty = (rows * columns - count) / count
         return abs(math.log(aspect / _ASPECT)) + 2 * empty
 
-    return min(range(1, min(count, _MOST_COLUMNS) + 1), key=oddness)
+    return min(range(1, min(count, _MAX_COLUMNS) + 1), key=penalty)

@@ -1,7 +1,7 @@
-"""How random an order is: figures of orders, which are arrays of record keys by position.
+"""Measures of the randomness of an order, an array of record keys by position.
 
-Nothing here knows a sampler. A figure says something by its distance from those of NumPy's
-shuffles, in their standard deviations.
+The measures are independent of samplers. Compare them with those of NumPy's shuffles, in units of
+their standard deviation.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
 
 LAGS = 9
-_MOST_PARTS = 50
-_IN_A_PART = 5
-"""Draws to be expected in each part: with fewer, a chi-square has another distribution."""
+_MAX_PARTS = 50
+_MIN_EXPECTED = 5
+"""Expected draws in each part; with fewer, the statistic does not follow the chi-square law."""
 
 
 class Orders(NamedTuple):
-    """The records, int64 (n,), of an epoch, of the next, and of the next seed's same epoch."""
+    """Records, int64 (n,): of an epoch, of the next epoch, and of this epoch with the next seed."""
 
     first: Int64
     next_epoch: Int64
@@ -40,10 +40,10 @@ class Orders(NamedTuple):
 
 
 def figures(orders: Orders, labels: Int64, batch_size: int) -> dict[str, float]:
-    """Return what can be said of some orders in numbers, each by its name.
+    """Return all measures of some orders by name.
 
     Args:
-        orders: of at least `batch_size` records.
+        orders: orders of at least `batch_size` records.
         labels: the class of each record.
         batch_size: records in a batch.
     """
@@ -62,7 +62,7 @@ def figures(orders: Orders, labels: Int64, batch_size: int) -> dict[str, float]:
 
 
 def autocorrelation(keys: Int64) -> Float64:
-    """Return how keys correlate with those 1 to 9 positions on: float64 (9,), from -1 to 1.
+    """Return the correlation of keys with those 1 to 9 positions later: float64 (9,), -1 to 1.
 
     Args:
         keys: int64 (n,), n of 10 or more, not all the same.
@@ -73,38 +73,39 @@ def autocorrelation(keys: Int64) -> Float64:
 
 
 def commonest_difference(keys: Int64) -> tuple[int, int]:
-    """Return the commonest difference of successive keys, the least of several, and its count."""
+    """Return the most common difference of successive keys and its count; of ties, the least."""
     values, counts = np.unique(np.diff(keys), return_counts=True)
     most = int(counts.argmax())
     return int(values[most]), int(counts[most])
 
 
 def classes_per_batch(labels: Int64, batch_size: int) -> tuple[Int64, Int64]:
-    """Return how many classes each batch has, and how many records its commonest one.
+    """Return the number of classes in each batch, and the records of its most common class.
 
     Args:
-        labels: the classes in the order of the records; an incomplete batch at the end is ignored.
+        labels: int64 (n,), the classes in the order of the records; an incomplete batch at the end
+            is ignored.
         batch_size: 1 to n.
 
     Returns:
-        Two int64 (n // batch_size,).
+        Two arrays int64 (n // batch_size,).
     """
     batches = len(labels) // batch_size
     ordered = np.sort(labels[: batches * batch_size].reshape(batches, batch_size), axis=1)
     begins = np.ones(ordered.shape, dtype=bool)
     begins[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
     distinct = begins.sum(axis=1)
-    # Runs of one class; the first of each batch begins with it.
+    # The lengths of runs of one class; no run crosses batches.
     runs = np.diff(np.append(np.flatnonzero(begins), ordered.size))
     return distinct, np.maximum.reduceat(runs, np.cumsum(distinct) - distinct)
 
 
 class Counted(NamedTuple):
-    """How evenly values fall into equal parts of their range.
+    """The counts of values in equal parts of their range.
 
     Attributes:
-        z: how many standard deviations Pearson's chi-square lies from its mean.
-        shares: float64 (parts,), the values in each part over those expected.
+        z: the distance of Pearson's chi-square from its mean, in standard deviations.
+        shares: float64 (parts,), observed over expected counts.
         error: the standard deviation of a share.
     """
 
@@ -114,14 +115,14 @@ class Counted(NamedTuple):
 
 
 def count_parts(values: Int64, size: int) -> Counted:
-    """Count values in equal parts of [0, size): 50, or fewer so that 5 are expected in each.
+    """Count values in 50 equal parts of [0, size), or in fewer so that 5 are expected in each.
 
     Args:
         values: int64 (draws, columns), each 0 to size - 1; 10 draws or more.
         size: 2 or more.
     """
     draws, columns = values.shape
-    parts = min(_MOST_PARTS, size, draws // _IN_A_PART)
+    parts = min(_MAX_PARTS, size, draws // _MIN_EXPECTED)
     cells = values * parts // size + np.arange(columns) * parts
     counts = np.bincount(cells.ravel(), minlength=columns * parts).reshape(columns, parts)
     expected = draws * np.diff(-(-np.arange(parts + 1) * size // parts)) / size

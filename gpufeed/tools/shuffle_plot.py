@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_plotting", "draw_report"]
 
-# Of Okabe and Ito's palette, which the colour-blind can tell apart; the markers differ as well.
+# Okabe and Ito's palette, which colour-blind people can distinguish; the markers differ as well.
 _STYLES = {
     "gpufeed": {"color": "#0072B2", "marker": "o"},
     "numpy": {"color": "#5A5A5A", "marker": "s"},
@@ -48,8 +48,8 @@ def draw_report(report: Report, subject: str) -> Image.Image:
     """Draw a report, 1400 pixels wide.
 
     Args:
-        report: from `examine`.
-        subject: what the orders are of, for the title.
+        report: the result of `examine`.
+        subject: the name of the data, for the title.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -60,8 +60,8 @@ def draw_report(report: Report, subject: str) -> Image.Image:
     from matplotlib.figure import Figure
     from matplotlib.ticker import StrMethodFormatter
 
-    # Not pyplot, which has a state and a window of its own; and not the user's settings, with
-    # which texts might overlap.
+    # Not pyplot, which has global state and windows; not the user's settings, with which texts
+    # might overlap.
     with style.context(["default", _SETTINGS]):
         figure: Any = Figure(figsize=(14, 8.6), dpi=100, layout="constrained")
         figure.get_layout_engine().set(w_pad=0.12, h_pad=0.12)
@@ -91,7 +91,7 @@ def draw_report(report: Report, subject: str) -> Image.Image:
 
 
 def _draw_order(axes: Any, found: Found, report: Report) -> None:
-    """Which record comes when: an even cloud, where the order has no structure."""
+    """Plot records by position: an even cloud if the order has no structure."""
     order = found.orders.first
     shown = np.linspace(0, len(order) - 1, min(_DOTS, len(order))).astype(int)
     axes.plot(shown, order[shown], ".", markersize=2.2, color=_STYLES[found.name]["color"])
@@ -122,7 +122,7 @@ def _draw_autocorrelation(axes: Any, report: Report) -> None:
 
 
 def _draw_differences(axes: Any, report: Report) -> None:
-    """Of neighbours: a triangle, since small differences can be made of more pairs."""
+    """Plot differences of neighbours: a triangle, since more pairs have small differences."""
     for found in report.found:
         shares = np.diff(found.orders.first) / len(report.labels)
         heights, edges = np.histogram(shares, bins=_BINS, range=(-1, 1), density=True)
@@ -138,7 +138,7 @@ def _draw_differences(axes: Any, report: Report) -> None:
 
 
 def _draw_places(axes: Any, report: Report) -> None:
-    """Records at some places over many epochs, in equal parts of the manifest."""
+    """Plot the records at fixed positions over many epochs, in equal parts of the manifest."""
     for found in report.found:
         shares = found.places.shares
         middles = (np.arange(len(shares)) + 0.5) / len(shares)
@@ -146,7 +146,7 @@ def _draw_places(axes: Any, report: Report) -> None:
     bound = FAR * report.found[0].places.error
     axes.axhspan(1 - bound, 1 + bound, **_BAND)
     axes.set(
-        title="Records at some places over many epochs",
+        title="Records at fixed positions over many epochs",
         xlabel="record key (share of all records)",
         ylabel="visits (1 = as expected)",
         xlim=(0, 1),
@@ -154,7 +154,7 @@ def _draw_places(axes: Any, report: Report) -> None:
 
 
 def _draw_classes(axes: Any, report: Report) -> None:
-    """How many classes batches have, and the mean that a perfect shuffle gives."""
+    """Plot the number of classes in a batch, and its mean for a perfect shuffle."""
     counts = {
         found.name: classes_per_batch(report.labels[found.orders.first], report.batch_size)[0]
         for found in report.found

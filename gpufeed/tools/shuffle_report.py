@@ -1,4 +1,4 @@
-"""What a sampler's order looks like beside NumPy's permutation and Grain's."""
+"""Comparing the randomness of a sampler's order with NumPy's and Grain's."""
 
 from __future__ import annotations
 
@@ -36,51 +36,51 @@ __all__ = [
 
 Int64 = npt.NDArray[np.int64]
 Kind = Literal["index", "repeated", "weighted", "balanced", "sequential"]
-_Look = Callable[[int, int, Int64], Int64]
-"""From seed, epoch and positions to the records there."""
+_Source = Callable[[int, int, Int64], Int64]
+"""From the shift of the seed, the epoch and positions to the records there."""
 
 FAR = 4.0
-"""Standard deviations: a figure that lies further from a perfect shuffle's mean is marked."""
-LEAST_RECORDS = 20
-"""With fewer, no figure tells one order from another."""
-_LOOKED = 1 << 17
-"""The most positions of an epoch that are looked at; Grain's sampler gives them one by one."""
+"""Figures further from a perfect shuffle's mean are marked, in standard deviations."""
+MIN_RECORDS = 20
+"""With fewer records, no figure distinguishes orders."""
+_MAX_POSITIONS = 1 << 17
+"""The most positions of an epoch that are examined; Grain's sampler is called for each."""
 _SHUFFLES = 100
-"""NumPy's, of which the means and deviations of a perfect shuffle are taken."""
+"""NumPy shuffles that give the means and deviations of a perfect shuffle."""
 _FOLLOWED, _EPOCHS = 20, 1000
-"""Places that are followed, and through how many epochs."""
-_PERMUTED = 1 << 26
+"""Positions that are followed, and the epochs to follow them through."""
+_MAX_PERMUTED = 1 << 26
 """The most positions that NumPy permutes to follow them."""
 
-# For each figure: its name, its meaning, and how it is written.
+# For each figure: its name, its meaning, and its format.
 _ROWS = {
-    "autocorrelation": ("Autocorrelation", "largest of keys with those 1 to 9 positions on", ".4f"),
-    "difference": ("Commonest difference", "of successive keys: how often it comes", ",.0f"),
-    "places": ("Records at a place", "chi-square of those at some places in many epochs", "+.1f"),
+    "autocorrelation": ("Autocorrelation", "largest at lags of 1 to 9 positions", ".4f"),
+    "difference": ("Commonest difference", "count of it among successive keys", ",.0f"),
+    "places": ("Records at a position", "chi-square at fixed positions, many epochs", "+.1f"),
     "epochs": ("Next epoch", "correlation of epochs 0 and 1", "+.4f"),
-    "seeds": ("Next seed", "correlation of the two seeds' epochs 0", "+.4f"),
-    "aliasing": ("Aliasing", "positions at which epoch 1 is the next seed's epoch 0", ",.0f"),
-    "visits": ("Visits", "most to one record in an epoch", ",.0f"),
+    "seeds": ("Next seed", "correlation of epoch 0 with the next seed's", "+.4f"),
+    "aliasing": ("Aliasing", "positions where epoch 1 equals the next seed's epoch 0", ",.0f"),
+    "visits": ("Visits", "most visits to one record in an epoch", ",.0f"),
     "classes": ("Classes in a batch", "mean", ".2f"),
     "share": ("Commonest class", "mean share of a batch", ".2%"),
 }
-_MEANT = {
-    "repeated": "show a record several times in a row, and a part of them in an epoch",
-    "weighted": "draw rare classes more often, so that records repeat or stay away",
+_PURPOSES = {
+    "repeated": "show a record several times in a row, and only some of the records in an epoch",
+    "weighted": "draw rare classes more often, so that some records repeat and others are left out",
     "balanced": "put equally many records of a few classes in each batch",
-    "sequential": "go through the records in their order: it shows what a bad shuffle is",
+    "sequential": "go through the records in order; it shows the figures of a bad shuffle",
 }
 
 
 @dataclass(frozen=True)
 class Found:
-    """What was found of one source of orders.
+    """The figures of one source of orders.
 
     Attributes:
-        name: of the source.
-        orders: those looked at.
-        places: the records at some places of many epochs.
-        figures: by their names in `figures`, and "places".
+        name: the name of the source.
+        orders: the orders examined.
+        places: the counts of records at fixed positions over many epochs.
+        figures: the measures by their names in `figures`, and "places".
     """
 
     name: str
@@ -91,14 +91,14 @@ class Found:
 
 @dataclass(frozen=True)
 class Report:
-    """What was found of the sampler and of those beside it, and what it is of.
+    """The figures of a sampler and of those it is compared with.
 
     Attributes:
-        found: of gpufeed's sampler, NumPy's and, where it is installed, Grain's.
-        expected: mean and standard deviation of each figure of a perfect shuffle.
-        kind: which sampler of gpufeed's it is.
+        found: the figures of gpufeed's sampler, NumPy's and, if it is installed, Grain's.
+        expected: the mean and standard deviation of each figure for a perfect shuffle.
+        kind: the kind of gpufeed's sampler.
         labels: int64 (n,), the classes of the records.
-        seed: of the orders; the next one is looked at too.
+        seed: the seed of the orders; the next seed is examined as well.
         batch_size: records in a global batch.
     """
 
@@ -110,7 +110,7 @@ class Report:
     batch_size: int
 
     def z(self, found: Found, figure: str) -> float:
-        """How many standard deviations a figure lies from a perfect shuffle's mean."""
+        """Return the distance of a figure from a perfect shuffle's mean, in standard deviations."""
         mean, deviation = self.expected[figure]
         off = found.figures[figure] - mean
         return off / deviation if deviation else math.copysign(math.inf, off) if off else 0.0
@@ -130,12 +130,12 @@ def make_sampler(
 
     Args:
         kind: "index" is a plain shuffle.
-        labels: int64 (n,), the manifest's.
-        seed: of the order.
-        batch_size: of a global batch; "balanced" fills it.
-        repeats: of "repeated", how many times in a row a record comes.
-        power: of "weighted", as for `balanced_weights`.
-        records_per_class: of "balanced", in a batch.
+        labels: int64 (n,), the manifest's labels.
+        seed: the seed of the order.
+        batch_size: records in a global batch, which "balanced" fills.
+        repeats: for "repeated", how many times in a row a record comes.
+        power: for "weighted", as for `balanced_weights`.
+        records_per_class: for "balanced", the records of each class in a batch.
 
     Raises:
         ConfigError: an argument is out of range.
@@ -151,14 +151,13 @@ def make_sampler(
     if batch_size % records_per_class:
         raise ConfigError(
             f"a batch of {batch_size} cannot be filled with {records_per_class} records of each "
-            "class; give a batch size that is a multiple of the records per class"
+            "class; use a batch size that is a multiple of the records per class"
         )
     classes, most = batch_size // records_per_class, len(np.unique(labels))
     if classes > most:
         raise ConfigError(
-            f"a batch of {batch_size} with {records_per_class} records per class takes {classes} "
-            f"classes, and the data have {most}; give a smaller batch size or more records per "
-            "class"
+            f"a batch of {batch_size} with {records_per_class} records per class needs {classes} "
+            f"classes, but the data have {most}; use a smaller batch size or more records per class"
         )
     return ClassBalancedBatchSampler(
         labels, classes_per_batch=classes, records_per_class=records_per_class, seed=seed
@@ -174,59 +173,59 @@ def examine(
     progress: bool | None = None,
     **options: Any,
 ) -> Report:
-    """Look at the orders of a sampler, of NumPy and, where it is installed, of Grain.
+    """Measure the orders of a sampler, of NumPy and, if it is installed, of Grain.
 
-    Of long epochs the first 2**17 positions are looked at.
+    Of long epochs, the first 2**17 positions are examined.
 
     Args:
         labels: int (n,), the classes of the manifest's records.
-        kind: which sampler.
-        seed: of the orders; the next one is looked at too.
+        kind: the kind of sampler.
+        seed: the seed of the orders; the next seed is examined as well.
         batch_size: records in a global batch.
-        progress: whether to show a progress bar; None on a terminal only.
-        options: for `make_sampler`.
+        progress: whether to show a progress bar; None to show it on a terminal only.
+        options: options of `make_sampler`.
 
     Raises:
         ConfigError: an argument is out of range, or there are too few records.
     """
     classes = np.asarray(labels).astype(np.int64)
     size = len(classes)
-    if size < LEAST_RECORDS:
+    if size < MIN_RECORDS:
         raise ConfigError(
-            f"there are {size} records; an order of fewer than {LEAST_RECORDS} tells nothing of "
-            "its sampler"
+            f"there are {size} records; examining an order needs at least {MIN_RECORDS}"
         )
     if seed >= (1 << 64) - 1:
         raise ConfigError(
-            f"seed is {seed}; the next one is looked at too, so 2**64 - 2 is the last"
+            f"seed is {seed}; it must be at most 2**64 - 2, since the next seed is examined as well"
         )
     ours = [
         make_sampler(kind, classes, seed + shift, batch_size=batch_size, **options)
         for shift in (0, 1)
     ]
-    looked = min(size, ours[0].epoch_size, _LOOKED)
-    if batch_size > looked:
+    examined = min(size, ours[0].epoch_size, _MAX_POSITIONS)
+    if batch_size > examined:
         raise ConfigError(
-            f"batch_size is {batch_size}, but an epoch has {looked:,} records to look at; give a "
-            "smaller one"
+            f"batch_size is {batch_size}, but only {examined:,} records of an epoch are examined; "
+            "use a smaller batch_size"
         )
 
-    def look(shift: int, epoch: int, positions: Int64) -> Int64:
+    def by_gpufeed(shift: int, epoch: int, positions: Int64) -> Int64:
         sampler = ours[shift]
         return sampler.visits(epoch * sampler.epoch_size + positions).record_key
 
-    def numpys(shift: int, epoch: int, positions: Int64) -> Int64:
+    def by_numpy(shift: int, epoch: int, positions: Int64) -> Int64:
         return np.random.default_rng([seed + shift, epoch]).permutation(size)[positions]
 
-    sources: dict[str, _Look] = {"gpufeed": look, "numpy": numpys}
-    if (grains := _look_by_grain(size, seed)) is not None:
-        sources["Grain"] = grains
-    positions, rng = np.arange(looked), np.random.default_rng(seed)
-    # With most of the records followed, their places would depend on each other.
-    followed = np.linspace(0, looked - 1, max(1, min(_FOLLOWED, looked // 10))).astype(np.int64)
-    epochs = max(10, min(_EPOCHS, _PERMUTED // size))
+    sources: dict[str, _Source] = {"gpufeed": by_gpufeed, "numpy": by_numpy}
+    if (by_grain := _grain_source(size, seed)) is not None:
+        sources["Grain"] = by_grain
+    positions, rng = np.arange(examined), np.random.default_rng(seed)
+    # If most positions were followed, their records would depend on each other.
+    count = max(1, min(_FOLLOWED, examined // 10))
+    followed = np.linspace(0, examined - 1, count).astype(np.int64)
+    epochs = max(10, min(_EPOCHS, _MAX_PERMUTED // size))
     found = []
-    with progress_bar("Looking at orders", len(sources) + _SHUFFLES, show=progress) as advance:
+    with progress_bar("Examining orders", len(sources) + _SHUFFLES, show=progress) as advance:
         for name, source in sources.items():
             orders = Orders(*(source(*which, positions) for which in ((0, 0), (0, 1), (1, 0))))
             places = count_parts(
@@ -237,7 +236,7 @@ def examine(
             advance(1)
         perfect = []
         for _ in range(_SHUFFLES):
-            orders = Orders(*(rng.permutation(size)[:looked] for _ in range(3)))
+            orders = Orders(*(rng.permutation(size)[:examined] for _ in range(3)))
             perfect.append(figures(orders, classes, batch_size))
             advance(1)
     expected = {"places": (0.0, 1.0)}
@@ -247,8 +246,8 @@ def examine(
     return Report(tuple(found), expected, kind, classes, seed, batch_size)
 
 
-def _look_by_grain(size: int, seed: int) -> _Look | None:
-    """Grain's IndexSampler; None where it cannot be imported, or takes no such seed."""
+def _grain_source(size: int, seed: int) -> _Source | None:
+    """Return Grain's IndexSampler; None if it cannot be imported or does not support the seed."""
     if importlib.util.find_spec("grain") is None or seed + 1 >= 1 << 32:
         return None
     try:
@@ -257,15 +256,15 @@ def _look_by_grain(size: int, seed: int) -> _Look | None:
         return None
     samplers = [make(size, shuffle=True, seed=seed + shift) for shift in (0, 1)]
 
-    def look(shift: int, epoch: int, positions: Int64) -> Int64:
+    def by_grain(shift: int, epoch: int, positions: Int64) -> Int64:
         keys = (samplers[shift][at].record_key for at in (epoch * size + positions).tolist())
         return np.fromiter(keys, dtype=np.int64, count=len(positions))
 
-    return look
+    return by_grain
 
 
 class Cell(NamedTuple):
-    """One source's figure, as text; how far off it is; and whether that is far."""
+    """One figure as text, its distance from the mean as text, and whether that is far."""
 
     value: str
     detail: str
@@ -273,7 +272,7 @@ class Cell(NamedTuple):
 
 
 def rows_of(report: Report) -> list[tuple[str, str, str, list[Cell]]]:
-    """Return the table's rows: a name, what it means, a perfect shuffle's, and each source's."""
+    """Return the table's rows: name, meaning, a perfect shuffle's figure, and each source's."""
     rows = []
     for figure, (name, meaning, form) in _ROWS.items():
         mean, deviation = report.expected[figure]
@@ -290,19 +289,19 @@ def rows_of(report: Report) -> list[tuple[str, str, str, list[Cell]]]:
 
 
 def notes_of(report: Report) -> list[str]:
-    """Return what is to be said below the table, a paragraph each."""
-    looked = len(report.found[0].orders.first)
+    """Return the paragraphs below the table."""
+    examined = len(report.found[0].orders.first)
     notes = [
-        f"s.d. are the standard deviations of {_SHUFFLES} of NumPy's shuffles; ! marks what lies "
-        f"more than {FAR:g} of them from their mean."
+        f"s.d. is the standard deviation over {_SHUFFLES} NumPy shuffles; ! marks figures more "
+        f"than {FAR:g} s.d. from their mean."
     ]
-    if looked < len(report.labels):
-        notes.append(f"The first {looked:,} positions of an epoch were looked at.")
+    if examined < len(report.labels):
+        notes.append(f"The first {examined:,} positions of an epoch were examined.")
     if len(report.found) < 3:
         notes.append(
-            "Grain stands beside them where it is installed (pip install grain) and the seed is "
-            "below 2**32 - 1."
+            "Grain is included if it is installed (pip install grain) and the seed is below "
+            "2**32 - 1."
         )
-    if report.kind in _MEANT:
-        notes.append(f"The {report.kind} sampler is meant to {_MEANT[report.kind]}.")
+    if report.kind in _PURPOSES:
+        notes.append(f"The {report.kind} sampler is meant to {_PURPOSES[report.kind]}.")
     return notes

@@ -163,7 +163,7 @@ def test_every_kind_of_work_is_reached_by_options(
     ("options", "message"),
     [
         ([], "give --photos DIR, --synthetic BIRDS, or both"),
-        (["--photos", ".", "--pictures", "9"], "9 images fill no batch of 256; make more"),
+        (["--photos", ".", "--pictures", "9"], "9 images fill no batch of 256; raise --pic"),
         (["--photos", ".", "--consumer", "nan"], "--consumer is nan; it must be a number above 0"),
         (["--synthetic", "0"], "argument --synthetic: 0 is less than 1"),
         (["--photos", ".", "--rounds", "x"], "argument --rounds: invalid integer value: 'x'"),

@@ -124,7 +124,7 @@ def test_sheet_has_a_handy_shape(count: int, columns: int) -> None:
 @pytest.mark.parametrize(
     ("pictures", "captions", "columns", "message"),
     [
-        (np.zeros((2, 3, 8, 8), np.float32), 2, None, r"float32 \(2, 3, 8, 8\); a sheet takes"),
+        (np.zeros((2, 3, 8, 8), np.float32), 2, None, r"float32 \(2, 3, 8, 8\); a sheet needs"),
         (np.zeros((0, 8, 8, 3), np.uint8), 0, None, r"uint8 \(0, 8, 8, 3\)"),
         (np.zeros((2, 8, 8, 3), np.uint8), 3, None, "3 captions for 2 images"),
         (np.zeros((2, 8, 8, 3), np.uint8), 2, 0, "columns is 0"),

@@ -149,7 +149,7 @@ def test_a_weak_cipher_is_bad() -> None:
             {
                 "Autocorrelation",
                 "Commonest difference",
-                "Records at a place",
+                "Records at a position",
                 "Next epoch",
                 "Next seed",
                 "Aliasing",
@@ -170,13 +170,13 @@ def test_other_samplers_differ_where_they_are_meant_to(kind: Kind, strange: set[
 
 def test_long_epochs_are_looked_at_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = examine(np.arange(5_000) % 10, progress=False)
-    monkeypatch.setattr(shuffle_report, "_LOOKED", 1_000)
+    monkeypatch.setattr(shuffle_report, "_MAX_POSITIONS", 1_000)
     report = examine(np.arange(5_000) % 10, progress=False)
     for part, all_of_it in zip(report.found, whole.found, strict=True):
         assert part.orders.first.tolist() == all_of_it.orders.first[:1_000].tolist()
     assert odd(report, "gpufeed") == odd(report, "numpy") == set()
     assert "Aliasing" in odd(report, "Grain")
-    assert "The first 1,000 positions of an epoch were looked at." in notes_of(report)
+    assert "The first 1,000 positions of an epoch were examined." in notes_of(report)
 
 
 def test_grain_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,16 +187,16 @@ def test_grain_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "grain", None)
     report = examine(labels, progress=False)
     assert [found.name for found in report.found] == ["gpufeed", "numpy"]
-    assert "Grain stands beside them where it is installed" in notes_of(report)[-1]
+    assert "Grain is included if it is installed" in notes_of(report)[-1]
 
 
 @pytest.mark.parametrize(
     ("records", "options", "message"),
     [
-        (19, {}, "there are 19 records; an order of fewer than 20"),
-        (100, {"batch_size": 101}, "batch_size is 101, but an epoch has 100 records"),
-        (100, {"seed": 2**64 - 1}, "seed is 18446744073709551615; the next one is looked at too"),
-        (100, {"kind": "balanced"}, "takes 16 classes, and the data have 3"),
+        (19, {}, "there are 19 records; examining an order needs at least 20"),
+        (100, {"batch_size": 101}, "batch_size is 101, but only 100 records of an epoch"),
+        (100, {"seed": 2**64 - 1}, "seed is 18446744073709551615; it must be at most 2"),
+        (100, {"kind": "balanced"}, "needs 16 classes, but the data have 3"),
         (100, {"kind": "balanced", "records_per_class": 5}, "a batch of 64 cannot be filled"),
         (100, {"kind": "weighted", "power": math.inf}, "power is inf"),
     ],
@@ -229,7 +229,7 @@ def test_the_command(birds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "the sampler index, seed 0" in printed.out
     header = next(line for line in printed.out.splitlines() if "figure" in line)
     assert header.split()[:4] == ["figure", "gpufeed", "numpy", "Grain"]
-    for name in ("Autocorrelation", "Aliasing", "Classes in a batch", "! marks what"):
+    for name in ("Autocorrelation", "Aliasing", "Classes in a batch", "! marks figures"):
         assert name in printed.out
     target = tmp_path / "gpufeed-shuffle.png"
     assert str(target) in printed.out
@@ -275,7 +275,7 @@ def test_missing_matplotlib_is_named_before_any_work(
     ("options", "message"),
     [
         (["--out", "x.jpg"], "x.jpg is neither a folder nor a name that ends in .png"),
-        (["--batch-size", "1000"], "batch_size is 1000, but an epoch has"),
+        (["--batch-size", "1000"], "batch_size is 1000, but only 70 records"),
         (["--sampler", "random"], "Invalid value for '--sampler'"),
         (["--sampler", "balanced", "--records-per-class", "3"], "a batch of 8 cannot be filled"),
     ],

@@ -345,8 +345,8 @@ def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> Non
         with pytest.raises(ConfigError) as caught:
             write_nabirds(target, images=4, max_side=64)
         assert str(caught.value) == (
-            f"{target} exists and is not a synthetic set of these arguments; give a folder that "
-            "is new or empty, or remove this one first"
+            f"{target} exists and is not a synthetic set of these arguments; use a new or empty "
+            "folder, or remove this one first"
         )
     assert [path.read_text() for path in tmp_path.iterdir()] == ["keep"]
 

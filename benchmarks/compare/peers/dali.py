@@ -1,4 +1,4 @@
-"""DALI by itself: as its documentation has it, and tuned by hand."""
+"""DALI by itself: as in its documentation, and tuned by hand."""
 
 from __future__ import annotations
 

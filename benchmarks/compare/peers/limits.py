@@ -1,4 +1,4 @@
-"""What no loader can go beyond: parts of the work alone, and a batch that is ready."""
+"""Upper limits for any loader: parts of the work alone, and a batch that is ready."""
 
 from __future__ import annotations
 

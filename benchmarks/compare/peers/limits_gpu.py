@@ -1,4 +1,4 @@
-"""What no loader on a GPU can go beyond: nvJPEG's decoders alone, and the way to the GPU.
+"""Upper limits for any loader on a GPU: nvJPEG's decoders alone, and the copy to the GPU.
 
 **Not run on a GPU yet.**
 """

@@ -1,11 +1,11 @@
-"""A synthetic data set in the shape of NABirds: images to try and test with, no download.
+"""A synthetic data set in the format of NABirds, for trying and testing without a download.
 
-Its modules, each resting on those above it:
+Its modules, each of which builds on those above it:
 
 - `taxonomy.py`: the classes, their names and their hierarchy
-- `plan.py`: everything but the pixels: ids, classes, sizes, boxes, split, photographers
-- `layer.py`: shapes with soft edges, pasted into an image
-- `bird.py`: the subject: its shape and colours by class, its pose by image
+- `plan.py`: all metadata: ids, classes, sizes, boxes, splits, photographers
+- `layer.py`: shapes with soft edges that are pasted into an image
+- `bird.py`: the bird, whose shape and colours depend on the class, and its pose on the image
 - `scene.py`: a whole image: background, perch, bird, texture
 - `write.py`: the files
 """

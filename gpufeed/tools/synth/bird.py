@@ -1,7 +1,7 @@
-"""The subject: a bird whose shape and colours tell its class, in a pose that belongs to the image.
+"""The bird, whose shape and colours depend on the class, and whose pose depends on the image.
 
-Coordinates are the bird's own, facing right: x forward, y down, the body's half length 1. `fit`
-turns it to suit a box and stretches it to fill it.
+Coordinates are relative to the bird, facing right: x forward, y down, half the body's length is 1.
+`fit` tilts the bird to suit a box and stretches it to fill the box.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ __all__ = ["PART_NAMES", "Bird", "Look", "Parts", "draw_look", "fit", "paint"]
 
 Points = npt.NDArray[np.float64]
 Parts = tuple[tuple[int, int] | None, ...]
-"""x, y of each of `PART_NAMES`, or None for the side that is turned away."""
+"""(x, y) of each of `PART_NAMES`, or None on the side that faces away."""
 
-# Where to find each part: the mean of some points of a shape.
+# The location of each part: the mean of some points of a shape.
 _PARTS = {
     "bill": ("bill", slice(None)),
     "crown": ("face", slice(2, 3)),
@@ -82,16 +82,16 @@ _POINTS |= {
     "glint": ("head", 0.06 * CIRCLE + (0.42, -0.28)),
 }
 _ON_BODY = ("mantle", "hood", "throat")
-"""Cut off at the body's outline; what they leave is the belly."""
+"""Shapes that are clipped to the body's outline; the rest of the body is the belly."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Look:
-    """What all images of a class have in common.
+    """The appearance of a class.
 
     Attributes:
         shape: proportions, in half body lengths, the same for all classes of a species.
-        colors: of the bird's parts.
+        colors: the colours of the bird's parts.
         pattern: what the breast shows: "plain", "streaks", "spots" or "bars".
         bars: how many light bars cross the wing.
         face: what the eye lies in: "stripe", "ring" or "plain".
@@ -105,7 +105,7 @@ class Look:
 
     @functools.cached_property
     def tilts(self) -> tuple[Points, Points]:
-        """How wide the bird is over its height, at some tilts of its body in radians."""
+        """Tilts of the body in radians, and the bird's width over height at each."""
         tilts = np.radians(np.linspace(-6, 72, 14))
         extents = [np.ptp(_outer(_pose(self.shape, tilt, 0, 0)), axis=0) for tilt in tilts]
         return tilts, np.array([width / height for width, height in extents])
@@ -116,7 +116,7 @@ class Bird:
     """One bird in its pose, in pixels of its image.
 
     Attributes:
-        box: what it fills.
+        box: the box it fills.
         shapes: the polygons and lines to paint, by name.
         parts: where each of `PART_NAMES` is.
         stroke: the width of the thinnest lines.
@@ -129,7 +129,7 @@ class Bird:
 
 
 def draw_look(seed: int, label: int, species: int) -> Look:
-    """Draw the look of one class: the species gives the shape, the class its colours."""
+    """Draw the appearance of a class: its species decides the shape, the class the colours."""
     rng = np.random.default_rng([seed, 2, species])
     shape = {
         "depth": rng.uniform(0.46, 0.66),
@@ -150,8 +150,8 @@ def draw_look(seed: int, label: int, species: int) -> Look:
     def pick(palette: list[Color]) -> Color:
         return palette[rng.integers(len(palette))]
 
-    # Steps that share no factor with a list's length keep neighbouring classes far apart; the
-    # head's turn of the list comes one later each round, so that colours pair up anew.
+    # Steps coprime to a list's length keep neighbouring classes far apart; the head's colours shift
+    # by one in each round, so that colours combine differently.
     n, m = len(_DARK), len(_LIGHT)
     back = _DARK[(a + 5 * label) % n]
     head = _DARK[(b + 7 * label + label // n) % n]
@@ -208,7 +208,7 @@ def fit(look: Look, box: Box, rng: np.random.Generator) -> Bird:
 
 
 def _pose(shape: dict[str, float], tilt: float, nod: float, lift: float) -> dict[str, Points]:
-    """All shapes of a bird whose body is tilted; the head stays nearly level."""
+    """Return all shapes of a bird with a tilted body; the head stays nearly level."""
     depth, neck, head = shape["depth"], shape["neck"], shape["head"]
     level = 0.25 * tilt + nod
     skull = _turn((0.88 + 0.3 * neck, -0.72 * depth - 0.16 - 0.95 * neck), tilt)
@@ -242,7 +242,7 @@ def _pose(shape: dict[str, float], tilt: float, nod: float, lift: float) -> dict
 
 
 def _turn(points: npt.ArrayLike, radians: float) -> Points:
-    """Turn points about the origin; a positive angle lifts what is in front."""
+    """Rotate points about the origin; a positive angle lifts the front."""
     c, s = math.cos(radians), math.sin(radians)
     turned: Points = np.asarray(points) @ np.array([[c, -s], [s, c]])
     return turned
@@ -257,12 +257,12 @@ def _smooth(points: Points) -> Points:
 
 
 def _outer(pose: dict[str, Points]) -> Points:
-    """All points that the bird's extent is made of."""
+    """Return the points that determine the bird's extent."""
     return np.concatenate([points for name, points in pose.items() if name not in _ON_BODY])
 
 
 def paint(bird: Bird, look: Look) -> Layer:
-    """Paint the bird on a layer of its own."""
+    """Return a layer with the painted bird."""
     shapes, stroke, hues = bird.shapes, bird.stroke, look.colors
     layer = Layer(bird.box, hues["mantle"])
     for side in ("far", "near"):
@@ -299,7 +299,7 @@ def paint(bird: Bird, look: Look) -> Layer:
 
 
 def _pattern(look: Look, box: Box, step: float) -> Layer:
-    """The belly's colour with the marks of its pattern, all over the box."""
+    """Return the belly's colour with the marks of its pattern, all over the box."""
     x, y, width, height = box
     layer = Layer(box, look.colors["belly"])
     if look.pattern == "plain":

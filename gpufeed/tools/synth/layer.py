@@ -1,4 +1,4 @@
-"""Shapes that are pasted into a scene of half their size, which softens their edges."""
+"""Shapes that are pasted into a scene at half size, which softens their edges."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Box = tuple[int, int, int, int]
 
 
 def colors(text: str) -> list[Color]:
-    """Return the colours written in hexadecimal, with blanks between them."""
+    """Return colours from hexadecimal codes separated by spaces."""
     return [ImageColor.getrgb(f"#{each}") for each in text.split()]
 
 
@@ -28,16 +28,16 @@ def blend(color: Color, other: Color, share: float) -> Color:
 
 
 class Layer:
-    """Shapes, and a mask of where they are; coordinates are those of the image.
+    """Shapes with a mask, in the coordinates of the image.
 
     Args:
         box: the part of the image that the layer covers at least.
-        base: the colour where nothing is drawn, which mixes into the edges.
+        base: the colour of the background, which blends into the edges of shapes.
     """
 
     def __init__(self, box: Box, base: Color) -> None:
         x, y, width, height = box
-        # The scene's pixels are two by two of the image's, so the layer has even edges.
+        # A pixel of the scene is 2 x 2 pixels of the image, so the layer's edges are even.
         self.corner = (x // 2 * 2, y // 2 * 2)
         size = (
             -(-(x + width) // 2) * 2 - self.corner[0],
@@ -48,21 +48,21 @@ class Layer:
 
     def polygon(self, points: npt.ArrayLike, color: Color, opacity: int = 255) -> None:
         """Fill a polygon of points (n, 2)."""
-        own = self._own(points)
-        self._pen.polygon(own, color)
-        self._mask_pen.polygon(own, opacity)
+        local = self._local(points)
+        self._pen.polygon(local, color)
+        self._mask_pen.polygon(local, opacity)
 
     def line(self, points: npt.ArrayLike, color: Color, width: float, opacity: int = 255) -> None:
         """Draw a line through points (n, 2)."""
-        own, thick = self._own(points), max(1, round(width))
-        self._pen.line(own, color, thick, "curve")
-        self._mask_pen.line(own, opacity, thick, "curve")
+        local, thick = self._local(points), max(1, round(width))
+        self._pen.line(local, color, thick, "curve")
+        self._mask_pen.line(local, opacity, thick, "curve")
 
     def paste(self, scene: Image.Image) -> None:
-        """Set the layer into the scene, which is half as large as the image."""
+        """Paste the layer into the scene, which is half as large as the image."""
         at = (self.corner[0] // 2, self.corner[1] // 2)
         scene.paste(self.color.reduce(2), at, self.mask.reduce(2))
 
-    def _own(self, points: npt.ArrayLike) -> list[float]:
-        own: list[float] = (np.asarray(points) - self.corner).ravel().tolist()
-        return own
+    def _local(self, points: npt.ArrayLike) -> list[float]:
+        local: list[float] = (np.asarray(points) - self.corner).ravel().tolist()
+        return local

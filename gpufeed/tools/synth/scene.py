@@ -1,7 +1,7 @@
 """One image of the synthetic set: a blurred background, a perch, the bird, and fine texture.
 
-The scene is drawn at half the image's size and enlarged; only the luminance's texture has the full
-resolution. That is what photographs look like to a JPEG encoder, and it is fast.
+The scene is drawn at half size and enlarged; only the texture of the luminance has full resolution.
+To a JPEG encoder this resembles a photograph, and it is fast.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from gpufeed.tools.synth.layer import CIRCLE, Box, Color, Layer, blend, colors
 
 __all__ = ["draw_image"]
 
-_TILE = 1152  # the largest image's side, and room to move
-_DEVIATION = 32  # of a tile, in grey levels
+_TILE = 1152  # the side of the largest image, plus room to move
+_DEVIATION = 32  # standard deviation of a tile, in grey levels
 _DARK, _PALE = colors("20261f e8eef0")
 _BARK = colors("5c4838 786858 443a32 8e7050")
 
-# For each texture: how much noise of which grain, as (grain across, grain down, weight).
+# The noise of each texture, as (grain width, grain height, weight).
 _OCTAVES = {
     "leaves": ((1, 1, 3), (2, 2, 4), (5, 5, 5), (14, 14, 5), (40, 40, 4)),
     "grass": ((1, 1, 3), (1, 3, 4), (2, 9, 6), (5, 30, 4)),
@@ -88,7 +88,7 @@ def draw_image(
     half = (0, 0, size[0] / 2, size[1] / 2)
     luminance, *hues = scene.convert("YCbCr").split()
     luminance = luminance.resize(size, Image.Resampling.BILINEAR, half)
-    # The encoder halves the colour planes again, so how they are enlarged is not seen.
+    # The encoder halves the colour planes again, so the enlargement is not visible.
     hues = [plane.resize(size, Image.Resampling.NEAREST, half) for plane in hues]
     texture = _texture(place.texture, place.strength, size, rng)
     # Light falls from above.
@@ -101,7 +101,7 @@ def draw_image(
 
 
 def _background(place: _Place, size: tuple[int, int], rng: np.random.Generator) -> Image.Image:
-    """A gradient with uneven light, and spots of colour far out of focus."""
+    """Return a gradient with uneven light, and spots of colour far out of focus."""
     grid = np.repeat(np.linspace(0, 2, 5).round().astype(int), 6).reshape(5, 6)
     cells = np.array(place.colors)[grid] + rng.normal(0, 16, (5, 6, 1))
     cells = np.clip(cells + rng.normal(0, 4, (5, 6, 3)), 0, 255).astype(np.uint8)
@@ -118,7 +118,7 @@ def _background(place: _Place, size: tuple[int, int], rng: np.random.Generator) 
 
 
 def _perch(place: _Place, bird: Bird, size: tuple[int, int], rng: np.random.Generator) -> Layer:
-    """What the bird stands on, through its feet, a little out of focus."""
+    """Return the layer that the bird stands on, at its feet, a little out of focus."""
     width, height = size
     feet = np.concatenate([bird.shapes["near toes"], bird.shapes["far toes"]])
     x, y = feet[:, 0].mean(), feet[:, 1].max()
@@ -168,7 +168,7 @@ def _perch(place: _Place, bird: Bird, size: tuple[int, int], rng: np.random.Gene
 def _texture(
     name: str, strength: float, size: tuple[int, int], rng: np.random.Generator
 ) -> Image.Image:
-    """A piece of a texture from anywhere in its tile, with 128 for no change."""
+    """Return a random piece of a texture's tile, with 128 for no change."""
     x, y = rng.integers(0, _TILE + 1 - np.array(size)).tolist()
     piece = _tile(name).crop((x, y, x + size[0], y + size[1]))
     gain = strength * rng.uniform(0.8, 1.2) / _DEVIATION
@@ -177,7 +177,7 @@ def _texture(
 
 @functools.cache
 def _tile(name: str) -> Image.Image:
-    """A square of texture, of grey levels around 128."""
+    """Return a square of texture, of grey levels around 128."""
     rng = np.random.default_rng(list(_OCTAVES).index(name))
     total = np.zeros((_TILE, _TILE))
     for across, down, weight in _OCTAVES[name]:

@@ -1,4 +1,4 @@
-"""The classes of the synthetic set: invented names in the style of the real ones, as a tree."""
+"""The classes of the synthetic set, a tree of invented names in the style of the real ones."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _FIRST_NAMES = (  # noqa: SIM905 - a table
 ).split()
 _KINDS_PER_ORDER = 4
 
-# What is appended to a species' name, class by class; "" is a species that is one class. The two
-# blanks before "(Female)" are a slip of the real file that readers must survive.
+# Suffixes of the classes of a species; a species with only "" is a single class. The two spaces
+# before "(Female)" reproduce an error in the real file that readers must handle.
 _FORMS = (
     ("",),
     (" (Male)", "  (Female)"),
@@ -39,8 +39,8 @@ class Taxonomy:
     """The tree of classes.
 
     Attributes:
-        names: the name of each node; its place is the node's id, and 0 is the root.
-        parents: the parent's id of each node; the root's is -1.
+        names: the name of each node; the index is the node's id, and 0 is the root.
+        parents: the id of each node's parent; -1 for the root.
         class_ids: the ids that images may have, ascending: the leaves of the tree.
         species: for each of `class_ids`, the number of its species, from 0.
     """
@@ -71,7 +71,7 @@ def build_taxonomy(classes: int) -> Taxonomy:
         kind = number % len(_KINDS)
         first = kind // _KINDS_PER_ORDER * _KINDS_PER_ORDER
         above = group(f"{_plural(first)}, {_plural(first + 1)}, and Allies", 0)
-        if kind % 2:  # every other kind has a family of its own: its leaves are deeper
+        if kind % 2:  # every other kind has its own family, so its leaves are deeper
             above = group(_plural(kind), above)
         first_name = _FIRST_NAMES[(number // len(_KINDS) + 3 * kind) % len(_FIRST_NAMES)]
         name = f"{first_name} {_KINDS[kind]}"

@@ -1,4 +1,4 @@
-"""The files of a synthetic set."""
+"""Writing the files of a synthetic set."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gpufeed.tools.synth.scene import draw_image
 __all__ = ["FORMAT", "write_nabirds"]
 
 FORMAT = 2
-"""Goes up with every change to the bytes of a set; a set of another format is not reused."""
+"""Increases with every change to the bytes of a set; sets of another format are not reused."""
 
 _RECORD = "synth.json"
 _QUALITY = 91  # about 2.5 bits a pixel, as in the real set
@@ -40,22 +40,23 @@ def write_nabirds(
 ) -> Path:
     """Write a synthetic data set with the files, formats and oddities of NABirds.
 
-    The same arguments give the same bytes in every file, with the same NumPy and Pillow. A set
-    of the same arguments that is already there is left as it is if it is whole, and else drawn
-    anew. The lists are written last, so that what an interrupted call leaves cannot be read.
+    The same arguments give the same bytes in every file, with the same versions of NumPy and
+    Pillow. A complete set of the same arguments is left unchanged, and an incomplete one is drawn
+    again. The lists are written last, so that the remains of an interrupted call cannot be read as
+    a set.
 
     Args:
-        folder: where to; it is created, and so are the folders above it.
-        images: how many, at least 2, of about one class for 16.
-        seed: from 0 to 2**64 - 1; another seed gives other ids, images and looks of classes.
-        max_side: the longest side of an image in pixels, 64 to 1024; all sizes shrink with it.
+        folder: the folder to write to; it and its parents are created.
+        images: the number of images, at least 2, with about one class for every 16.
+        seed: from 0 to 2**64 - 1; it changes ids, images and the appearance of classes.
+        max_side: the longest side of an image in pixels, 64 to 1024; all sizes scale with it.
         progress: True or False to force or silence it; None shows it on a terminal.
 
     Returns:
         The folder, as an absolute path.
 
     Raises:
-        ConfigError: an argument is out of range, or the folder holds something else.
+        ConfigError: an argument is out of range, or the folder contains something else.
         OSError: a file could not be written.
     """
     plan = plan_nabirds(images, seed=seed, max_side=max_side)
@@ -81,7 +82,7 @@ def write_nabirds(
     looks = [draw_look(seed, label, species) for label, species in enumerate(tree.species)]
 
     def draw(row: int) -> list[tuple[object, ...]]:
-        """Write an image; return the rows that say where the subject's parts are."""
+        """Write an image; return the rows of the locations of the bird's parts."""
         size, subject = plan.sizes[row].tolist(), plan.subjects[row].tolist()
         image, parts = draw_image(seed, row, size, subject, looks[plan.labels[row]])
         buffer = io.BytesIO()
@@ -115,7 +116,11 @@ def write_nabirds(
 
 
 def _holds(target: Path, record: dict[str, int]) -> bool:
-    """Whether the folder holds a set of these arguments, whole or not, or nothing."""
+    """Return whether the folder has a set of these arguments, complete or not.
+
+    Raises:
+        ConfigError: the folder contains something else.
+    """
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return False
     try:
@@ -125,6 +130,6 @@ def _holds(target: Path, record: dict[str, int]) -> bool:
     if record.items() <= found.items():
         return True
     raise ConfigError(
-        f"{target} exists and is not a synthetic set of these arguments; give a folder that is "
-        "new or empty, or remove this one first"
+        f"{target} exists and is not a synthetic set of these arguments; use a new or empty "
+        "folder, or remove this one first"
     )
