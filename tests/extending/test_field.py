@@ -43,6 +43,7 @@ def manifest() -> gpufeed.Manifest:
             "label": range(8),
             "age": [1.5 * n for n in range(8)],
             "ringed": [n % 2 == 0 for n in range(8)],
+            "pairs": pl.Series([[n, None] for n in range(8)], dtype=pl.Array(pl.Int64, 2)),
             "parts": [
                 [[30.0, 20.0], [30.0 + 10 * np.cos(n), 20.0 + 10 * np.sin(n)]] for n in range(8)
             ],
@@ -104,6 +105,7 @@ def test_what_does_not_go_together_is_refused(manifest: gpufeed.Manifest) -> Non
     for targets, said in (
         ([gpufeed.Column("weight")], "there is no column 'weight'"),
         ([gpufeed.Column("path")], "column 'path' is of dtype String"),
+        ([gpufeed.Column("pairs")], "column 'pairs' is of dtype Array.*with 8 nulls"),
         ([gpufeed.Column("label")], "a field with the name 'label'"),
         ([gpufeed.Column("age"), gpufeed.Column("age")], "a field with the name 'age'"),
     ):
@@ -148,6 +150,8 @@ def test_a_wrong_answer_is_named(manifest: gpufeed.Manifest) -> None:
         (np.zeros(3), r"field 'wrong' returned float64 \(3,\) for 8 records"),
         (["x"] * 8, r"field 'wrong' returned <U1 \(8,\) for 8 records"),
         (np.full(8, 1 << 40), "returned 1099511627776, which does not fit in int32"),
+        (np.full(8, -(2**63)), "returned -9223372036854775808, which does not fit in int32"),
+        ([[1], [2, 3]] * 4, "field 'wrong' raised ValueError"),
     ):
         with pytest.raises(gpufeed.ConfigError, match=said):
             feed(manifest, [], Wrong(answer))

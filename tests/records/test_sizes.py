@@ -102,6 +102,20 @@ def test_a_cache_of_another_form_is_passed_over(root: Path, headers_read: list[s
     assert headers_read == ["4.png"]
 
 
+@pytest.mark.parametrize("width", [None, 0, -3])
+def test_a_cached_size_that_is_none_is_read_again(
+    root: Path, headers_read: list[str], width: int | None
+) -> None:
+    (root / ".gpufeed").mkdir()
+    cache = root / ".gpufeed" / "sizes.parquet"
+    widths(root, "1.png", "4.png")
+    kept = pl.read_parquet(cache)
+    spoilt = pl.when(pl.col("path") == "4.png").then(width).otherwise(pl.col("width"))
+    kept.with_columns(spoilt.cast(pl.Int32).alias("width")).write_parquet(cache)
+    assert widths(root, "1.png", "4.png") == [11, 14]
+    assert sorted(headers_read) == ["1.png", "4.png", "4.png"]
+
+
 def test_sizes_are_kept_beside_the_data_where_a_folder_asks_for_it(
     root: Path, headers_read: list[str], tmp_path: Path
 ) -> None:

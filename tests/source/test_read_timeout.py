@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from gpufeed import ConfigError, Manifest
+from gpufeed import ConfigError, Manifest, SequentialSampler
 from gpufeed.errors import SourceError
 from gpufeed.source import timeout
 from gpufeed.source.threads import THREADS
@@ -210,11 +210,10 @@ def test_a_healthy_run_is_the_same(pictures: Manifest) -> None:
         wanted = [digest(batch) for _ in range(2) for batch in loader]
     with make(pictures, read_timeout=LONG) as loader:
         assert [digest(batch) for _ in range(2) for batch in loader] == wanted
-        assert digest(loader.batch(3)) == wanted[3]
-        # Its own thread has ended; that of the epochs is kept.
-        wait_for(lambda: len(read_threads()) == 1)
+        threads = loader._maker._reader._threads
+        wait_for(lambda: len(threads._idle) == len(read_threads()))
         kept = read_threads()
-        list(loader)
+        assert digest(loader.batch(3)) == wanted[3]
         assert read_threads() == kept
     wait_for(lambda: not read_threads())
 
@@ -260,6 +259,28 @@ with make(manifest, read_timeout=0.3) as other:
     with make(fifty, on_error="substitute", max_failures=1) as loader:
         wanted = [digest(batch) for _ in range(2) for batch in loader]
     assert found == [*wanted, "7 cannot be read: no answer within 0.3 s", "1 7"]
+
+
+def test_batches_out_of_turn_share_what_hangs(fifty: Manifest) -> None:
+    """Each would wait for it anew, and leave a thread behind."""
+    images = fifty.source.read(np.arange(50))
+
+    class Images(Storage):
+        def read(self, keys: npt.NDArray[np.int64]) -> Any:
+            super().read(keys)
+            return [images[key] for key in keys]
+
+    hangs = Images(3)
+    manifest = Manifest(fifty.frame, hangs, fifty.classes)
+    try:
+        with make(
+            manifest, sampler=SequentialSampler(50), read_timeout=0.3, on_error=print
+        ) as loader:
+            for _ in range(4):
+                assert not loader.batch(0)["valid"][3]
+            assert hangs.asked.count(3) == 1
+    finally:
+        hangs.free.set()
 
 
 def test_what_hangs_holds_nobody_up(fifty: Manifest) -> None:

@@ -294,6 +294,28 @@ def test_manifests_of_several_sources_are_one(pictures: Manifest) -> None:
     assert (image[0] == image[1]).all()
 
 
+def test_the_files_of_a_source_are_those_of_the_column(pictures: Manifest) -> None:
+    """In another order, each image would have another's label."""
+    paths = pictures.frame["path"]
+    with pytest.raises(ManifestError, match=r"row 0: path is .00000\.jpg., but the source has"):
+        Manifest(pictures.frame, FileSource(pictures.root, paths.reverse()), pictures.classes)
+    named = gpufeed.read_table(
+        pictures.frame.drop("path"), source=FileSource(pictures.root, paths.reverse())
+    )
+    assert named.frame["path"].to_list() == paths.reverse().to_list()
+
+
+def test_roots_that_go_up_are_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "work").mkdir()
+    for folder in ("up", "work/down"):
+        make_manifest(tmp_path / folder / "a", [(9, 8)])
+    monkeypatch.chdir(tmp_path / "work")
+    manifests = [gpufeed.read_folder("../up"), gpufeed.read_folder("down")]
+    both = gpufeed.concat(manifests)
+    assert both.frame["path"].to_list() == ["up/a/00000.jpg", "work/down/a/00000.jpg"]
+    assert contents(both) == contents(manifests[0]) + contents(manifests[1])
+
+
 def test_files_pickle_and_survive_chdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = make_manifest(tmp_path / "data", [(9, 8)] * 2)
     monkeypatch.chdir(tmp_path)
