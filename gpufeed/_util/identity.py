@@ -15,14 +15,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed._util.sanitize import sanitize
+from gpufeed.errors import ConfigError
+
 __all__ = ["brief", "encode", "is_packed", "pack", "unpack"]
 
 _PACKED = {"dtype", "length", "sha256", "zlib"}
 
 
 def encode(identity: object) -> str:
-    """Return JSON values as canonical text: equal values give equal text."""
-    return json.dumps(identity, sort_keys=True, separators=(",", ":"))
+    """Return JSON values as canonical text: equal values give equal text.
+
+    Raises:
+        ConfigError: there are other values, such as arrays.
+    """
+    try:
+        return json.dumps(identity, sort_keys=True, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"an identity is {sanitize(repr(identity))}, which is not made of JSON values "
+            f"({error}); convert arrays with tolist()"
+        ) from None
 
 
 def pack(array: npt.NDArray[Any]) -> dict[str, object]:

@@ -54,6 +54,17 @@ def test_a_sampler_that_breaks_its_contract_is_named(pictures: Manifest, kind: s
         loader.batch(0)
 
 
+def test_an_identity_that_is_not_json_is_shown(pictures: Manifest) -> None:
+    class Own(gpufeed.SequentialSampler):
+        @property
+        def identity(self) -> dict[str, Any]:
+            return {"kind": "Own", "order": np.arange(3)}
+
+    said = r"an identity is \{'kind': 'Own', 'order': array.*ndarray.*; convert arrays with tolist"
+    with pytest.raises(ConfigError, match=said):
+        make(pictures, sampler=Own(len(pictures)))
+
+
 IMAGES: dict[str, tuple[Callable[[int, int], Any], str]] = {
     "four channels": (lambda h, w: np.zeros((h, w, 4), np.uint8), r"\(\d+, \d+, 4\); it must"),
     "floats": (lambda h, w: np.zeros((h, w, 3), np.float32), r"\(\d+, \d+, 3\); it must"),
