@@ -22,7 +22,7 @@ Framework = Literal["numpy", "torch", "jax"]
 class Adapter(Protocol):
     """Converts batches to the arrays of one framework."""
 
-    def pictures(self, tensor: Any) -> Any:
+    def images(self, tensor: Any) -> Any:
         """Return DALI's dense tensor as the framework's array, without a copy if possible."""
         ...
 

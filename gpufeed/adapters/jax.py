@@ -22,7 +22,7 @@ class JaxAdapter:
 
     device: jax.Device
 
-    def pictures(self, tensor: Any) -> jax.Array:
+    def images(self, tensor: Any) -> jax.Array:
         """Return DALI's tensor as a JAX array, without a copy."""
         shared: jax.Array = jax.dlpack.from_dlpack(tensor)
         return shared

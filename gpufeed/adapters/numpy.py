@@ -19,7 +19,7 @@ class NumpyAdapter:
 
     device: Device
 
-    def pictures(self, tensor: Any) -> npt.NDArray[Any]:
+    def images(self, tensor: Any) -> npt.NDArray[Any]:
         """Return DALI's tensor as an array, which is read-only if it shares DALI's memory."""
         if self.device.is_cuda:
             return np.asarray(tensor.as_cpu())

@@ -24,7 +24,7 @@ class TorchAdapter:
 
     device: torch.device
 
-    def pictures(self, tensor: Any) -> torch.Tensor:
+    def images(self, tensor: Any) -> torch.Tensor:
         """Return DALI's tensor as a torch tensor, without a copy."""
         return torch.utils.dlpack.from_dlpack(tensor)
 

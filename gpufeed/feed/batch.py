@@ -59,7 +59,7 @@ class HandOver:
             views: for each view DALI's dense tensor of its images.
         """
         adapter = self._adapter
-        images = [adapter.pictures(pictures) for pictures in views]
+        images = [adapter.images(view) for view in views]
         batch = {
             "image": images[0] if len(images) == 1 else images,
             "label": adapter.labels(plan.labels),

@@ -40,13 +40,13 @@ def pointer(array: Any) -> int:
 def watch_pixels(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Note where DALI's own memory is for each batch that is handed over."""
     seen: list[int] = []
-    hand_over = type(loader._adapter).pictures
+    hand_over = type(loader._adapter).images
 
     def noted(self: Any, tensor: Any) -> Any:
         seen.append(tensor.data_ptr())
         return hand_over(self, tensor)
 
-    monkeypatch.setattr(type(loader._adapter), "pictures", noted)
+    monkeypatch.setattr(type(loader._adapter), "images", noted)
     return seen
 
 

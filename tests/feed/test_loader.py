@@ -642,7 +642,7 @@ def test_a_batch_that_is_not_handed_over_is_not_passed(
             def failing(*_: object) -> None:
                 raise ConfigError("does not fit")
 
-            patch.setattr(type(loader._adapter), "pictures", failing)
+            patch.setattr(type(loader._adapter), "images", failing)
             with pytest.raises(ConfigError, match="does not fit"):
                 next(iterator)
         assert loader.step == 1
