@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["BatchPlan", "Planner"]
 
 Replaced = tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]
-"""Record keys (n,), and which of them come as blank images (n,)."""
+"""What `Repair` returns: record keys (n,), and which of them come as blank images (n,)."""
 
 
 @dataclass(frozen=True)

@@ -127,6 +127,7 @@ def imports(path: Path) -> set[str]:
             if isinstance(child, ast.Import):
                 found.update(alias.name for alias in child.names)
             elif isinstance(child, ast.ImportFrom) and child.module:
+                assert not child.level, f"{path} has a relative import"
                 found.add(child.module)
                 found.update(f"{child.module}.{alias.name}" for alias in child.names)
             visit(child)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import threading
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,7 @@ class ZipSource:
     def read_one(self, name):
         try:
             return self.threads.archive.read(name)
-        except zipfile.BadZipFile as error:
+        except (OSError, zipfile.BadZipFile, zlib.error) as error:
             return OSError(str(error))  # one bad image: returned, not raised
 
     def name(self, key):

@@ -46,6 +46,7 @@ def run_held(manifest: Manifest, name: str, body: str) -> list[str]:
     """Run Python in a process in which the kernel holds all reads of this file; its output."""
     script = f"""
 import os, signal, threading
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background
 from tests.support.held_reads import HeldReads, UnsupportedError
 path = manifest.root / {name!r}
 try:
