@@ -1,4 +1,4 @@
-"""What is handed out: a plan and its images, as arrays of the framework."""
+"""Puts a batch together from its plan and its images, as arrays of the framework."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Batch = dict[str, Any]
 
 
 class HandOver:
-    """Makes batches of the framework's arrays; see `Loader` for what they hold.
+    """Makes batches of the framework's arrays; see `Loader` for their keys.
 
     Args:
-        adapter: into the framework.
-        targets: what comes with the images.
-        ledger: where what iterating hands out is noted; None for nowhere.
-        marks_valid: whether there may be records that are not `valid`.
+        adapter: converts arrays to the framework.
+        targets: makes the arrays of boxes, points and fields.
+        ledger: records the batches handed out by iterating; None for no record.
+        marks_valid: whether batches have the key `valid`.
     """
 
     def __init__(
@@ -39,14 +39,14 @@ class HandOver:
         self._marks_valid = marks_valid
 
     def deliver(self, plan: BatchPlan, views: Sequence[Any], clock: Clock) -> Any:
-        """Return what iterating hands out, and count it; for the arguments see `batch`."""
+        """Return a batch for iterating, and count it; see `batch` for the arguments."""
         batch = self.batch(plan, views)
-        handed_out = self.collated(batch)
+        handed_out = self.collate(batch)
         delivered = plan.delivered
         clock.handed_out(int(delivered.sum()))
         if self._ledger is not None:
             pixels = self.rows(batch, delivered) if self._ledger.run.pixels else None
-            # Places of the order are counted, whatever came at them.
+            # The order is recorded, and not the substitutes.
             places, keys = plan.places[delivered], plan.ordered_keys[delivered]
             self._ledger.add(plan.epochs[delivered], places, keys, pixels)
         return handed_out
@@ -55,8 +55,8 @@ class HandOver:
         """Return a batch.
 
         Args:
-            plan: of the batch.
-            views: for each view DALI's dense tensor of its images.
+            plan: the batch's plan.
+            views: for each view, DALI's dense tensor of its images.
         """
         adapter = self._adapter
         images = [adapter.images(view) for view in views]
@@ -73,20 +73,20 @@ class HandOver:
             batch["lam"] = adapter.arrays(plan.mix.share)
         if plan.soft_labels is not None:
             batch["soft_label"] = adapter.arrays(plan.soft_labels)
-        return batch | self._targets.made(plan, adapter)
+        return batch | self._targets.arrays(plan, adapter)
 
-    def collated(self, batch: Batch) -> Any:
-        """Return a batch as `collate_fn` has it."""
+    def collate(self, batch: Batch) -> Any:
+        """Return a batch after `collate_fn`."""
         images = batch["image"]
         views = len(images) if isinstance(images, list) else 1
-        return self._targets.collated(batch, len(batch["record_key"]), views)
+        return self._targets.collate(batch, len(batch["record_key"]), views)
 
     def rows(self, batch: Batch, which: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-        """Return the pixels of some records, (k, ...), in host memory; of views side by side.
+        """Return the pixels of k records in host memory, (k, ...), with views concatenated.
 
         Args:
-            batch: from `batch`.
-            which: bool (n,), of which records.
+            batch: a batch as returned by `batch`.
+            which: bool (n,), the records to take.
         """
         images = batch["image"]
         if not isinstance(images, list):

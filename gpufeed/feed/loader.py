@@ -85,7 +85,7 @@ class Loader:
     Boxes are clipped to the image. Boxes whose width or height is then below one pixel are dropped
     with their labels, as torchvision's SanitizeBoundingBoxes does. With `Views`, boxes and points
     are lists with one entry for each view. Targets change neither pixels nor order, and a state
-    loads whatever targets were asked for.
+    loads whatever targets are requested.
 
     Args:
         manifest: the images and their labels.
@@ -334,7 +334,7 @@ class Loader:
         self._cursor.check_process()
         with self._cursor.turn:
             made = self._maker.make(number)
-            batch: Batch = self._hand_over.collated(self._hand_over.batch(*made))
+            batch: Batch = self._hand_over.collate(self._hand_over.batch(*made))
         return batch
 
     def rows(self, batch: Batch) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""What comes with each image of a batch, beside its label."""
+"""Fields: arrays that come with the images of a batch."""
 
 from __future__ import annotations
 
@@ -22,27 +22,26 @@ _TAKEN = (
     *("image", "label", "record_key", "epoch", "label_b", "lam", "soft_label", "valid"),
     *("boxes", "box_labels", "box_valid", "points", "point_visible"),
 )
-
+"""Keys of a batch that no field may have."""
 
 _INT32_MAX = 2**31 - 1
 
-
 Values = Callable[["npt.NDArray[np.int64]", "Frame"], "npt.NDArray[Any]"]
-"""From record keys, int64 (n,), and how one view's geometry moved each image, to (n, ...) values.
+"""Takes record keys, int64 (n,), and the frame of one view, and returns values (n, ...).
 
-They are numbers or booleans, and are handed out as float32, bool, or the type of `label`.
+Values are numbers or booleans; the batch has them as float32, bool, or the dtype of `label`.
 """
 
 
 class Field(abc.ABC):
-    """An array that comes with each batch, one row for each image; subclass it for your own.
+    """An array in each batch, with a row for each image; subclass it and pass it as a target.
 
-    Pass it in `Loader(targets=[...])`. A state does not depend on it.
+    A state does not depend on the targets, so they may change on resume.
 
     Attributes:
         name: the array's key in the batch.
         moves: whether geometry moves the values. If so, there is an array for each view, and
-            transforms that boxes and points cannot follow are refused.
+            transforms that boxes and points cannot follow are rejected.
     """
 
     name: str
@@ -50,10 +49,11 @@ class Field(abc.ABC):
 
     @abc.abstractmethod
     def bind(self, manifest: Manifest) -> Values:
-        """Return the function that gives the values of records of a manifest.
+        """Return a function that looks up the values of a manifest's records.
 
-        It is called with record keys and a `Frame`, whose `map_points`, `map_boxes` and `shows` say
-        where coordinates come to lie. Where `moves` is False it should ignore the frame.
+        It is called with record keys and a `Frame`, whose `map_points`, `map_boxes` and `shows` map
+        coordinates of the encoded images to those of the view. If `moves` is False, it should
+        ignore the frame.
 
         Raises:
             ConfigError: the manifest does not have what the field needs.
@@ -64,7 +64,7 @@ class Column(Field):
     """A column of the manifest: numbers, booleans, or fixed-size arrays of them.
 
     Args:
-        column: its name in the manifest, and the array's key in the batch.
+        column: name in the manifest, and key in the batch.
     """
 
     def __init__(self, column: str) -> None:
@@ -94,7 +94,7 @@ def check_fields(fields: Sequence[Field]) -> None:
     """Check the names of fields.
 
     Raises:
-        ConfigError: two have one name, or one has that of something else in a batch.
+        ConfigError: a name occurs twice, or is the name of another key of a batch.
     """
     names = [field.name for field in fields]
     for place, name in enumerate(names):
@@ -112,7 +112,7 @@ def values_of(
     frames: Sequence[Frame],
     blank: npt.NDArray[np.bool_],
 ) -> list[npt.NDArray[Any]]:
-    """Return a field's values for each view, or once where geometry does not move them.
+    """Return a field's values for each view, or once if geometry does not move them.
 
     `values` is what `field.bind` returned. Floating-point numbers become float32 and integers
     int32. Blank images have zeros.

@@ -1,4 +1,4 @@
-"""One batch, on paper: everything about it that is known before a file is opened."""
+"""Planning a batch: everything about it that is known before an image is read."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchPlan", "Planner"]
 
-Replaced = tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]
-"""What `Repair` returns: record keys (n,), and which of them come as blank images (n,)."""
+Substituted = tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]
+"""What `Repair` returns: record keys (n,), and which records are blank images (n,)."""
 
 
 @dataclass(frozen=True)
@@ -42,20 +42,19 @@ class BatchPlan:
 
     Attributes:
         step: the batch's number.
-        record_keys: int64 (n,), rows of the manifest whose images come.
-        ordered_keys: int64 (n,), those that the order has; others where someone stands in.
-        blank: bool (n,), True where a blank image comes.
+        record_keys: int64 (n,), rows of the manifest.
+        ordered_keys: int64 (n,), the sampler's record keys, before substitution.
+        blank: bool (n,), True for blank images.
         epochs: int64 (n,).
-        places: int64 (n,), positions counted from their epoch's beginning.
+        places: int64 (n,), positions within the epoch.
         labels: int32 (n,).
-        delivered: bool (n,), False where a record only fills the batch up.
+        delivered: bool (n,), False for padding.
         sizes: int64 (n, 2), height and width that the encoded images must have.
-        stages: what is done to the images.
-        mix: who is mixed with whom; None where no transform does.
-        soft_labels: float32 (n, classes); None where no transform makes them.
-        targets: boxes and points on each view's images; empty where none are asked for.
-        fields: by name, each field's values for each view, or once where geometry does not move
-            them.
+        stages: the operations on the images.
+        mix: partners and shares of mixed records; None if no transform mixes.
+        soft_labels: float32 (n, classes); None if no transform makes them.
+        targets: boxes and points on each view's images; empty if none are requested.
+        fields: by name, each field's values for each view, or once if geometry does not move them.
     """
 
     step: int
@@ -78,23 +77,23 @@ class BatchPlan:
 
     @property
     def valid(self) -> npt.NDArray[np.bool_]:
-        """False where a record only fills the batch up or comes as a blank image, bool (n,)."""
+        """False for padding and for blank images, bool (n,)."""
         return self.delivered & ~self.blank
 
 
 class Planner:
-    """Turns a step's number into its `BatchPlan`, from nothing but the number.
+    """Plans batches from their numbers alone.
 
-    `max_pixels` is the most that blank images have; for the other arguments see `Loader`.
+    `max_pixels` limits the size of blank images; for the other arguments see `Loader`.
 
     Attributes:
-        views: a list of transforms, ending in an output format, for each view.
-        identities: kind and settings of each transform, or of the `Views` they are in.
-        stages: those of some records, for the structure that all batches have.
+        views: a list of transforms for each view, ending in an output format.
+        identities: kind and settings of each transform, or of the `Views` that contain them.
+        stages: the stages of a few records, with the structure that all batches have.
 
     Raises:
-        ConfigError: the sampler is for another number of records, or the transforms cannot make
-            images of one size of this manifest.
+        ConfigError: the sampler is for another number of records, or the transforms do not turn
+            the manifest's images into images of one size.
     """
 
     def __init__(
@@ -115,8 +114,7 @@ class Planner:
         if schedule.global_batch % sampler.group:
             raise ConfigError(
                 f"the global batch, {schedule.batch_size} x {schedule.shard.shard_count} shard(s), "
-                f"is no multiple of the sampler's groups of {sampler.group}; take a batch_size "
-                "with which it is"
+                f"is not a multiple of the sampler's groups of {sampler.group}; change batch_size"
             )
         checked = check_views(transforms)
         self.views, self.identities = checked.views, checked.identities
@@ -139,16 +137,16 @@ class Planner:
         for transform in itertools.chain(*self.views):
             if isinstance(transform, MixTransform) and schedule.batch_size % transform.group:
                 raise ConfigError(
-                    f"batch_size is {schedule.batch_size}, no multiple of the groups of "
-                    f"{transform.group} within which {type(transform).__name__} pairs records; "
-                    "take one that is"
+                    f"batch_size is {schedule.batch_size}; it must be a multiple of "
+                    f"{transform.group}, the groups in which {type(transform).__name__} pairs "
+                    "records"
                 )
         self._soft = _soft_labels(self.views, self._labels)
         probe = self._probe()
         self.stages, self._structure = probe.stages, probe.structure
 
     def _probe(self) -> Composed:
-        """Compose the extremes of the manifest, so that what cannot work says so at once."""
+        """Compose the most extreme sizes of the manifest, so that what cannot work fails now."""
         height, width = self._sizes[:, 0], self._sizes[:, 1]
         area, aspect = height * width, width / height
         measures = (area, aspect, height, width)
@@ -157,7 +155,7 @@ class Planner:
         epochs = np.zeros_like(keys)
         rng = BatchRng(self._sampler.seed, epochs, keys, 0)
         none_blank = np.zeros(len(keys), dtype=np.bool_)
-        alone: Partners = lambda _: np.arange(len(keys))  # noqa: E731 - a name for a short thing
+        alone: Partners = lambda _: np.arange(len(keys))  # noqa: E731 - shorter than a function
         return self._compose(keys, self._sizes[keys], none_blank, rng, alone)
 
     def _compose(
@@ -171,7 +169,7 @@ class Planner:
         boxes = None if self._boxes is None else self._boxes[keys]
         objects = None if self._objects is None else self._objects.take(keys)
         if blank.any():
-            # A blank image has nothing on it but itself.
+            # A blank image has no boxes; the box of its record is the whole image.
             if boxes is not None:
                 boxes[blank] = np.pad(sizes[blank, ::-1], ((0, 0), (2, 0)))
             if objects is not None:
@@ -179,17 +177,17 @@ class Planner:
         return compose(self.views, keys, sizes, boxes, rng, partners, objects, self._shared)
 
     def upcoming(self, step: int) -> npt.NDArray[np.int64]:
-        """Record keys that the order has at the batch after `step`; none at an epoch's end."""
+        """Return the record keys of the batch after `step`; none at the end of an epoch."""
         if (step + 1) % self._schedule.steps_per_epoch == 0:
             return np.empty(0, dtype=np.int64)
         positions, _ = self._schedule.positions(step + 1)
         return self._visits(positions).record_key
 
     def _visits(self, positions: npt.NDArray[np.int64]) -> Visits:
-        """Return what the sampler has at some positions.
+        """Return the sampler's visits at these positions.
 
         Raises:
-            ConfigError: the sampler, one of a user's own say, does not keep its contract.
+            ConfigError: the sampler, such as a user's own, violates its contract.
         """
         visits = self._sampler.visits(positions)
         name, count = type(self._sampler).__name__, len(self._labels)
@@ -218,16 +216,16 @@ class Planner:
         return Visits(*(values.astype(np.int64, copy=False) for values in arrays.values()))
 
     def plan(
-        self, step: int, replaced: Callable[[Visits], Replaced] | None = None
+        self, step: int, substitute: Callable[[Visits], Substituted] | None = None
     ) -> BatchPlan | None:
         """Plan batch `step`; None where this shard gets no record of it.
 
         Args:
-            step: its number.
-            replaced: gives what comes at some visits, where that is not what the order has.
+            step: the batch's number.
+            substitute: replaces bad records of its visits, as `Repair` does.
 
         Raises:
-            IndexError: no such step.
+            IndexError: there is no such batch.
             ConfigError: a transform cannot be applied to one of the images.
             TransformError: a transform raised an error of its own.
         """
@@ -236,13 +234,13 @@ class Planner:
             return None
         visits = self._visits(positions)
         keys, blank = visits.record_key, np.zeros(len(positions), dtype=np.bool_)
-        if replaced is not None:
-            keys, blank = replaced(visits)
+        if substitute is not None:
+            keys, blank = substitute(visits)
         sizes = self._sizes[keys]
         if blank.any():
             sizes[blank] = blank_sizes(sizes[blank], self._max_pixels)
-        # A stand-in draws what the record would have drawn, so that it looks as it does nowhere
-        # else in the epoch.
+        # A substitute draws the numbers of the record it replaces, so it is augmented differently
+        # here than elsewhere in the epoch.
         rng = BatchRng(self._sampler.seed, visits.epoch, visits.draw_key, 0)
         places = positions % self._sampler.epoch_size
 
@@ -259,9 +257,9 @@ class Planner:
                 if view != usual:
                     break
             raise ConfigError(
-                f"the transforms give batch {step} as {view.size} (height, width), with "
-                f"{len(view.stages)} stages, and other batches as {usual.size}, with "
-                f"{len(usual.stages)}; they must end in one fixed size, say CenterCrop(224)"
+                f"the transforms give batch {step} the size {view.size} (height, width) and "
+                f"{len(view.stages)} stages, but other batches {usual.size} and "
+                f"{len(usual.stages)}; they must end in one fixed size, such as CenterCrop(224)"
             )
         labels, mix = self._labels[keys], composed.mix
         frames = [view.frame for view in composed.views]
@@ -305,11 +303,11 @@ def _partners(
     blank: npt.NDArray[np.bool_],
     group: int,
 ) -> npt.NDArray[np.int64]:
-    """Each record's partner, a row of the batch: the next of its group, the first for the last.
+    """Return each record's partner, a row of the batch: the next record of its group, cyclically.
 
-    Groups begin at multiples of `group` in the epoch, so none lies in two batches; that of an
-    epoch's tail may be smaller. What only fills a batch up is its own partner, and so is a blank
-    image, and who would have one.
+    Groups begin at multiples of `group` in the epoch, so no group spans two batches. The last group
+    of an epoch may be smaller. Padding, blank images, and records whose partner would be blank are
+    their own partners.
     """
     rows = np.arange(len(places))
     first = rows - places % group
@@ -321,7 +319,7 @@ def _partners(
 
 
 def _corners(manifest: Manifest) -> npt.NDArray[np.float64] | None:
-    """The box of each record as (x0, y0, x1, y1)."""
+    """Return the box of each record as (x0, y0, x1, y1)."""
     boxes = manifest.boxes()
     if boxes is None:
         return None
@@ -332,11 +330,11 @@ def _corners(manifest: Manifest) -> npt.NDArray[np.float64] | None:
 def _soft_labels(
     views: Sequence[Sequence[Transform]], labels: npt.NDArray[np.int32]
 ) -> SoftLabels | None:
-    """The one that all views agree on, if there is one, checked against all labels."""
+    """Return the `SoftLabels` of all views, if there is one, after checking all labels."""
     found = [each for each in itertools.chain(*views) if isinstance(each, SoftLabels)]
     if not found:
         return None
     if any(each.identity != found[0].identity for each in found):
-        raise ConfigError("there are several SoftLabels; a batch has one kind")
+        raise ConfigError("there are several SoftLabels with different settings; use one")
     found[0].of(np.array([labels.min(), labels.max()]))
     return found[0]

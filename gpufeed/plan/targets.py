@@ -1,4 +1,4 @@
-"""Boxes and points of a batch: as they lie on its images, and as they are handed out."""
+"""Boxes and points of a batch: their coordinates on its images, and their form in the batch."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ __all__ = ["CollateFn", "Points", "Targets", "ViewTargets", "follow"]
 CollateFn = Literal["pad"] | Callable[[list[dict[str, Any]]], Any]
 
 _KINDS = ("boxes", "points")
-_LEAST = 1.0
-"""Pixels: boxes narrower or lower are dropped, as torchvision's SanitizeBoundingBoxes has it."""
+_MIN_SIDE = 1.0
+"""Pixels; smaller boxes are dropped, as by torchvision's SanitizeBoundingBoxes."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class Points:
 
 @dataclass(frozen=True)
 class ViewTargets:
-    """Targets as they lie on one view's images; None where they are not asked for.
+    """Targets on one view's images; None if they are not requested.
 
     Attributes:
-        objects: the boxes that are left, with their labels.
+        objects: the remaining boxes, with their labels.
         points: the points.
     """
 
@@ -62,19 +62,19 @@ def follow(
     points: npt.NDArray[np.float64] | None,
     blank: npt.NDArray[np.bool_],
 ) -> ViewTargets:
-    """Follow targets from the encoded images to those of a view.
+    """Map targets from the encoded images to the images of a view.
 
     Args:
-        frame: the view's last.
-        objects: all boxes, m together; None where they are not asked for.
-        kept: bool (m,), which of them no transform dropped.
-        points: float64 (n, k, 3) of x, y and whether it is there; None where not asked for.
+        frame: the view's last frame.
+        objects: the m boxes of all images; None if they are not requested.
+        kept: bool (m,), which boxes no transform dropped.
+        points: float64 (n, k, 3) of x, y and visibility; None if they are not requested.
         blank: bool (n,), which images are blank.
     """
     if objects is not None:
         objects = objects.followed(frame)
         sides = objects.boxes[:, 2:] - objects.boxes[:, :2]
-        objects = objects.chosen(kept & (sides >= _LEAST).all(axis=1))
+        objects = objects.chosen(kept & (sides >= _MIN_SIDE).all(axis=1))
     if points is None:
         return ViewTargets(objects, None)
     places = points[..., :2]
@@ -84,10 +84,10 @@ def follow(
 
 
 class Targets:
-    """Hands out the targets of batches; see `Loader` for the arguments.
+    """Turns the targets of batches into arrays; see `Loader` for the arguments.
 
     Raises:
-        ConfigError: an argument is out of range, does not go with another, or asks for what the
+        ConfigError: an argument is out of range, contradicts another, or requests targets that the
             manifest does not have.
     """
 
@@ -112,7 +112,7 @@ class Targets:
             if moving and transform.loses_targets:
                 raise ConfigError(
                     f"targets has {moving}, but {type(transform).__name__} moves or mixes pixels "
-                    "in ways that they do not follow; leave one of them out"
+                    "in ways that they cannot follow; leave out one of them"
                 )
         self._format = check_box_format(box_format)
         pads = isinstance(collate_fn, str)
@@ -132,18 +132,18 @@ class Targets:
                 'targets has "points", but the manifest has none; read_table(points=...) reads '
                 "them, read_nabirds where the folder has parts/part_locs.txt"
             )
-        self._most: int | None = None
+        self._max_boxes: int | None = None
         if max_boxes is not None:
             if not pads:
                 raise ConfigError(f'max_boxes is {max_boxes!r}; it goes with collate_fn="pad"')
             if isinstance(max_boxes, bool) or not isinstance(max_boxes, int) or max_boxes < 1:
                 raise ConfigError(f"max_boxes is {max_boxes!r}; it must be an integer of 1 or more")
-            self._most = max_boxes
+            self._max_boxes = max_boxes
         elif pads and objects is not None:
-            self._most = max(int(objects.counts.max()), 1)
+            self._max_boxes = max(int(objects.counts.max()), 1)
 
-    def made(self, plan: BatchPlan, adapter: Adapter) -> dict[str, Any]:
-        """Return the targets of a batch by their names; for several views, a list of each."""
+    def arrays(self, plan: BatchPlan, adapter: Adapter) -> dict[str, Any]:
+        """Return the targets of a batch by name, as lists if there are several views."""
         made: dict[str, Any] = {}
         for name, views in plan.fields.items():
             arrays = [
@@ -172,14 +172,14 @@ class Targets:
         if self._format == "xywh":
             boxes = np.hstack([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]])
         boxes = boxes.astype(np.float32)
-        if self._most is None:
+        if self._max_boxes is None:
             return {
                 "boxes": adapter.pieces(boxes, objects.offsets),
                 "box_labels": adapter.pieces(objects.labels, objects.offsets),
             }
-        counts = np.minimum(objects.counts, self._most)
-        valid = np.arange(self._most) < counts[:, None]
-        first = np.arange(len(boxes)) - objects.offsets[objects.rows] < self._most
+        counts = np.minimum(objects.counts, self._max_boxes)
+        valid = np.arange(self._max_boxes) < counts[:, None]
+        first = np.arange(len(boxes)) - objects.offsets[objects.rows] < self._max_boxes
         padded = np.zeros((*valid.shape, 4), np.float32)
         labels = np.zeros(valid.shape, np.int32)
         padded[valid], labels[valid] = boxes[first], objects.labels[first]
@@ -189,8 +189,8 @@ class Targets:
             "box_valid": adapter.arrays(valid),
         }
 
-    def collated(self, batch: Mapping[str, Any], count: int, views: int) -> Any:
-        """Return the batch as it is handed out: what a callable `collate_fn` makes of it."""
+    def collate(self, batch: Mapping[str, Any], count: int, views: int) -> Any:
+        """Apply a callable `collate_fn` to a batch of `count` records."""
         if self._collate is None:
             return batch
         several: set[str] = set()

@@ -746,7 +746,7 @@ def test_a_global_batch_holds_whole_groups(pictures: Manifest) -> None:
     sampler = ClassBalancedBatchSampler(
         pictures.frame["label"], classes_per_batch=3, records_per_class=4
     )
-    with pytest.raises(ConfigError, match="no multiple of the sampler's groups of 12"):
+    with pytest.raises(ConfigError, match="is not a multiple of the sampler's groups of 12"):
         fed_by(pictures, sampler, batch_size=10)
     fed_by(pictures, sampler, batch_size=6, shard=gpufeed.ShardOptions(0, 2))
 

@@ -209,7 +209,7 @@ WRONG = {
     ),
     "groups": (
         [tf.Normalize(), tf.MixUp(group=3)],
-        "batch_size is 8, no multiple of the groups of 3",
+        "batch_size is 8; it must be a multiple of 3, the groups in which",
     ),
 }
 
