@@ -194,38 +194,33 @@ def check_fill(value: Any) -> Fill:
 
 def check_interpolation(value: Any) -> Interpolation:
     """Return the name of a resize filter."""
-    if value not in get_args(Interpolation):
-        raise ConfigError(f"interpolation is {value!r}; it must be one of {_names(Interpolation)}")
-    chosen: Interpolation = value
+    chosen: Interpolation = _check_name("interpolation", value, Interpolation)
     return chosen
 
 
 def check_sampling(value: Any) -> Sampling:
     """Return the name of a warp's sampling."""
-    if value not in get_args(Sampling):
-        raise ConfigError(f"interpolation is {value!r}; it must be one of {_names(Sampling)}")
-    chosen: Sampling = value
+    chosen: Sampling = _check_name("interpolation", value, Sampling)
     return chosen
 
 
 def check_dtype(value: Any) -> DType:
     """Return the name of an output type."""
-    if value not in get_args(DType):
-        raise ConfigError(f"dtype is {value!r}; it must be one of {_names(DType)}")
-    chosen: DType = value
+    chosen: DType = _check_name("dtype", value, DType)
     return chosen
 
 
 def check_layout(value: Any) -> Layout:
     """Return the name of an output layout."""
-    if value not in get_args(Layout):
-        raise ConfigError(f"layout is {value!r}; it must be one of {_names(Layout)}")
-    chosen: Layout = value
+    chosen: Layout = _check_name("layout", value, Layout)
     return chosen
 
 
-def _names(literal: Any) -> str:
-    return ", ".join(f'"{name}"' for name in get_args(literal))
+def _check_name(argument: str, value: Any, literal: Any) -> Any:
+    if value not in get_args(literal):
+        names = ", ".join(f'"{name}"' for name in get_args(literal))
+        raise ConfigError(f"{argument} is {value!r}; it must be one of {names}")
+    return value
 
 
 def _span(low: float, high: float) -> str:

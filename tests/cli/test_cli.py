@@ -383,6 +383,8 @@ def test_interrupt(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A shell's background job ignores SIGINT, and so would this process.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     while not list(tmp_path.glob("set/images/*/*.jpg")) and started.poll() is None:
         time.sleep(0.02)
