@@ -378,14 +378,15 @@ def test_errors_of_our_own_are_told_apart(
 
 
 def test_interrupt(tmp_path: Path) -> None:
+    # A shell's background job ignores SIGINT, and what it starts would inherit that.
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
     started = subprocess.Popen(
         [sys.executable, "-m", "gpufeed", "synth", tmp_path / "set", "--images", "4000"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # A shell's background job ignores SIGINT, and so would this process.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
+    signal.signal(signal.SIGINT, inherited)
     while not list(tmp_path.glob("set/images/*/*.jpg")) and started.poll() is None:
         time.sleep(0.02)
     started.send_signal(signal.SIGINT)
