@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -16,11 +16,31 @@ from gpufeed.order.shard import ShardOptions
 __all__ = ["JaxAdapter", "make", "shard_from_jax"]
 
 
-@dataclass(frozen=True)
 class JaxAdapter:
-    """Shares memory with DALI; integers are int32, JAX's default."""
+    """Shares memory with DALI; integers are int32, JAX's default.
 
-    device: jax.Device
+    JAX's backend starts with the first batch and not before, since `jax.distributed.initialize`
+    cannot be called after that.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+
+    @cached_property
+    def device(self) -> jax.Device:
+        """JAX's device.
+
+        Raises:
+            DeviceError: JAX was installed without support for this device.
+        """
+        try:
+            devices = jax.local_devices(backend="cuda" if self._device.is_cuda else "cpu")
+            return devices[self._device.index or 0]
+        except (RuntimeError, IndexError) as error:
+            raise DeviceError(
+                f'JAX has no device {self._device}: {error}; install "jax[cuda12]" or use '
+                'device="cpu"'
+            ) from None
 
     def images(self, tensor: Any) -> jax.Array:
         """Return DALI's tensor as a JAX array, without a copy."""
@@ -59,20 +79,20 @@ class JaxAdapter:
 
 
 def make(device: Device) -> JaxAdapter:
-    """Return the adapter for a device.
-
-    Raises:
-        DeviceError: JAX was installed without support for this device.
-    """
-    try:
-        devices = jax.local_devices(backend="cuda" if device.is_cuda else "cpu")
-        return JaxAdapter(devices[device.index or 0])
-    except (RuntimeError, IndexError) as error:
-        raise DeviceError(
-            f'JAX has no device {device}: {error}; install "jax[cuda12]" or use device="cpu"'
-        ) from None
+    """Return the adapter for a device."""
+    return JaxAdapter(device)
 
 
 def shard_from_jax() -> ShardOptions:
-    """Return this process's shard, from JAX's process index and count."""
+    """Return this process's shard, from JAX's process index and count.
+
+    Raises:
+        ConfigError: `jax.distributed.initialize` was not called. To ask JAX for its processes would
+            start its backend, after which it cannot be called any more.
+    """
+    if not jax.distributed.is_initialized():
+        raise ConfigError(
+            "jax.distributed is not initialized; call jax.distributed.initialize() before "
+            "shard_from_jax(), or leave out shard in a single process"
+        )
     return ShardOptions(jax.process_index(), jax.process_count())

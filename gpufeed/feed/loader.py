@@ -23,10 +23,11 @@ from gpufeed.feed.maker import Maker, check_pixels, check_timeout
 from gpufeed.feed.stats import Stats
 from gpufeed.ledger import Ledger, Run
 from gpufeed.open.base import OpenerKind
+from gpufeed.order.find_shard import FoundShard, find_shard, warn_if_cut_twice
 from gpufeed.order.foreign import adopt
 from gpufeed.order.schedule import MAX_EPOCHS, LastBatch, Schedule
 from gpufeed.order.shard import ShardOptions
-from gpufeed.order.uniform import IndexSampler
+from gpufeed.order.uniform import IndexSampler, SubsetSampler
 from gpufeed.plan.fields import Field
 from gpufeed.plan.planner import Planner
 from gpufeed.plan.stages import check_functions
@@ -96,7 +97,12 @@ class Loader:
         transforms: a list of transforms, or `Views` of several lists. The default is
             `presets.train()`.
         batch_size: records in one batch of this shard.
-        shard: the part of the global batch that this process takes.
+        shard: the part of the global batch that this process takes. By default the loader finds it:
+            from torch.distributed or jax.distributed if initialized, otherwise from the variables
+            that launchers set, as `shard_from_env` does. It looks again when an iteration starts,
+            so the process group may be initialized after the loader is made. The order of a
+            distributed sampler of torch is not divided again. Pass `ShardOptions(0, 1)` to read all
+            records in this process.
         last_batch: what to do with the end of an epoch that does not fill a global batch: "drop"
             it, "pad" it, or hand out a "partial" batch.
         device: "auto" (a GPU if there is one), "cpu", "cuda" (the GPU of this process's local rank
@@ -193,17 +199,10 @@ class Loader:
             if sampler is None
             else adopt(sampler, len(manifest))
         )
+        self._finds_shard = shard is None and self.sampler.own_shards == 1
         shard = shard or ShardOptions()
-        if not self.sampler.addressable and shard.shard_count > 1:
-            raise ConfigError(
-                f"{sampler!r} may have a different order in each of the {shard.shard_count} "
-                "processes; use a gpufeed sampler, or torch's DistributedSampler without shard"
-            )
-        if self.sampler.own_shards > 1 and shard.shard_count > 1:
-            raise ConfigError(
-                f"the sampler makes {self.sampler.own_shards} shards itself, and shard={shard} "
-                "would divide each of them again; leave out shard, or use a sampler without shards"
-            )
+        self._found = FoundShard(shard, "")
+        self._check_shard(shard)
         for name, value in (("num_threads", num_threads), ("prefetch", prefetch)):
             if value is None and name == "num_threads":
                 continue
@@ -276,9 +275,11 @@ class Loader:
             self._adapter, target_arrays, self.ledger, marks_valid=marks_valid
         )
         self._cursor = Cursor(self._schedule, self._maker, self._hand_over, prefetch)
+        self._follow_processes(launched=False)
 
     def __len__(self) -> int:
         """The number of batches in an epoch."""
+        self._follow_processes(launched=False)
         return self._schedule.steps_per_epoch
 
     @property
@@ -289,7 +290,8 @@ class Loader:
     @property
     def epoch(self) -> int:
         """The epoch of the batch that iterating hands out next."""
-        return self._cursor.step // len(self)
+        batches = len(self)  # first, since it may find another shard
+        return self._cursor.step // batches
 
     @property
     def quarantine(self) -> Quarantine:
@@ -312,6 +314,7 @@ class Loader:
             EpochsExhausted: the sampler has no epoch left.
             TooManyFailuresError: more records failed than max_failures allows.
         """
+        self._follow_processes()
         if self._schedule.num_steps is not None and self.step >= self._schedule.num_steps:
             raise EpochsExhausted(
                 f"all {self.sampler.num_epochs} epoch(s) of the sampler have been fed; use "
@@ -332,6 +335,7 @@ class Loader:
         """
         number = operator.index(step)
         self._cursor.check_process()
+        self._follow_processes()
         with self._cursor.turn:
             made = self._maker.make(number)
             batch: Batch = self._hand_over.collate(self._hand_over.batch(*made))
@@ -351,6 +355,7 @@ class Loader:
             IndexError: `step` is neither a batch nor the end of the last epoch.
             ConfigError: a sampler of another library cannot go there.
         """
+        self._follow_processes(launched=False)
         end = self._schedule.num_steps
         end = MAX_EPOCHS * len(self) if end is None else end
         step = operator.index(step)
@@ -406,6 +411,7 @@ class Loader:
                 the message gives the old and the new value of each setting that differs.
             StateError: it is not the state of a gpufeed loader, or no batch begins at its position.
         """
+        self._follow_processes(launched=False)
         records = states.check_state(state, self._fingerprints(), ignore)
         failures = self._failures.parse(
             state.get("quarantine", "[]"), same="manifest" not in ignore
@@ -448,10 +454,49 @@ class Loader:
         self.close()
 
     def __repr__(self) -> str:
+        batches = len(self)  # first, since it may find another shard
+        shard, origin = self._found
+        part = f"shard {shard.shard_index} of {shard.shard_count}, " * (shard.shard_count > 1)
+        if origin:
+            part = f"{part.removesuffix(', ')} from {origin}, "
         return (
-            f"Loader({len(self.manifest)} records, {self.sampler!r}, {len(self)} batches of "
-            f"{self._schedule.batch_size} an epoch, {self.device}, at step {self.step})"
+            f"Loader({len(self.manifest)} records, {self.sampler!r}, {batches} batches of "
+            f"{self._schedule.batch_size} an epoch, {part}{self.device}, at step {self.step})"
         )
+
+    def _check_shard(self, shard: ShardOptions) -> None:
+        """Raise `ConfigError` if the sampler's order cannot be divided into these shards."""
+        if shard.shard_count == 1:
+            return
+        if not self.sampler.addressable:
+            raise ConfigError(
+                f"{self.sampler!r} may have a different order in each of the {shard.shard_count} "
+                "processes; use a gpufeed sampler, or torch's DistributedSampler without shard"
+            )
+        if self.sampler.own_shards > 1:
+            raise ConfigError(
+                f"the sampler makes {self.sampler.own_shards} shards itself, and shard={shard} "
+                "would divide each of them again; leave out shard, or use a sampler without shards"
+            )
+
+    def _follow_processes(self, *, launched: bool = True) -> None:
+        """Find the shard again, if it was not given, and move to the same place in it."""
+        if not self._finds_shard:
+            return
+        found = find_shard(launched=launched)
+        if found.shard != self._schedule.shard:
+            self._check_shard(found.shard)
+            records = self._schedule.records_before(self.step)
+            self._schedule.change_shard(found.shard)
+            self._planner.check_batch_size()
+            self._cursor.seek(self._schedule.step_at(records))
+            if self.ledger is not None:
+                self.ledger.run = self._run(self.ledger.run.pixels)
+            if isinstance(self.sampler, SubsetSampler):
+                warn_if_cut_twice(self.sampler.epoch_size, len(self.manifest), found)
+            else:
+                warn_if_cut_twice(len(self.manifest), self.manifest.selected_from, found)
+        self._found = found
 
     def _fingerprints(self) -> dict[str, str]:
         return {"manifest": self.manifest.fingerprint(), **self._identities}
@@ -467,15 +512,16 @@ class Loader:
                 f"{self.sampler.own_shards} shards itself; use a sampler without shards, and pass "
                 "shard to the loader"
             )
-        return Ledger(
-            Run(
-                **{**self._fingerprints(), "sampler": encode(brief(self.sampler.identity))},
-                num_records=len(self.manifest),
-                epoch_size=self.sampler.epoch_size,
-                per_epoch=self._schedule.records_per_epoch,
-                repeats=self.sampler.has_repeats,
-                pixels=mode == "pixels",
-            )
+        return Ledger(self._run(mode == "pixels"))
+
+    def _run(self, pixels: bool) -> Run:
+        return Run(
+            **{**self._fingerprints(), "sampler": encode(brief(self.sampler.identity))},
+            num_records=len(self.manifest),
+            epoch_size=self.sampler.epoch_size,
+            per_epoch=self._schedule.records_per_epoch,
+            repeats=self.sampler.has_repeats,
+            pixels=pixels,
         )
 
 

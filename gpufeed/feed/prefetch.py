@@ -86,14 +86,13 @@ class Prefetcher:
             self._drop()
         if not self._queue:
             self._steps = self._steps_from(step)
-        self._begin(1 + 2 * self._prefetch + 1)
-        first = self._queue[0]
-        opened = self._wait(self._wait(first.planned))
-        self._submit()
-        self._queue.popleft()
-        made = self._maker.finish(opened, first.run)
         self._begin(2 * self._prefetch + 1)
-        self._submit()
+        opened = self._wait(self._wait(self._queue[0].planned))
+        self._submit(self._prefetch + 1)
+        made = self._maker.finish(opened, self._queue.popleft().run)
+        del opened  # so that the next batch takes its memory
+        self._begin(2 * self._prefetch + 1)
+        self._submit(self._prefetch)
         return made
 
     def _begin(self, count: int) -> None:
@@ -108,9 +107,9 @@ class Prefetcher:
             planned = self._thread.submit(self._maker.prepare, step, self._reader)
             self._queue.append(_Item(step, planned))
 
-    def _submit(self) -> None:
-        """Pass opened batches to the engine, in order, as far as there is room."""
-        for item in list(self._queue)[: self._prefetch + 1]:
+    def _submit(self, count: int) -> None:
+        """Pass the first `count` batches to the engine, in order, as far as they are opened."""
+        for item in list(self._queue)[:count]:
             engine = self._maker.engine
             if item.refused or engine.has(item.run):
                 continue

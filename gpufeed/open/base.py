@@ -42,7 +42,8 @@ class Opened:
 
     Attributes:
         plan: the batch.
-        encoded: for each record its encoded image, or the error of reading it.
+        encoded: for each record its encoded image, or the error of reading it; empty if all are
+            decoded.
         feeds: the graph's inputs by name; empty if there are errors.
         errors: the errors of bad images, by their places in the batch.
         views: for each view its images in host memory; () if images are opened in the graph.

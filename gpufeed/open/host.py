@@ -211,7 +211,8 @@ class _Batch(Future[Opened]):
         views = [view.images for view in self._views]
         if not self._errors:
             fed = {_images(number): share(images, "HWC") for number, images in enumerate(views)}
-            return Opened(self._plan, self._encoded, fed, views=views)
+            # Without the encoded images, so that batches that wait take less memory.
+            return Opened(self._plan, [], fed, views=views)
         bad = {}
         for place, error in sorted(self._errors.items()):
             if not isinstance(error, DecodeError):

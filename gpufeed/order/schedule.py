@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -20,7 +20,7 @@ MAX_EPOCHS = 1 << 32
 LastBatch = Literal["drop", "pad", "partial"]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Schedule:
     """Divides the global order into batches.
 
@@ -65,6 +65,14 @@ class Schedule:
                 f"take all {self.epoch_size} records of an epoch; use a smaller batch_size, or "
                 'last_batch="pad"'
             )
+
+    def change_shard(self, shard: ShardOptions) -> None:
+        """Change to another shard, for all who share this schedule.
+
+        Raises:
+            ConfigError: as when a schedule is made; nothing has changed then.
+        """
+        self.shard = replace(self, shard=shard).shard
 
     @property
     def global_batch(self) -> int:

@@ -111,16 +111,12 @@ class Planner:
                 f"the sampler is for {sampler.num_records} records, the manifest has "
                 f"{len(manifest)}; make it for this manifest"
             )
-        if schedule.global_batch % sampler.group:
-            raise ConfigError(
-                f"the global batch, {schedule.batch_size} x {schedule.shard.shard_count} shard(s), "
-                f"is not a multiple of the sampler's groups of {sampler.group}; change batch_size"
-            )
         checked = check_views(transforms)
         self.views, self.identities = checked.views, checked.identities
         self._shared = checked.shared
         self._sampler = sampler
         self._schedule = schedule
+        self.check_batch_size()
         self._max_pixels = max_pixels
         self._sizes = manifest.sizes().astype(np.int64)
         self._labels = manifest.frame["label"].to_numpy()
@@ -144,6 +140,15 @@ class Planner:
         self._soft = _soft_labels(self.views, self._labels)
         probe = self._probe()
         self.stages, self._structure = probe.stages, probe.structure
+
+    def check_batch_size(self) -> None:
+        """Raise `ConfigError` if the global batch divides groups of the sampler."""
+        schedule, group = self._schedule, self._sampler.group
+        if schedule.global_batch % group:
+            raise ConfigError(
+                f"the global batch, {schedule.batch_size} x {schedule.shard.shard_count} shard(s), "
+                f"is not a multiple of the sampler's groups of {group}; change batch_size"
+            )
 
     def _probe(self) -> Composed:
         """Compose the most extreme sizes of the manifest, so that what cannot work fails now."""

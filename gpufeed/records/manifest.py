@@ -66,7 +66,7 @@ class Manifest:
             violates one of the rules above; the message names the row.
     """
 
-    __slots__ = ("_classes", "_fingerprint", "_frame", "_repairs", "_source")
+    __slots__ = ("_classes", "_fingerprint", "_frame", "_repairs", "_selected_from", "_source")
 
     def __init__(
         self,
@@ -85,6 +85,7 @@ class Manifest:
         self._frame = _check_frame(frame, len(self._classes), numbers)
         self._source = _check_source(source, self._frame, numbers)
         self._repairs = dict(repairs or {})
+        self._selected_from = len(self)
         self._fingerprint: str | None = None
 
     @property
@@ -117,6 +118,11 @@ class Manifest:
     def repairs(self) -> Mapping[str, int]:
         """Counts of what was repaired when the whole set was read, as `{"boxes_clamped": 201}`."""
         return MappingProxyType(self._repairs)
+
+    @property
+    def selected_from(self) -> int:
+        """The number of images of the manifest that this one was selected from, or its own."""
+        return self._selected_from
 
     @property
     def has_boxes(self) -> bool:
@@ -326,6 +332,7 @@ class Manifest:
         taken._source = take(self._source, rows)
         taken._classes = self._classes
         taken._repairs = self._repairs
+        taken._selected_from = len(self)
         taken._fingerprint = None
         return taken
 

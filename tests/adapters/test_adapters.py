@@ -223,11 +223,6 @@ def test_a_missing_extra_survives_pickling() -> None:
     assert (error.package, error.extra) == ("jax", "jax")
 
 
-def test_a_process_alone_is_the_only_shard() -> None:
-    assert gpufeed.shard_from_torch() == gpufeed.ShardOptions(0, 1)
-    assert gpufeed.shard_from_jax() == gpufeed.ShardOptions(0, 1)
-
-
 # ----------------------------------------------------------------------------- on a GPU
 
 

@@ -62,14 +62,19 @@ def rows(batch: Batch) -> list[Row]:
 
 
 def make(
-    manifest: Manifest, shard: ShardOptions, last_batch: LastBatch, framework: Framework = "numpy"
+    manifest: Manifest,
+    shard: ShardOptions | int,
+    last_batch: LastBatch,
+    framework: Framework = "numpy",
 ) -> Loader:
+    """A loader of a shard, or one of this many processes, which finds its shard itself."""
+    given = shard if isinstance(shard, ShardOptions) else None
     return Loader(
         manifest,
         sampler=IndexSampler(len(manifest), shuffle=True, seed=3),
         transforms=[tf.RandomResizedCrop(24), tf.RandomHorizontalFlip(), tf.Normalize()],
-        batch_size=GLOBAL_BATCH // shard.shard_count,
-        shard=shard,
+        batch_size=GLOBAL_BATCH // (given.shard_count if given else shard),
+        shard=given,
         last_batch=last_batch,
         device="cpu",
         framework=framework,
@@ -110,7 +115,7 @@ def feed_torch(manifest: Manifest) -> dict[str, Any]:
     steps = {}
     for ending in ENDINGS:
         on_batch = count_everywhere if ending == "pad" else None
-        steps[ending] = feed(make(manifest, shard, ending, "torch"), on_batch)
+        steps[ending] = feed(make(manifest, shard.shard_count, ending, "torch"), on_batch)
     distributed.destroy_process_group()
     return {"shard": shard, "steps": steps, "counts": counts.tolist()}
 
@@ -118,14 +123,17 @@ def feed_torch(manifest: Manifest) -> dict[str, Any]:
 def feed_jax(manifest: Manifest) -> dict[str, Any]:
     import jax
 
+    # Made before the processes know of each other, which must not start JAX's backend.
+    count = int(os.environ["TEST_PROCESSES"])
+    loaders = {ending: make(manifest, count, ending, "jax") for ending in ENDINGS}
     jax.distributed.initialize(
         os.environ["TEST_COORDINATOR"],
-        int(os.environ["TEST_PROCESSES"]),
+        count,
         int(os.environ["TEST_PROCESS"]),
         initialization_timeout=PATIENCE,
     )
     shard = gpufeed.shard_from_jax()
-    steps = {ending: feed(make(manifest, shard, ending, "jax")) for ending in ENDINGS}
+    steps = {ending: feed(loader) for ending, loader in loaders.items()}
     jax.distributed.shutdown()
     return {"shard": shard, "steps": steps}
 
