@@ -46,7 +46,8 @@ def adopt_shard(shard: object) -> ShardOptions:
         ConfigError: it has no shard_index and shard_count, or a value is out of range.
     """
     given: Any = shard
-    if not (hasattr(given, "shard_index") and hasattr(given, "shard_count")):
+    # The class ShardOptions has them too: its defaults.
+    if isinstance(shard, type) or not {"shard_index", "shard_count"} <= {*dir(given)}:
         raise ConfigError(
             f"shard is {shard!r}; it must be ShardOptions(shard_index, shard_count), gpufeed's or "
             "Grain's"

@@ -799,6 +799,7 @@ def test_the_last_pass_is_counted(pictures: Manifest) -> None:
         ({"device": "cuda:999"}, gpufeed.DeviceError, "device is 'cuda:999', but DALI sees"),
         ({"sampler": 50}, ConfigError, "sampler is 50; it must be a gpufeed, torch"),
         ({"shard": (0, 2)}, ConfigError, r"shard is \(0, 2\); it must be ShardOptions"),
+        ({"shard": ShardOptions}, ConfigError, r"shard is <class .*; it must be ShardOptions"),
         ({"sampler": IndexSampler(49)}, ConfigError, "for 49 records, the manifest has 50"),
         (
             {"transforms": [tf.Resize(9)]},
