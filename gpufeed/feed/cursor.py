@@ -84,7 +84,7 @@ class Cursor:
             moves = self._moves
             step = next(self._schedule.steps_from(self.step), steps.stop)
             if step >= steps.stop:
-                self.step, self.placed = steps.stop, False
+                self.step = steps.stop
                 raise StopIteration
             try:
                 plan, views = self._prefetcher.take(step)
