@@ -34,14 +34,20 @@ class Config:
 def build(config: Config, split: Literal["train", "test"] = "train") -> gpufeed.Loader:
     """Return the course's feed of one split."""
     birds = gpufeed.read_nabirds(config.data, labels="species").split(split)
-    training = split == "train"
-    presets = gpufeed.presets
+    if split == "test":
+        return gpufeed.Loader.for_evaluation(
+            birds,
+            transforms=gpufeed.presets.course_evaluate(),
+            batch_size=config.batch_size or 64,
+            last_batch="partial",
+            device=config.device,
+            framework=config.framework,
+        )
     return gpufeed.Loader(
         birds,
-        sampler=gpufeed.IndexSampler(len(birds), shuffle=training, seed=config.seed),
-        transforms=presets.course_train() if training else presets.course_evaluate(),
-        batch_size=config.batch_size or (32 if training else 64),
-        last_batch="drop" if training else "partial",
+        sampler=gpufeed.IndexSampler(len(birds), shuffle=True, seed=config.seed),
+        transforms=gpufeed.presets.course_train(),
+        batch_size=config.batch_size or 32,
         device=config.device,
         framework=config.framework,
     )

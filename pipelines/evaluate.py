@@ -33,12 +33,10 @@ class Config:
 def build(config: Config, split: Literal["train", "test"] = "test") -> gpufeed.Loader:
     """Return a feed of one split in order, each image cropped to its bird first."""
     birds = gpufeed.read_nabirds(config.data, labels="species").split(split)
-    return gpufeed.Loader(
+    return gpufeed.Loader.for_evaluation(
         birds,
-        sampler=gpufeed.SequentialSampler(len(birds), num_epochs=1),
         transforms=[gpufeed.BoxCrop(), *gpufeed.presets.evaluate(224)],
         batch_size=config.batch_size,
-        last_batch="pad",
         device=config.device,
         framework=config.framework,
     )

@@ -38,6 +38,7 @@ class Cursor:
 
     Attributes:
         step: number of the batch that is handed out next.
+        placed: whether `seek` chose that batch, and no batch was handed out since.
         clock: the clock of the current pass, or else of the last one.
         turn: held while a batch is made; reentrant, since a user's function may request a batch.
     """
@@ -46,6 +47,7 @@ class Cursor:
         self, schedule: Schedule, maker: Maker, hand_over: HandOver, prefetch: int
     ) -> None:
         self.step = 0
+        self.placed = False
         # Counts calls of `seek`, so that a batch made meanwhile does not undo one.
         self._moves = 0
         self.clock = Clock()
@@ -57,13 +59,11 @@ class Cursor:
         # Weak, so that a loop that is left early stops prefetching.
         self._pass: weakref.ref[Pass] | None = None
 
-    def start(self) -> Pass:
-        """Start a pass from `step` to the end of its epoch."""
+    def start(self, steps: range) -> Pass:
+        """Start a pass over `steps`, which continues from `step`."""
         self.supersede()
         self.clock = Clock()
-        per_epoch = self._schedule.steps_per_epoch
-        first = self.step // per_epoch * per_epoch
-        started = Pass(self, range(first, first + per_epoch))
+        started = Pass(self, steps)
         self._pass = weakref.ref(started)
         return started
 
@@ -74,10 +74,10 @@ class Cursor:
             current.supersede()
 
     def next(self, steps: range) -> Any:
-        """Return the next batch of an epoch and advance past it.
+        """Return the next batch of `steps` and advance past it.
 
         Raises:
-            StopIteration: the epoch is over.
+            StopIteration: there is none.
         """
         self.clock.asked()
         while True:
@@ -92,8 +92,8 @@ class Cursor:
             except Interrupted:
                 if moves == self._moves or not steps.start <= self.step <= steps.stop:
                     raise ConfigError(ENDED) from None
-                continue  # another thread moved to another batch of this epoch
-            except StopIteration as error:  # a for loop would take it for the end of the epoch
+                continue  # another thread moved to another batch of this pass
+            except StopIteration as error:  # a for loop would take it for the end of the pass
                 self._prefetcher.interrupt()
                 raise PipelineError(
                     "a sampler, a transform, on_error or collate_fn raised StopIteration"
@@ -103,13 +103,13 @@ class Cursor:
                 raise
             # Last, so that a signal handler that saves a state never skips a batch.
             if moves == self._moves:
-                self.step = step + 1
+                self.step, self.placed = step + 1, False
             return handed_out
 
     def seek(self, step: int) -> None:
-        """Move to a batch; the current pass continues from there if it is in the same epoch."""
+        """Move to a batch; the current pass continues from there if it is one of its steps."""
         self._moves += 1
-        self.step = step
+        self.step, self.placed = step, True
         self._prefetcher.interrupt()
 
     def pause(self) -> None:
@@ -134,11 +134,11 @@ class Cursor:
 
 
 class Pass(Iterator[Any]):
-    """One iteration over an epoch's batches: running, then finished or superseded.
+    """One iteration over batches: running, then finished or superseded.
 
     Args:
         cursor: hands out batches.
-        steps: the steps of the epoch.
+        steps: the steps of an epoch, or of all of them.
     """
 
     def __init__(self, cursor: Cursor, steps: range) -> None:

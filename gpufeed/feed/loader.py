@@ -21,17 +21,19 @@ from gpufeed.feed.batch import Batch, HandOver
 from gpufeed.feed.cursor import Cursor
 from gpufeed.feed.maker import Maker, check_pixels, check_timeout
 from gpufeed.feed.stats import Stats
+from gpufeed.feed.words import explain
 from gpufeed.ledger import Ledger, Run
 from gpufeed.open.base import OpenerKind
 from gpufeed.order.find_shard import FoundShard, find_shard, warn_if_cut_twice
 from gpufeed.order.foreign import adopt
 from gpufeed.order.schedule import MAX_EPOCHS, LastBatch, Schedule
-from gpufeed.order.shard import ShardOptions
-from gpufeed.order.uniform import IndexSampler, SubsetSampler
+from gpufeed.order.shard import ShardOptions, adopt_shard
+from gpufeed.order.uniform import IndexSampler, SequentialSampler, SubsetSampler
 from gpufeed.plan.fields import Field
 from gpufeed.plan.planner import Planner
 from gpufeed.plan.stages import check_functions
 from gpufeed.plan.targets import CollateFn, Targets
+from gpufeed.presets import evaluate as evaluate_preset
 from gpufeed.presets import train as train_preset
 from gpufeed.records import Manifest
 from gpufeed.records.annotations import BoxFormat
@@ -63,8 +65,9 @@ class Loader:
             checkpoint = loader.state_dict()
 
     Iterating continues from the loader's current step to the end of the epoch; iterating again
-    yields the next epoch. A batch is a dict of the framework's arrays. Below, n is `batch_size`, or
-    less for a "partial" tail:
+    yields the next epoch. `forever` iterates across epochs, and `Loader.for_evaluation` makes a
+    loader of which every iteration starts at the first batch. A batch is a dict of the framework's
+    arrays. Below, n is `batch_size`, or less for a "partial" tail:
 
     - `image`: (n, 3, height, width) or (n, height, width, 3), in the transforms' dtype; with
       `Views`, a list of such arrays.
@@ -91,18 +94,20 @@ class Loader:
     Args:
         manifest: the images and their labels.
         sampler: the order of the records. The default is an endless shuffle of all records with
-            seed 0. A torch or Grain sampler is taken as it is; a list or array of record keys
-            becomes a `SubsetSampler`; any other iterable of record keys that has a length becomes a
+            seed 0. A torch or Grain sampler is taken as it is, if it is made for as many records as
+            the manifest has. A list or array of record keys, such as those of a subset, becomes a
+            `SubsetSampler`; any other iterable of record keys that has a length becomes a
             `RecordedSampler`, which documents what it cannot guarantee.
         transforms: a list of transforms, or `Views` of several lists. The default is
             `presets.train()`.
         batch_size: records in one batch of this shard.
-        shard: the part of the global batch that this process takes. By default the loader finds it:
-            from torch.distributed or jax.distributed if initialized, otherwise from the variables
-            that launchers set, as `shard_from_env` does. It looks again when an iteration starts,
-            so the process group may be initialized after the loader is made. The order of a
-            distributed sampler of torch is not divided again. Pass `ShardOptions(0, 1)` to read all
-            records in this process.
+        shard: the part of the global batch that this process takes, as gpufeed's or Grain's
+            `ShardOptions`, of which `drop_remainder` has no effect here: see `last_batch`. By
+            default the loader finds it: from torch.distributed or jax.distributed if initialized,
+            otherwise from the variables that launchers set, as `shard_from_env` does. It looks
+            again when an iteration starts, so the process group may be initialized after the loader
+            is made. The order of a distributed sampler of torch is not divided again. Pass
+            `ShardOptions(0, 1)` to read all records in this process.
         last_batch: what to do with the end of an epoch that does not fill a global batch: "drop"
             it, "pad" it, or hand out a "partial" batch.
         device: "auto" (a GPU if there is one), "cpu", "cuda" (the GPU of this process's local rank
@@ -119,6 +124,9 @@ class Loader:
             this process may use, so that no core is idle while the last image of a batch is made.
             It accounts for cgroups, CPU affinity and the job's other processes on the machine.
         prefetch: batches prepared ahead of the one handed out, at least 1.
+        restart: whether each iteration starts at batch 0, instead of continuing where the last one
+            stopped. The loader then has a single epoch, and all iterations yield the same batches.
+            An iteration right after `seek`, `skip` or `load_state_dict` starts there.
         on_error: what to do when a record's image cannot be read or decoded:
 
             - "raise" raises `DecodeError`.
@@ -159,6 +167,7 @@ class Loader:
         MissingExtraError: the framework is not installed.
     """
 
+    @explain
     def __init__(
         self,
         manifest: Manifest,
@@ -176,6 +185,7 @@ class Loader:
         max_boxes: int | None = None,
         num_threads: int | None = None,
         prefetch: int = 2,
+        restart: bool = False,
         on_error: OnError = "raise",
         max_failures: float = 0.01,
         max_pixels: int = MAX_PIXELS,
@@ -184,15 +194,9 @@ class Loader:
         opener: OpenerKind = "auto",
         decoder: Callable[[], Decoder] | None = None,
     ) -> None:
-        if not isinstance(manifest, Manifest):
-            raise ConfigError(
-                f"manifest is {manifest!r}; it must be a Manifest, such as read_nabirds, "
-                "read_folder and read_table return"
-            )
-        if not isinstance(shard, ShardOptions | None):
-            raise ConfigError(
-                f"shard is {shard!r}; it must be ShardOptions(shard_index, shard_count)"
-            )
+        _check_manifest(manifest)
+        if shard is not None:
+            shard = adopt_shard(shard)
         self.manifest = manifest
         self.sampler = (
             IndexSampler(len(manifest), shuffle=True)
@@ -208,9 +212,10 @@ class Loader:
                 continue
             if not is_integer(value) or value < 1:
                 raise ConfigError(f"{name} is {value!r}; it must be an integer of 1 or more")
+        self._restart = restart
         self._schedule = Schedule(
             self.sampler.epoch_size,
-            self.sampler.num_epochs,
+            1 if restart else self.sampler.num_epochs,
             batch_size,
             shard,
             last_batch,
@@ -277,6 +282,48 @@ class Loader:
         self._cursor = Cursor(self._schedule, self._maker, self._hand_over, prefetch)
         self._follow_processes(launched=False)
 
+    @classmethod
+    def for_evaluation(
+        cls,
+        manifest: Manifest,
+        *,
+        sampler: Sampler | Iterable[int] | None = None,
+        transforms: Sequence[Transform] | Views | None = None,
+        last_batch: LastBatch = "pad",
+        **options: Any,
+    ) -> Self:
+        """Return a loader that yields each record exactly once, in order, in every iteration.
+
+        Each `for` starts at the first batch, also after one that was left early. The last batch is
+        padded; `valid` marks the records that count:
+
+            loader = gpufeed.Loader.for_evaluation(test, batch_size=64, framework="torch")
+            for batch in loader:
+                right = model(batch["image"]).argmax(1) == batch["label"]
+                correct += (right & batch["valid"]).sum()
+
+        Args:
+            manifest: the images and their labels.
+            sampler: the records to evaluate; by default all, in the manifest's order. A list or
+                array of record keys evaluates a subset. For several processes use `shard`: torch's
+                DistributedSampler repeats records, which are then counted twice.
+            transforms: as for `Loader`; the default is `presets.evaluate()`.
+            last_batch: as for `Loader`; "drop" leaves out the same records each time.
+            options: all other options of `Loader`, except `restart`, which is True.
+
+        Raises:
+            ConfigError: see `Loader`.
+        """
+        _check_manifest(manifest)
+        return cls(
+            manifest,
+            sampler=SequentialSampler(len(manifest)) if sampler is None else sampler,
+            transforms=evaluate_preset() if transforms is None else transforms,
+            last_batch=last_batch,
+            restart=True,
+            **options,
+        )
+
     def __len__(self) -> int:
         """The number of batches in an epoch."""
         self._follow_processes(launched=False)
@@ -304,7 +351,7 @@ class Loader:
         return self._cursor.clock.read()
 
     def __iter__(self) -> Iterator[Batch]:
-        """Return an iterator from `step` to the end of its epoch.
+        """Return an iterator from `step` to the end of its epoch; with `restart`, from batch 0.
 
         With on_error="raise", the iterator raises `DecodeError` when an image of the next batch
         cannot be read or decoded. The loader then still stands before that batch, `skip()` passes
@@ -315,12 +362,52 @@ class Loader:
             TooManyFailuresError: more records failed than max_failures allows.
         """
         self._follow_processes()
-        if self._schedule.num_steps is not None and self.step >= self._schedule.num_steps:
+        if self._restart and (not self._cursor.placed or self.step == self._end):
+            self._cursor.check_process()
+            self._cursor.seek(0)
+        first = self.epoch * len(self)
+        return self._start(range(first, first + len(self)))
+
+    def forever(self) -> Iterator[Batch]:
+        """Return an iterator from `step` on across epochs, to the end of the sampler's last one.
+
+        A sampler has no last epoch unless it is given `num_epochs`. For loops that count steps:
+
+            batches = loader.forever()
+            for step in range(100_000):
+                train_step(next(batches))
+
+        Everything else is as in an iteration over one epoch. The loader always stands at the batch
+        that comes next, so `state_dict` may be called at any time, and a loop that is left early is
+        continued by the next iteration of either kind. `seek`, `skip`, `set_epoch` and
+        `load_state_dict` may move to any epoch, and the iterator continues from there. `close`, and
+        the end of a `with` over the loader, end the iterator. `stats` are those since its start.
+
+        Raises:
+            ConfigError: the loader has `restart`.
+            EpochsExhausted: the sampler has no epoch left.
+        """
+        if self._restart:
+            raise ConfigError(
+                "restart is True, so that each iteration is the same epoch; forever() needs a "
+                "loader with restart=False"
+            )
+        self._follow_processes()
+        return self._start(range(self._end))
+
+    def _start(self, steps: range) -> Iterator[Batch]:
+        if self.step >= self._end:
             raise EpochsExhausted(
                 f"all {self.sampler.num_epochs} epoch(s) of the sampler have been fed; use "
                 "num_epochs=None for an endless sampler, or go back with seek(0)"
             )
-        return self._cursor.start()
+        return self._cursor.start(steps)
+
+    @property
+    def _end(self) -> int:
+        """The number of batches in all epochs."""
+        steps = self._schedule.num_steps
+        return MAX_EPOCHS * len(self) if steps is None else steps
 
     def batch(self, step: int) -> Batch:
         """Return batch `step`, made from its number alone, without moving the loader.
@@ -349,19 +436,17 @@ class Loader:
         """Move to batch `step`, forward or back, without making the batches between.
 
         A running iteration continues from there to the end of its epoch. If `step` lies in another
-        epoch, start a new iteration.
+        epoch, start a new iteration; that of `forever` continues in any epoch.
 
         Raises:
             IndexError: `step` is neither a batch nor the end of the last epoch.
             ConfigError: a sampler of another library cannot go there.
         """
         self._follow_processes(launched=False)
-        end = self._schedule.num_steps
-        end = MAX_EPOCHS * len(self) if end is None else end
         step = operator.index(step)
-        if not 0 <= step <= end:
-            raise IndexError(f"step is {step}; there are batches 0 to {end - 1}")
-        self.sampler.check_reachable(min(step, end - 1) // len(self))
+        if not 0 <= step <= self._end:
+            raise IndexError(f"step is {step}; there are batches 0 to {self._end - 1}")
+        self.sampler.check_reachable(min(step, self._end - 1) // len(self))
         self._cursor.seek(step)
 
     def skip(self, count: int = 1) -> None:
@@ -489,7 +574,9 @@ class Loader:
             records = self._schedule.records_before(self.step)
             self._schedule.change_shard(found.shard)
             self._planner.check_batch_size()
+            placed = self._cursor.placed
             self._cursor.seek(self._schedule.step_at(records))
+            self._cursor.placed = placed
             if self.ledger is not None:
                 self.ledger.run = self._run(self.ledger.run.pixels)
             if isinstance(self.sampler, SubsetSampler):
@@ -522,6 +609,14 @@ class Loader:
             per_epoch=self._schedule.records_per_epoch,
             repeats=self.sampler.has_repeats,
             pixels=pixels,
+        )
+
+
+def _check_manifest(manifest: object) -> None:
+    if not isinstance(manifest, Manifest):
+        raise ConfigError(
+            f"manifest is {manifest!r}; it must be a Manifest, such as read_nabirds, read_folder "
+            "and read_table return"
         )
 
 

@@ -23,16 +23,22 @@ _MIN_EPOCHS_KEPT, _MAX_POSITIONS_KEPT = 4, 1 << 20
 Batches are prefetched from the next epochs, and made again from the previous ones.
 """
 
+_USE_INNER = "for a batch sampler, pass its inner sampler, and batch_size to the Loader"
+
 
 def adopt(sampler: object, num_records: int) -> Sampler:
     """Return a sampler of any supported kind as a `Sampler`.
 
     Raises:
-        ConfigError: it is neither a supported sampler nor a list of record keys.
+        ConfigError: it is neither a supported sampler nor a list of record keys, or it is made for
+            another number of records.
     """
     if isinstance(sampler, Sampler):
+        _check_made_for(sampler.num_records, num_records)
         return sampler
     given: Any = sampler
+    if isinstance(sampler, Sized) and hasattr(sampler, "__array__"):
+        sampler = np.asarray(sampler)
     if isinstance(sampler, range | list | tuple | np.ndarray) and len(sampler):
         # A fixed order needs no recording.
         if all(isinstance(key, int | np.integer) for key in sampler):
@@ -61,7 +67,8 @@ class GrainSampler(Sampler):
         seed: seed of the transforms; by default the sampler's own seed, or 0 if it has none.
 
     Raises:
-        ConfigError: the sampler shards its order itself, or does not end with a whole epoch.
+        ConfigError: the sampler shards its order itself, is made for another number of records, or
+            does not end with a whole epoch.
     """
 
     def __init__(self, source: Any, num_records: int, *, seed: int | None = None) -> None:
@@ -71,6 +78,8 @@ class GrainSampler(Sampler):
                 f"{source!r} shards its order itself; create it without shard_options, and pass "
                 "shard=gpufeed.ShardOptions(shard_index, shard_count) to the Loader"
             )
+        # The length of an endless sampler does not tell.
+        _check_made_for(getattr(source, "_num_records", num_records), num_records)
         length = len(source)
         endless = length >= 1 << 62
         if not endless and length % num_records:
@@ -118,7 +127,8 @@ class RecordedSampler(Sampler):
         num_epochs: number of epochs; None for no end.
 
     Raises:
-        ConfigError: the source is empty.
+        ConfigError: the source is empty, yields batches, or is a sampler of torch's that is made
+            for another number of records.
     """
 
     def __init__(
@@ -131,6 +141,13 @@ class RecordedSampler(Sampler):
     ) -> None:
         if not len(source):
             raise ConfigError(f"the sampler {source!r} is empty")
+        if hasattr(source, "sampler") and hasattr(source, "batch_size"):
+            raise ConfigError(f"{_kind(source)} yields batches; {_USE_INNER}")
+        if _kind(source).startswith(("torch.", "torchdata.")):  # others give these another meaning
+            for name in ("data_source", "dataset", "weights"):
+                made_for = getattr(source, name, None)
+                if isinstance(made_for, Sized):
+                    _check_made_for(len(made_for), num_records)
         super().__init__(
             num_records,
             seed=_seed_of(source) if seed is None else seed,
@@ -189,8 +206,7 @@ class RecordedSampler(Sampler):
             items = [operator.index(key) for key in self._source]
         except TypeError as error:
             raise ConfigError(
-                f"{kind} yields something other than record keys ({error}); for a batch sampler, "
-                "pass its inner sampler, and batch_size to the Loader"
+                f"{kind} yields something other than record keys ({error}); {_USE_INNER}"
             ) from None
         if len(items) != self.epoch_size:
             raise ConfigError(
@@ -213,6 +229,14 @@ class RecordedSampler(Sampler):
             "epoch_size": self.epoch_size,
             "own_shards": self.own_shards,
         }
+
+
+def _check_made_for(count: int, num_records: int) -> None:
+    if count != num_records:
+        raise ConfigError(
+            f"the sampler is for {count} records, the manifest has {num_records}; make it for this "
+            "manifest, or pass a list of record keys for a subset"
+        )
 
 
 def _check_keys(keys: Int64, sampler: Sampler) -> Int64:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from gpufeed.errors import ConfigError
 
-__all__ = ["ShardOptions"]
+__all__ = ["ShardOptions", "adopt_shard"]
 
 
 @dataclass(frozen=True)
@@ -36,3 +37,19 @@ class ShardOptions:
                 f"shard_index is {self.shard_index}; with shard_count={self.shard_count} "
                 f"it must be from 0 to {self.shard_count - 1}"
             )
+
+
+def adopt_shard(shard: object) -> ShardOptions:
+    """Return a shard of any supported kind as `ShardOptions`.
+
+    Raises:
+        ConfigError: it has no shard_index and shard_count, or a value is out of range.
+    """
+    given: Any = shard
+    # The class ShardOptions has them too: its defaults.
+    if isinstance(shard, type) or not {"shard_index", "shard_count"} <= {*dir(given)}:
+        raise ConfigError(
+            f"shard is {shard!r}; it must be ShardOptions(shard_index, shard_count), gpufeed's or "
+            "Grain's"
+        )
+    return ShardOptions(given.shard_index, given.shard_count)

@@ -77,7 +77,7 @@ class SequentialSampler(IndexSampler):
     """Every record once per epoch, in the manifest's order.
 
     With last_batch="drop", the same records are dropped at the end of each epoch. In a shuffled
-    order they differ each time.
+    order they differ each time. `Loader.for_evaluation` drops none.
 
     Args:
         num_records: length of the manifest.

@@ -92,8 +92,7 @@ class Planner:
         stages: the stages of a few records, with the structure that all batches have.
 
     Raises:
-        ConfigError: the sampler is for another number of records, or the transforms do not turn
-            the manifest's images into images of one size.
+        ConfigError: the transforms do not turn the manifest's images into images of one size.
     """
 
     def __init__(
@@ -106,11 +105,6 @@ class Planner:
         targets: Collection[str] = (),
         fields: Sequence[Field] = (),
     ) -> None:
-        if sampler.num_records != len(manifest):
-            raise ConfigError(
-                f"the sampler is for {sampler.num_records} records, the manifest has "
-                f"{len(manifest)}; make it for this manifest"
-            )
         checked = check_views(transforms)
         self.views, self.identities = checked.views, checked.identities
         self._shared = checked.shared

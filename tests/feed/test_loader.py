@@ -12,6 +12,7 @@ import zlib
 from concurrent.futures import Future
 from typing import Any
 
+import grain
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -138,6 +139,25 @@ def test_shards_together_are_the_whole(pictures: Manifest, world: int, last_batc
             if step < len(shard_batches):
                 together |= shard_batches[step]
         assert together == whole
+
+
+def test_grains_shards_are_taken_as_ours(pictures: Manifest) -> None:
+    """What becomes of an epoch's end is `last_batch`'s matter."""
+    sharding = grain.sharding
+    for theirs, ours in (
+        (sharding.NoSharding(), ShardOptions()),
+        (sharding.ShardByJaxProcess(drop_remainder=True), ShardOptions()),
+        (sharding.ShardOptions(1, 3, drop_remainder=True), ShardOptions(1, 3)),
+    ):
+        for last_batch in ("drop", "pad"):
+            options = {"batch_size": 4, "last_batch": last_batch}
+            with (
+                make(pictures, **options, shard=theirs) as one,
+                make(pictures, **options, shard=ours) as other,
+            ):
+                assert len(one) == len(other)
+                last = len(one) - 1
+                assert digest(one.batch(last)) == digest(other.batch(last))
 
 
 def test_seeds_and_epochs_change_order_and_pictures(pictures: Manifest) -> None:
@@ -779,6 +799,7 @@ def test_the_last_pass_is_counted(pictures: Manifest) -> None:
         ({"device": "cuda:999"}, gpufeed.DeviceError, "device is 'cuda:999', but DALI sees"),
         ({"sampler": 50}, ConfigError, "sampler is 50; it must be a gpufeed, torch"),
         ({"shard": (0, 2)}, ConfigError, r"shard is \(0, 2\); it must be ShardOptions"),
+        ({"shard": ShardOptions}, ConfigError, r"shard is <class .*; it must be ShardOptions"),
         ({"sampler": IndexSampler(49)}, ConfigError, "for 49 records, the manifest has 50"),
         (
             {"transforms": [tf.Resize(9)]},

@@ -14,6 +14,7 @@ from typing import Any
 import grain.python as grain
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 import pytest
 import torch
 import torch.utils.data
@@ -641,18 +642,65 @@ def test_a_grain_sampler_of_a_shard_is_refused(pictures: Manifest) -> None:
         fed_by(pictures, theirs)
 
 
-def test_a_grain_sampler_of_something_else_is_refused(pictures: Manifest) -> None:
-    with pytest.raises(
-        ConfigError, match="ends after 120 records; it must be a multiple of the 50"
-    ):
-        fed_by(pictures, grain.IndexSampler(60, shuffle=True, seed=7, num_epochs=2))
+class LikeGrains:
+    """A sampler in Grain's manner that is not Grain's."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> Any:
+        return grain.RecordMetadata(index=index, record_key=index)
+
+
+def test_an_order_of_something_else_is_refused(pictures: Manifest) -> None:
+    with pytest.raises(ConfigError, match="ends after 60 records; it must be a multiple of the 50"):
+        fed_by(pictures, LikeGrains(60))
     with (
-        fed_by(pictures, grain.IndexSampler(100, shuffle=False, seed=7, num_epochs=1)) as loader,
+        fed_by(pictures, LikeGrains(100)) as loader,
         pytest.raises(
             ConfigError, match="the sampler returned record key 50; the manifest has rows"
         ),
     ):
         loader.batch(7)
+
+
+@pytest.mark.parametrize(
+    ("count", "make"),
+    [
+        (20, lambda: grain.IndexSampler(20, shuffle=True, seed=7)),
+        (25, lambda: grain.IndexSampler(25, shuffle=True, seed=7, num_epochs=2)),
+        (60, lambda: grain.IndexSampler(60, shuffle=True, seed=7, num_epochs=2)),
+        (100, lambda: grain.SequentialSampler(100)),
+        (20, lambda: torch.utils.data.SequentialSampler(range(20))),
+        (60, lambda: torch.utils.data.RandomSampler(range(60), num_samples=8)),
+        (20, lambda: torch.utils.data.DistributedSampler(range(20), num_replicas=2, rank=0)),
+        (20, lambda: torch.utils.data.WeightedRandomSampler([1.0] * 20, 50)),
+        (20, lambda: IndexSampler(20)),
+        (60, lambda: WeightedSampler([1.0] * 60)),
+        (20, lambda: RecordedSampler([3], 20)),
+    ],
+)
+def test_a_sampler_made_for_another_manifest_is_refused(
+    pictures: Manifest, count: int, make: Callable[[], Any]
+) -> None:
+    message = f"the sampler is for {count} records, the manifest has 50; make it for this manifest"
+    with pytest.raises(ConfigError, match=message):
+        fed_by(pictures, make())
+
+
+def test_what_a_strangers_sampler_calls_its_dataset_is_its_own_matter(pictures: Manifest) -> None:
+    class Mapped(torch.utils.data.DistributedSampler[int]):
+        """Maps the places of a subset to record keys, as such wrappers do."""
+
+        def __iter__(self) -> Any:
+            return (10 * place for place in super().__iter__())
+
+    given = Mapped(range(4), num_replicas=1, rank=0, shuffle=False)
+    with fed_by(pictures, given) as loader:
+        assert keys_of(loader) == [0, 10, 20, 30]
 
 
 def test_what_a_recorded_order_can_not_promise_is_said(pictures: Manifest) -> None:
@@ -698,7 +746,16 @@ def test_records_that_repeat_draw_anew(pictures: Manifest) -> None:
         assert not np.array_equal(one, other)
 
 
-@pytest.mark.parametrize("listed", [[4, 9, 2, 2], (4, 9, 2, 2), np.array([4, 9, 2, 2])])
+@pytest.mark.parametrize(
+    "listed",
+    [
+        [4, 9, 2, 2],
+        (4, 9, 2, 2),
+        np.array([4, 9, 2, 2]),
+        pl.Series([4, 9, 2, 2]),
+        torch.tensor([4, 9, 2, 2]),
+    ],
+)
 def test_a_list_can_do_all_that_a_sampler_can(pictures: Manifest, listed: Any) -> None:
     with fed_by(pictures, listed, batch_size=2) as loader:
         assert isinstance(loader.sampler, SubsetSampler)
@@ -772,8 +829,16 @@ def test_samplers_can_be_pickled_and_copied(sampler: Sampler) -> None:
         ("random", "sampler is 'random'"),
         ({1: 2}, r"sampler is \{1: 2\}"),
         ([0.5], r"sampler is \[0.5\]"),
+        (np.arange(50) < 9, r"sampler is array\(\[ True"),
+        (pl.Series(range(50)) < 9, r"sampler is array\(\[ True"),
+        (torch.arange(50) < 9, r"sampler is array\(\[ True"),
+        ([True] * 50, r"record_keys is bool \(50,\); it must be integers"),
         ((i for i in range(3)), "it must be a gpufeed, torch"),
         ([], r"the sampler \[\] is empty"),
+        (
+            torch.utils.data.BatchSampler(torch.utils.data.SequentialSampler(range(50)), 25, False),
+            "BatchSampler yields batches; for a batch sampler, pass its inner sampler, and batch_",
+        ),
     ],
 )
 def test_what_is_no_sampler_is_named(pictures: Manifest, sampler: Any, message: str) -> None:
@@ -790,8 +855,8 @@ def test_what_is_no_sampler_is_named(pictures: Manifest, sampler: Any, message: 
         ),
         (torch.utils.data.SubsetRandomSampler([-1, -1]), "returned record key -1"),
         (
-            torch.utils.data.BatchSampler(torch.utils.data.SequentialSampler(range(50)), 5, False),
-            "for a batch sampler, pass its inner sampler, and batch_size to the Loader",
+            torch.utils.data.SubsetRandomSampler([[3, 4], [5, 6]]),
+            "yields something other than record keys .*; for a batch sampler, pass its inner",
         ),
     ],
 )

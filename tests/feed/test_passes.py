@@ -1,0 +1,197 @@
+"""Where an iteration starts and ends: evaluation that starts anew, and batches without an end."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+import torch
+
+import gpufeed
+from gpufeed import ConfigError, EpochsExhausted, IndexSampler, Loader, Manifest, ShardOptions
+from tests.support.loaders import digest, make
+
+SMALL = {"transforms": gpufeed.presets.evaluate(16), "device": "cpu", "num_threads": 2}
+
+
+def evaluation(manifest: Manifest, **options: Any) -> Loader:
+    return Loader.for_evaluation(manifest, **{**SMALL, "batch_size": 16, **options})
+
+
+def valid_keys(batch: dict[str, Any]) -> list[int]:
+    return batch["record_key"][batch["valid"]].tolist()
+
+
+# ------------------------------------------------------------------------- evaluation
+
+
+def test_evaluations_are_iterated_as_torchs_loader_is(pictures: Manifest) -> None:
+    """Whole or left early, as often as one likes."""
+    theirs = torch.utils.data.DataLoader(range(50), batch_size=16)
+    with evaluation(pictures) as loader:
+        assert len(loader) == len(theirs)
+        for stop in (None, 2, 1, None, 3, None):
+            seen = [valid_keys(batch) for batch in itertools.islice(loader, stop)]
+            assert seen == [keys.tolist() for keys in itertools.islice(theirs, stop)]
+
+
+def test_all_evaluations_hand_out_the_same(pictures: Manifest) -> None:
+    """Also of random transforms, and of an order that torch draws anew each time."""
+    given = torch.utils.data.RandomSampler(range(50))
+    with evaluation(pictures, sampler=given, transforms=gpufeed.presets.train(16)) as loader:
+        first, second = ([digest(batch) for batch in loader] for _ in range(2))
+    assert first == second
+
+
+def test_a_subset_can_be_evaluated(pictures: Manifest) -> None:
+    with evaluation(pictures, sampler=[9, 4, 30], batch_size=2) as loader:
+        for _ in range(2):
+            assert [valid_keys(batch) for batch in loader] == [[9, 4], [30]]
+
+
+def test_evaluation_has_the_transforms_of_evaluation(pictures: Manifest) -> None:
+    wanted = make(pictures, transforms=gpufeed.presets.evaluate())
+    for given in ({}, {"transforms": None, "sampler": None}):
+        loader = Loader.for_evaluation(pictures, device="cpu", batch_size=7, **given)
+        fingerprints = loader.state_dict()["fingerprints"]
+        assert fingerprints["transforms"] == wanted.state_dict()["fingerprints"]["transforms"]
+        assert json.loads(fingerprints["sampler"])["kind"] == "SequentialSampler"
+
+
+def test_an_evaluation_that_was_stopped_goes_on_from_its_state(pictures: Manifest) -> None:
+    with evaluation(pictures) as loader:
+        whole = [digest(batch) for batch in loader]
+        for stop in (1, 4):
+            for _ in itertools.islice(loader, stop):
+                state = loader.state_dict()
+            with evaluation(pictures) as other:
+                other.load_state_dict(state)
+                # One that was saved at its end is over.
+                assert [digest(batch) for batch in other] == whole[stop % 4 :]
+                assert [digest(batch) for batch in other] == whole
+
+
+def test_a_place_that_was_chosen_is_where_the_next_loop_starts(pictures: Manifest) -> None:
+    with evaluation(pictures) as loader:
+        whole = [digest(batch) for batch in loader]
+        next(iter(loader))
+        loader.skip()  # past a bad image, say
+        assert [digest(batch) for batch in loader] == whole[2:]
+        for _ in loader:
+            loader.seek(len(loader))
+        assert [digest(batch) for batch in loader] == whole
+
+
+def test_processes_together_evaluate_each_record_once(pictures: Manifest) -> None:
+    keys: list[int] = []
+    for index in range(3):
+        with evaluation(pictures, shard=ShardOptions(index, 3)) as loader:
+            assert len(list(loader)) == 2
+            keys += [key for batch in loader for key in valid_keys(batch)]
+    assert sorted(keys) == list(range(50))
+
+
+def test_what_is_no_manifest_is_named() -> None:
+    given: Any = 5
+    with pytest.raises(ConfigError, match="manifest is 5; it must be a Manifest, such as"):
+        Loader.for_evaluation(given)
+
+
+# --------------------------------------------------------------------- without an end
+
+
+@pytest.fixture(scope="module")
+def three_epochs(pictures: Manifest) -> list[str]:
+    """Digests of the batches of three epochs, each iterated on its own."""
+    with make(pictures) as loader:
+        return [digest(batch) for _ in range(3) for batch in loader]
+
+
+def test_forever_goes_on_across_epochs(pictures: Manifest, three_epochs: list[str]) -> None:
+    with make(pictures) as loader:
+        batches = iter(loader.forever())
+        assert [digest(next(batches)) for _ in three_epochs] == three_epochs
+        assert (loader.step, loader.epoch) == (18, 3)
+        assert loader.stats.batches == 18
+
+
+def test_loops_of_both_kinds_continue_each_other(
+    pictures: Manifest, three_epochs: list[str]
+) -> None:
+    with make(pictures) as loader:
+        seen = [digest(batch) for batch in itertools.islice(loader, 2)]
+        for batch in loader.forever():
+            seen.append(digest(batch))
+            if loader.step == 9:
+                break
+        seen += [digest(batch) for batch in loader]
+        seen += [digest(batch) for batch in itertools.islice(loader.forever(), 6)]
+    assert seen == three_epochs
+
+
+@pytest.mark.parametrize("stop", [0, 5, 6, 7, 12])
+def test_a_state_of_an_endless_loop_holds_at_any_step(
+    pictures: Manifest, three_epochs: list[str], stop: int
+) -> None:
+    with make(pictures) as loader:
+        batches = loader.forever()
+        for _ in range(stop):
+            next(batches)
+        state = loader.state_dict()
+        next(batches)
+        loader.load_state_dict(state)
+        assert digest(next(batches)) == three_epochs[stop]
+    with make(pictures) as loader:
+        loader.load_state_dict(state)
+        rest = itertools.islice(loader.forever(), 18 - stop)
+        assert [digest(batch) for batch in rest] == three_epochs[stop:]
+
+
+def test_an_endless_loop_goes_on_from_wherever_it_is_sent(
+    pictures: Manifest, three_epochs: list[str]
+) -> None:
+    with make(pictures) as loader:
+        batches = loader.forever()
+        seen = [digest(next(batches))]
+        loader.skip(9)
+        seen.append(digest(next(batches)))
+        loader.set_epoch(2)
+        seen.append(digest(next(batches)))
+        loader.seek(5)
+        seen += [digest(next(batches)) for _ in range(2)]
+        assert seen == [three_epochs[step] for step in (0, 10, 12, 5, 6)]
+
+
+def test_forever_ends_with_the_samplers_last_epoch(
+    pictures: Manifest, three_epochs: list[str]
+) -> None:
+    sampler = IndexSampler(50, shuffle=True, seed=3, num_epochs=2)
+    with make(pictures, sampler=sampler) as loader:
+        batches = loader.forever()
+        assert [digest(batch) for batch in batches] == three_epochs[:12]
+        with pytest.raises(StopIteration):
+            next(batches)
+        with pytest.raises(EpochsExhausted, match=r"all 2 epoch\(s\)"):
+            loader.forever()
+
+
+def test_a_shard_without_a_rest_goes_on_into_the_next_epoch(pictures: Manifest) -> None:
+    options: dict[str, Any] = {"last_batch": "partial", "shard": ShardOptions(2, 3)}
+    with make(pictures, **options) as loader:
+        wanted = [digest(loader.batch(step)) for step in (0, 1, 3, 4, 6)]
+        assert [digest(batch) for batch in itertools.islice(loader.forever(), 5)] == wanted
+
+
+def test_what_ends_an_endless_loop(pictures: Manifest) -> None:
+    with make(pictures) as loader:
+        batches = loader.forever()
+        next(batches)
+    with pytest.raises(ConfigError, match=r"this iteration was ended by a later one .* by close"):
+        next(batches)
+    with (
+        evaluation(pictures) as loader,
+        pytest.raises(ConfigError, match=r"restart is True, .* needs a loader with restart=False"),
+    ):
+        loader.forever()
