@@ -65,8 +65,9 @@ class Loader:
     yields the next epoch. A batch is a dict of the framework's arrays. Below, n is `batch_size`, or
     less for a "partial" tail:
 
-    - `image`: (n, 3, height, width) or (n, height, width, 3), in the transforms' dtype; with
-      `Views`, a list of such arrays.
+    - `image`: in the transforms' dtype, (n, height, width, 3) in jax and otherwise
+      (n, 3, height, width), unless the output format says `layout`; with `Views`, a list of such
+      arrays.
     - `label`: (n,), int64 in torch, otherwise int32.
     - `record_key`: (n,), rows of the manifest; int32 in jax, otherwise int64.
     - `epoch`: (n,), of the same dtype as `record_key`.
@@ -224,6 +225,7 @@ class Loader:
             check_pixels(max_pixels),
             [each for each in targets if isinstance(each, str)],
             [each for each in targets if isinstance(each, Field)],
+            "NHWC" if framework == "jax" else "NCHW",
         )
         target_arrays = Targets(
             manifest,
