@@ -84,9 +84,10 @@ class Loader:
       is no longer on the image.
 
     Boxes are clipped to the image. Boxes whose width or height is then below one pixel are dropped
-    with their labels, as torchvision's SanitizeBoundingBoxes does. With `Views`, boxes and points
-    are lists with one entry for each view. Targets change neither pixels nor order, and a state
-    loads whatever targets are requested.
+    with their labels, as torchvision's SanitizeBoundingBoxes does. Labels count from 0; add 1 to
+    `box_labels` for torchvision's detectors, which take 0 as the background. With `Views`, boxes
+    and points are lists with one entry for each view. Targets change neither pixels nor order, and
+    a state loads whatever targets are requested.
 
     Args:
         manifest: the images and their labels.

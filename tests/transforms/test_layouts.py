@@ -140,7 +140,8 @@ def test_a_state_holds_the_layout(pictures: Manifest, framework: str, name: str)
     with make(pictures, framework, LISTS[name]()) as loader:
         loader.seek(3)
         state = loader.state_dict()
-    for transforms in (LISTS[name](layout=own), rebuild_transforms(state_transforms(state))):
+    rebuilt = rebuild_transforms(state["fingerprints"]["transforms"])
+    for transforms in (LISTS[name](layout=own), rebuilt):
         with make(pictures, "numpy", transforms) as same:
             same.load_state_dict(state)
             assert same.step == 3
@@ -149,11 +150,6 @@ def test_a_state_holds_the_layout(pictures: Manifest, framework: str, name: str)
         pytest.raises(StateMismatchError, match=rf"layout.*{own}.*{OTHER[own]}"),
     ):
         other.load_state_dict(state)
-
-
-def state_transforms(state: Any) -> str:
-    fingerprint: str = state["fingerprints"]["transforms"]
-    return fingerprint
 
 
 def test_a_list_serves_every_framework(pictures: Manifest) -> None:
