@@ -51,7 +51,7 @@ __all__ = [
 
 
 def _output(
-    dtype: DType, layout: Layout, mean: float | Sequence[float], std: float | Sequence[float]
+    dtype: DType, layout: Layout | None, mean: float | Sequence[float], std: float | Sequence[float]
 ) -> OutputFormat:
     if dtype == "uint8":
         return ToDtype("uint8", layout=layout)
@@ -63,7 +63,7 @@ def train(
     *,
     interpolation: Interpolation = "bilinear",
     dtype: DType = "float32",
-    layout: Layout = "NCHW",
+    layout: Layout | None = None,
 ) -> list[Transform]:
     """Random resized crop and flip, normalised with ImageNet's mean and standard deviation.
 
@@ -73,7 +73,7 @@ def train(
         size: side of the output, pixels.
         interpolation: "bilinear" or "bicubic".
         dtype: "float32", "float16", or "uint8" for pixel values that are not normalised.
-        layout: "NCHW" or "NHWC".
+        layout: "NCHW" or "NHWC"; None for NHWC with framework="jax", otherwise NCHW.
     """
     return [
         RandomResizedCrop(size, interpolation=interpolation),
@@ -88,7 +88,7 @@ def evaluate(
     resize: int | None = None,
     interpolation: Interpolation = "bilinear",
     dtype: DType = "float32",
-    layout: Layout = "NCHW",
+    layout: Layout | None = None,
 ) -> list[Transform]:
     """Resize of the shorter side and centre crop, normalised as in `train`.
 
@@ -98,7 +98,7 @@ def evaluate(
             with `torchvision_train` are evaluated with 232 for a size of 224.
         interpolation: "bilinear" or "bicubic".
         dtype: "float32", "float16", or "uint8" for pixel values that are not normalised.
-        layout: "NCHW" or "NHWC".
+        layout: "NCHW" or "NHWC"; None for NHWC with framework="jax", otherwise NCHW.
     """
     return [
         Resize(resize or round(size * 256 / 224), interpolation=interpolation),
@@ -113,7 +113,7 @@ def torchvision_train(
     num_classes: int | None = None,
     interpolation: Interpolation = "bilinear",
     dtype: DType = "float32",
-    layout: Layout = "NCHW",
+    layout: Layout | None = None,
 ) -> list[Transform]:
     """Torchvision's recipe for its second set of ResNet weights.
 
@@ -128,7 +128,7 @@ def torchvision_train(
         num_classes: number of classes; None leaves images and labels unmixed.
         interpolation: "bilinear" or "bicubic".
         dtype: "float32", "float16", or "uint8" for pixel values that are not normalised.
-        layout: "NCHW" or "NHWC".
+        layout: "NCHW" or "NHWC"; None for NHWC with framework="jax", otherwise NCHW.
     """
     return [
         RandomResizedCrop(size, interpolation=interpolation),
@@ -146,7 +146,7 @@ def timm_train(
     num_classes: int | None = None,
     interpolation: Interpolation = "bicubic",
     dtype: DType = "float32",
-    layout: Layout = "NCHW",
+    layout: Layout | None = None,
 ) -> list[Transform]:
     """Timm's recipe for ResNets and vision transformers, `rand-m9-mstd0.5-inc1`.
 
@@ -160,7 +160,7 @@ def timm_train(
         num_classes: number of classes; None leaves images and labels unmixed.
         interpolation: "bilinear" or "bicubic".
         dtype: "float32", "float16", or "uint8" for pixel values that are not normalised.
-        layout: "NCHW" or "NHWC".
+        layout: "NCHW" or "NHWC"; None for NHWC with framework="jax", otherwise NCHW.
     """
     return [
         RandomResizedCrop(size, interpolation=interpolation),
@@ -182,7 +182,7 @@ def simclr(
     *,
     strength: float = 1.0,
     dtype: DType = "float32",
-    layout: Layout = "NCHW",
+    layout: Layout | None = None,
 ) -> Views:
     """SimCLR's two views of each image, scaled to 0..1.
 
@@ -193,7 +193,7 @@ def simclr(
         size: side of the output, pixels.
         strength: strength of the colour distortion; 1 for ImageNet, 0.5 for CIFAR-10.
         dtype: "float32", "float16", or "uint8" for pixel values of 0 to 255.
-        layout: "NCHW" or "NHWC".
+        layout: "NCHW" or "NHWC"; None for NHWC with framework="jax", otherwise NCHW.
     """
     jitter = ColorJitter(0.8 * strength, 0.8 * strength, 0.8 * strength, 0.2 * strength)
     view: list[Transform] = [
@@ -213,7 +213,7 @@ def dino(
     local_size: int = 96,
     local_crops: int = 8,
     dtype: DType = "float32",
-    layout: Layout = "NCHW",
+    layout: Layout | None = None,
 ) -> Views:
     """DINO's two global views and several local views of each image.
 
@@ -227,7 +227,7 @@ def dino(
         local_size: side of the local views, pixels.
         local_crops: number of local views.
         dtype: "float32", "float16", or "uint8" for pixel values that are not normalised.
-        layout: "NCHW" or "NHWC".
+        layout: "NCHW" or "NHWC"; None for NHWC with framework="jax", otherwise NCHW.
     """
     output = _output(dtype, layout, IMAGENET_MEAN, IMAGENET_STD)
 
@@ -262,7 +262,7 @@ def _mix(num_classes: int | None, *, mixup: float, cutmix: float) -> list[Transf
 
 
 def course_train(
-    *, photometric: bool = True, dtype: DType = "float32", layout: Layout = "NHWC"
+    *, photometric: bool = True, dtype: DType = "float32", layout: Layout | None = None
 ) -> list[Transform]:
     """The training feed of the WestDRI course on the JAX AI stack, from the original photos.
 
@@ -275,7 +275,7 @@ def course_train(
     Args:
         photometric: whether to change contrast and gamma.
         dtype: "float32", "float16", or "uint8" for pixel values that are not scaled.
-        layout: "NHWC", as in JAX models, or "NCHW".
+        layout: "NCHW" or "NHWC"; None for NHWC with framework="jax", otherwise NCHW.
     """
     return [
         BoxCrop(margin=0.2),
@@ -288,12 +288,12 @@ def course_train(
     ]
 
 
-def course_evaluate(*, dtype: DType = "float32", layout: Layout = "NHWC") -> list[Transform]:
+def course_evaluate(*, dtype: DType = "float32", layout: Layout | None = None) -> list[Transform]:
     """The validation feed of the same course: the box without margin, in a black square of 224.
 
     Args:
         dtype: "float32", "float16", or "uint8" for pixel values that are not scaled.
-        layout: "NHWC", as in JAX models, or "NCHW".
+        layout: "NCHW" or "NHWC"; None for NHWC with framework="jax", otherwise NCHW.
     """
     return [
         BoxCrop(),

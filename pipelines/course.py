@@ -56,8 +56,8 @@ def build(config: Config, split: Literal["train", "test"] = "train") -> gpufeed.
 def course_batches(loader: gpufeed.Loader) -> Iterator[dict[str, Any]]:
     """Yield batches in the form that the course's code expects.
 
-    `img` is float32 (n, 224, 224, 3) in -1..1. `species_id` counts from 0, so that a loss can take
-    it directly; the course's counts from 1.
+    `img` is float32 in -1..1, (n, 224, 224, 3) in jax and (n, 3, 224, 224) otherwise. `species_id`
+    counts from 0, so that a loss can take it directly; the course's counts from 1.
     """
     for batch in loader:
         rows = loader.rows(batch)

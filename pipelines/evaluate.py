@@ -45,8 +45,11 @@ def build(config: Config, split: Literal["train", "test"] = "test") -> gpufeed.L
 def mosaics(loader: gpufeed.Loader) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
     """Yield the mosaics, float32 (n, 147), and labels, (n,), of each batch's valid images."""
     for batch in loader:
+        image = batch["image"]
+        nhwc = image.shape[-1] == 3  # in jax; the others have NCHW
+        blocks, axes = ((7, 32, 7, 32, 3), (2, 4)) if nhwc else ((3, 7, 32, 7, 32), (3, 5))
         # The framework computes this on its device, so that no image leaves it.
-        means = batch["image"].reshape(-1, 3, 7, 32, 7, 32).mean((3, 5))
+        means = image.reshape(-1, *blocks).mean(axes)
         arrays = [means.reshape(-1, 147), batch["label"], batch["valid"]]
         mosaic, label, valid = (np.asarray(a.cpu() if hasattr(a, "cpu") else a) for a in arrays)
         yield mosaic[valid], label[valid]

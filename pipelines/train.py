@@ -70,7 +70,7 @@ def jax_step(classes: int) -> Callable[[Any, Any], Any]:
 
     @jax.value_and_grad
     def loss_of(weights: jax.Array, image: jax.Array, label: jax.Array) -> jax.Array:
-        mosaic = image.reshape(-1, 3, 14, 16, 14, 16).mean((3, 5)).reshape(-1, 588)
+        mosaic = image.reshape(-1, 14, 16, 14, 16, 3).mean((2, 4)).reshape(-1, 588)
         scores = jax.nn.log_softmax(mosaic @ weights)
         return -(scores * jax.nn.one_hot(label, classes)).sum(1).mean()
 

@@ -49,9 +49,11 @@ def build(config: Config) -> gpufeed.Loader:
 
 def embed(view: Any) -> Embedding:
     """Return the output of a placeholder encoder: a mosaic of 8 x 8 mean colours, (n, 192)."""
-    tile = view.shape[-1] // 8
+    tile = view.shape[2] // 8
+    nhwc = view.shape[-1] == 3  # in jax; the others have NCHW
+    blocks, axes = ((8, tile, 8, tile, 3), (2, 4)) if nhwc else ((3, 8, tile, 8, tile), (3, 5))
     # The framework computes this on its device, so that no image leaves it.
-    means = view.reshape(-1, 3, 8, tile, 8, tile).mean((3, 5)).reshape(-1, 192)
+    means = view.reshape(-1, *blocks).mean(axes).reshape(-1, 192)
     return np.asarray(means.cpu() if hasattr(means, "cpu") else means, dtype=np.float64)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from nvidia.dali import Pipeline, fn, types
 
@@ -19,6 +19,7 @@ from gpufeed.transforms.select import where
 if TYPE_CHECKING:
     from gpufeed.engine.device import Device
     from gpufeed.open.base import Opener
+    from gpufeed.transforms.base import Layout
 
 __all__ = ["build_pipeline", "rest_feeds"]
 
@@ -81,8 +82,9 @@ def _view(view: View, image: Any) -> Any:
             image = _warp(stage, image)
         else:
             image = resample(stage, image)
-    image = _finish(view.output, image, mirror)
-    made = Made(view.output.dtype, view.output.layout, *view.size)
+    # `check_views` has given a layout to each output format.
+    made = Made(view.output.dtype, cast("Layout", view.output.layout), *view.size)
+    image = _finish(view.output, made, image, mirror)
     for late in view.late:
         with errors_from(late.transform):
             if isinstance(late, Mixing):
@@ -100,15 +102,15 @@ def _warp(stage: Warp, image: Any) -> Any:
     return where(stage.mask, image, apply, {"matrix": stage.matrix})
 
 
-def _finish(output: OutputFormat, image: Any, mirror: Any) -> Any:
-    layout = output.layout.removeprefix("N")
-    if output.dtype == "uint8" and layout == "HWC":
+def _finish(output: OutputFormat, made: Made, image: Any, mirror: Any) -> Any:
+    layout = made.layout.removeprefix("N")
+    if made.dtype == "uint8" and layout == "HWC":
         return image if mirror is None else fn.flip(image, horizontal=mirror)
     return fn.crop_mirror_normalize(
         image,
         mean=list(output.mean),
         std=list(output.std),
-        dtype=_DTYPES[output.dtype],
+        dtype=_DTYPES[made.dtype],
         output_layout=layout,
         **({} if mirror is None else {"mirror": mirror}),
     )

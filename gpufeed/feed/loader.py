@@ -69,8 +69,9 @@ class Loader:
     loader of which every iteration starts at the first batch. A batch is a dict of the framework's
     arrays. Below, n is `batch_size`, or less for a "partial" tail:
 
-    - `image`: (n, 3, height, width) or (n, height, width, 3), in the transforms' dtype; with
-      `Views`, a list of such arrays.
+    - `image`: in the transforms' dtype, (n, height, width, 3) in jax and otherwise
+      (n, 3, height, width), unless the output format says `layout`; with `Views`, a list of such
+      arrays.
     - `label`: (n,), int64 in torch, otherwise int32.
     - `record_key`: (n,), rows of the manifest; int32 in jax, otherwise int64.
     - `epoch`: (n,), of the same dtype as `record_key`.
@@ -87,9 +88,10 @@ class Loader:
       is no longer on the image.
 
     Boxes are clipped to the image. Boxes whose width or height is then below one pixel are dropped
-    with their labels, as torchvision's SanitizeBoundingBoxes does. With `Views`, boxes and points
-    are lists with one entry for each view. Targets change neither pixels nor order, and a state
-    loads whatever targets are requested.
+    with their labels, as torchvision's SanitizeBoundingBoxes does. Labels count from 0; add 1 to
+    `box_labels` for torchvision's detectors, which take 0 as the background. With `Views`, boxes
+    and points are lists with one entry for each view. Targets change neither pixels nor order, and
+    a state loads whatever targets are requested.
 
     Args:
         manifest: the images and their labels.
@@ -228,6 +230,7 @@ class Loader:
             check_pixels(max_pixels),
             [each for each in targets if isinstance(each, str)],
             [each for each in targets if isinstance(each, Field)],
+            "NHWC" if framework == "jax" else "NCHW",
         )
         target_arrays = Targets(
             manifest,

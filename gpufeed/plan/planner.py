@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gpufeed.order.sampler import Sampler
     from gpufeed.order.schedule import Schedule
     from gpufeed.records import Manifest
-    from gpufeed.transforms import Transform
+    from gpufeed.transforms import Layout, Transform
 
 __all__ = ["BatchPlan", "Planner"]
 
@@ -84,7 +84,8 @@ class BatchPlan:
 class Planner:
     """Plans batches from their numbers alone.
 
-    `max_pixels` limits the size of blank images; for the other arguments see `Loader`.
+    `max_pixels` limits the size of blank images, and `layout` is for output formats that leave it
+    open; for the other arguments see `Loader`.
 
     Attributes:
         views: a list of transforms for each view, ending in an output format.
@@ -104,8 +105,9 @@ class Planner:
         max_pixels: int = 1 << 62,
         targets: Collection[str] = (),
         fields: Sequence[Field] = (),
+        layout: Layout = "NCHW",
     ) -> None:
-        checked = check_views(transforms)
+        checked = check_views(transforms, layout)
         self.views, self.identities = checked.views, checked.identities
         self._shared = checked.shared
         self._sampler = sampler

@@ -62,7 +62,7 @@ def make_transforms(
         preset: the name of a function in `gpufeed.presets`.
         size: the side of the output in pixels; the course's presets support 224 only.
         dtype: "float32", "float16" or "uint8".
-        layout: "NCHW" or "NHWC"; None for the preset's own.
+        layout: "NCHW" or "NHWC"; None for the framework's.
 
     Raises:
         ConfigError: there is no such preset, or it does not support this size.
@@ -71,10 +71,10 @@ def make_transforms(
         raise ConfigError(f"preset is {preset!r}; it must be one of {', '.join(get_args(Preset))}")
     make: Callable[..., list[Transform] | Views] = getattr(presets, preset)
     if not preset.startswith("course"):
-        return make(size, dtype=dtype, layout=layout or "NCHW")
+        return make(size, dtype=dtype, layout=layout)
     if size != _COURSE_SIZE:
         raise ConfigError(f"size is {size}; the preset {preset} supports {_COURSE_SIZE} only")
-    return make(dtype=dtype, layout=layout or "NHWC")
+    return make(dtype=dtype, layout=layout)
 
 
 def open_manifest(

@@ -210,9 +210,9 @@ def check_dtype(value: Any) -> DType:
     return chosen
 
 
-def check_layout(value: Any) -> Layout:
-    """Return the name of an output layout."""
-    chosen: Layout = _check_name("layout", value, Layout)
+def check_layout(value: Any) -> Layout | None:
+    """Return the name of an output layout, or None."""
+    chosen: Layout | None = None if value is None else _check_name("layout", value, Layout)
     return chosen
 
 

@@ -159,11 +159,11 @@ class OutputFormat(Transform):
 
     Attributes:
         dtype: "float32", "float16" or "uint8".
-        layout: "NCHW" or "NHWC".
+        layout: "NCHW" or "NHWC"; None for the loader to choose.
     """
 
     dtype: DType
-    layout: Layout
+    layout: Layout | None
 
     @property
     @abc.abstractmethod

@@ -28,7 +28,7 @@ class Normalize(OutputFormat):
         mean: one number or three (RGB), on the scale 0..1; ImageNet's by default.
         std: one number or three (RGB), on the scale 0..1, above 0; ImageNet's by default.
         dtype: "float32" or "float16".
-        layout: "NCHW" or "NHWC".
+        layout: "NCHW" or "NHWC"; None for NHWC with framework="jax", otherwise NCHW.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Normalize(OutputFormat):
         std: float | Sequence[float] = IMAGENET_STD,
         *,
         dtype: DType = "float32",
-        layout: Layout = "NCHW",
+        layout: Layout | None = None,
     ) -> None:
         self._mean = arguments.check_triple("mean", mean)
         self._std = arguments.check_triple("std", std)
@@ -73,11 +73,11 @@ class ToDtype(OutputFormat):
     Args:
         dtype: "float32", "float16" or "uint8".
         scale: divide by 255; not for "uint8".
-        layout: "NCHW" or "NHWC".
+        layout: "NCHW" or "NHWC"; None for NHWC with framework="jax", otherwise NCHW.
     """
 
     def __init__(
-        self, dtype: DType = "float32", scale: bool = False, *, layout: Layout = "NCHW"
+        self, dtype: DType = "float32", scale: bool = False, *, layout: Layout | None = None
     ) -> None:
         self.dtype = arguments.check_dtype(dtype)
         self.scale = bool(scale)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -9,7 +11,7 @@ import numpy as np
 
 from gpufeed.errors import ConfigError
 from gpufeed.transforms import arguments
-from gpufeed.transforms.base import GeometricTransform, Params, Transform
+from gpufeed.transforms.base import GeometricTransform, Layout, OutputFormat, Params, Transform
 from gpufeed.transforms.frame import Frame
 from gpufeed.transforms.geometric import RandomHorizontalFlip, RandomVerticalFlip
 from gpufeed.transforms.transform_list import check_transforms, flatten
@@ -124,10 +126,10 @@ class Checked:
     """A loader's transforms, checked.
 
     Attributes:
-        views: one list per view, each with an output format.
+        views: one list per view, each with an output format that has a layout.
         shared: how many transforms at the start of the lists are common to all views and draw the
             same numbers.
-        identities: kind and settings of the transforms as given.
+        identities: kind and settings of the transforms as given, with that layout.
     """
 
     views: tuple[tuple[Transform, ...], ...]
@@ -135,14 +137,19 @@ class Checked:
     identities: list[dict[str, object]]
 
 
-def check_views(transforms: Sequence[Transform] | Views) -> Checked:
+def check_views(transforms: Sequence[Transform] | Views, layout: Layout) -> Checked:
     """Check transforms. A list is one view, or several if it has FiveCrop or TenCrop.
+
+    Args:
+        transforms: as for `Loader`.
+        layout: the layout of images whose output format leaves it open.
 
     Raises:
         ConfigError: `transforms` is not a list of transforms, or their order is wrong.
     """
     if isinstance(transforms, Views):
-        return Checked(transforms.views, 0, [transforms.identity])
+        settled = Views(_settle(transforms.views, layout))
+        return Checked(settled.views, 0, [settled.identity])
     if isinstance(transforms, str | Transform) or not isinstance(transforms, Iterable):
         raise ConfigError(
             f"transforms is {transforms!r}; it must be a list of transforms, as "
@@ -152,9 +159,27 @@ def check_views(transforms: Sequence[Transform] | Views) -> Checked:
     for index, transform in enumerate(flat):
         if isinstance(transform, FiveCrop):
             before, after = flat[:index], flat[index + 1 :]
-            views = tuple(check_transforms([*before, *p, *after]) for p in transform.parts())
+            parts = transform.parts()
+            views = _settle([check_transforms([*before, *p, *after]) for p in parts], layout)
             identities = [each.identity for each in views[0]]
             identities[index] = transform.identity
             return Checked(views, index, identities)
-    view = check_transforms(flat)
-    return Checked((view,), 0, [each.identity for each in view])
+    views = _settle([check_transforms(flat)], layout)
+    return Checked(views, 0, [each.identity for each in views[0]])
+
+
+def _settle(
+    views: Sequence[Sequence[Transform]], layout: Layout
+) -> tuple[tuple[Transform, ...], ...]:
+    """Replace each output format without a layout by a copy that has this one.
+
+    There is one copy for all views that share a format, since equal views are planned together.
+    """
+    copies = {
+        id(each): copy.copy(each)
+        for each in itertools.chain(*views)
+        if isinstance(each, OutputFormat) and each.layout is None
+    }
+    for each in copies.values():
+        each.layout = layout
+    return tuple(tuple(copies.get(id(each), each) for each in view) for view in views)

@@ -87,7 +87,7 @@ def test_calls_are_written_as_they_were_made() -> None:
     again = eval(made.text, vars(tf))  # noqa: S307 - written above
     assert again.identity == made.made.identity
     assert call(tf.Resize, (8, 9), "bicubic").text == 'Resize((8, 9), "bicubic")'
-    assert signature(tf.ToDtype) == 'ToDtype(dtype="float32", scale=False, *, layout="NCHW")'
+    assert signature(tf.ToDtype) == 'ToDtype(dtype="float32", scale=False, *, layout=None)'
     assert purpose(tf.Resize) == "Resize, antialiased"
 
 

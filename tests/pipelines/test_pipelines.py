@@ -195,7 +195,7 @@ def test_train_goes_on_where_it_stopped(recipe: ModuleType, birds: Path, tmp_pat
 
 @pytest.mark.parametrize("recipe", ["course"], indirect=True)
 def test_course_batches_have_the_names_of_their_pictures(recipe: ModuleType, birds: Path) -> None:
-    config = recipe.Config(data=str(birds), framework="numpy", batch_size=BATCH)
+    config = recipe.Config(data=str(birds), framework="jax", batch_size=BATCH)
     with recipe.build(config, "test") as loader:
         batch = next(recipe.course_batches(loader))
         frame = loader.manifest.frame[:BATCH]

@@ -72,7 +72,11 @@ def make(
     return Loader(
         manifest,
         sampler=IndexSampler(len(manifest), shuffle=True, seed=3),
-        transforms=[tf.RandomResizedCrop(24), tf.RandomHorizontalFlip(), tf.Normalize()],
+        transforms=[
+            tf.RandomResizedCrop(24),
+            tf.RandomHorizontalFlip(),
+            tf.Normalize(layout="NCHW"),
+        ],
         batch_size=GLOBAL_BATCH // (given.shard_count if given else shard),
         shard=given,
         last_batch=last_batch,

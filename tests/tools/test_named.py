@@ -111,7 +111,7 @@ def test_an_epoch_is_fed_to_the_last_record(folder: Path) -> None:
     assert (fed.whole.images, fed.whole.batches) == (80, 3)
     assert (fed.first.images, fed.state["records"]) == (32, 32)
     assert fed.device == "cpu"
-    assert fed.arrays[0] == ("image", (32, 3, 224, 224), "float32")
+    assert fed.arrays[0] == ("image", (32, 224, 224, 3), "float32")
 
 
 def test_the_rate_leaves_the_start_out_where_it_can() -> None:
