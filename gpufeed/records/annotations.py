@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -10,6 +11,7 @@ import polars as pl
 
 from gpufeed._util.rows import RowName, first_true
 from gpufeed.errors import ConfigError, ManifestError
+from gpufeed.records.labels import check_unique, number_labels
 
 __all__ = [
     "BOXES",
@@ -74,7 +76,13 @@ def ragged(values: npt.NDArray[Any] | pl.Series, offsets: Int64) -> pl.Series:
 
 
 def read_boxes(
-    frame: pl.DataFrame, column: str, labels: str | None, box_format: BoxFormat, row_name: RowName
+    frame: pl.DataFrame,
+    column: str,
+    labels: str | None,
+    box_format: BoxFormat,
+    row_name: RowName,
+    *,
+    classes: Sequence[str] | None = None,
 ) -> tuple[pl.DataFrame, dict[str, int]]:
     """Return the frame with canonical boxes, and how many of them were clamped and dropped.
 
@@ -87,10 +95,12 @@ def read_boxes(
         labels: column of lists of the boxes' labels, which becomes `box_labels`.
         box_format: "xyxy" for (x0, y0, x1, y1), "xywh" for (x, y, width, height).
         row_name: names a row.
+        classes: names of the boxes' labels; None for those of the column.
 
     Raises:
-        ManifestError: a value is not a list of four finite numbers, a box ends before it starts, or
-            there is not one label for each box.
+        ManifestError: a value is not a list of four finite numbers, a box ends before it starts,
+            there is not one label for each box, or a label is not in `classes`.
+        ConfigError: a name occurs twice in `classes`.
     """
     boxes, offsets = _numbers(frame[column], (4,), row_name)
     rows = np.repeat(np.arange(frame.height), np.diff(offsets))
@@ -114,14 +124,18 @@ def read_boxes(
     before = np.concatenate([[0], np.cumsum(kept)])
     new = [ragged(clamped[kept], before[offsets]).alias(BOXES)]
     if labels is not None:
-        new.append(_read_labels(frame[labels], offsets, kept, row_name))
+        new.append(_read_labels(frame[labels], offsets, kept, row_name, classes))
     return frame.drop(column, *([labels] if labels else [])).with_columns(new), repairs
 
 
 def _read_labels(
-    column: pl.Series, offsets: Int64, kept: npt.NDArray[np.bool_], row_name: RowName
+    column: pl.Series,
+    offsets: Int64,
+    kept: npt.NDArray[np.bool_],
+    row_name: RowName,
+    classes: Sequence[str] | None,
 ) -> pl.Series:
-    """Return the labels of the boxes that are kept: integers as Int32, text as an Enum."""
+    """Return the labels of the boxes that are kept: an Enum, or Int32 for unnamed integers."""
     if not isinstance(column.dtype, pl.List):
         raise ManifestError(f"column {column.name!r} must contain lists, not {column.dtype}")
     counts = column.list.len().fill_null(0).to_numpy()
@@ -133,11 +147,20 @@ def _read_labels(
     flat = column.filter(pl.Series(counts > 0)).explode()
     if flat.null_count():
         raise ManifestError(f"column {column.name!r} contains a null label")
-    if flat.dtype.is_integer() or flat.dtype == pl.Null:
+    if classes is None and isinstance(flat.dtype, pl.Enum):
+        classes = flat.dtype.categories.to_list()
+    if flat.dtype == pl.Null:
+        flat = flat.cast(pl.Int32)
+    is_text = flat.dtype in (pl.String, pl.Categorical, pl.Enum)
+    if classes is not None and (is_text or flat.dtype.is_integer()):
+        check_unique(classes)
+        numbers = number_labels(flat, classes, f"column {column.name!r}", "label")
+        values = pl.Series(classes, dtype=pl.String).gather(numbers).cast(pl.Enum(classes))
+    elif flat.dtype.is_integer():
         values = flat.cast(pl.Int32, strict=False)
         if values.null_count() or (values < 0).any():
             raise ManifestError(f"column {column.name!r} has a label outside [0, 2**31 - 1]")
-    elif flat.dtype == pl.String or isinstance(flat.dtype, pl.Categorical | pl.Enum):
+    elif is_text:
         text = flat.cast(pl.String)
         values = text.cast(pl.Enum(text.unique().sort()))
     else:

@@ -11,8 +11,10 @@ import polars as pl
 from gpufeed._util.sanitize import sanitize
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.bad_images import OnBadImage, check_on_bad_image
-from gpufeed.records.manifest import Manifest
+from gpufeed.records.labels import number_labels
+from gpufeed.records.manifest import Manifest, class_names
 from gpufeed.records.sizes import with_sizes
+from gpufeed.records.splits import canonical_split, is_split
 from gpufeed.source.files import FileSource
 from gpufeed.source.paths import PATH_CHARS, all_escape_message, is_inside
 
@@ -25,6 +27,7 @@ EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp")
 def read_folder(
     path: str | Path,
     *,
+    classes: Sequence[str] | Manifest | None = None,
     extensions: Sequence[str] = EXTENSIONS,
     on_bad_image: OnBadImage = "raise",
     progress: bool | None = None,
@@ -36,6 +39,9 @@ def read_folder(
 
     Args:
         path: folder that contains the class folders.
+        classes: the names of the class folders, in the order of their labels; or a manifest, whose
+            classes are taken. By default, the folders in sorted order. Folders of the list may be
+            missing or empty.
         extensions: file name extensions of images, each with its dot; case does not matter.
         on_bad_image: "raise", or "drop" to leave out images whose header cannot be read and
             symbolic links that leave the folder. They are counted in `repairs` as `images_dropped`
@@ -43,14 +49,16 @@ def read_folder(
         progress: whether to show a progress bar; None shows it on a terminal only.
 
     Raises:
-        ManifestError: there is no class folder; a class folder has no image; an image cannot be
-            read; a symbolic link leaves the folder.
-        ConfigError: an extension does not begin with a dot, or `on_bad_image` is neither value.
+        ManifestError: there is no class folder; a class folder has no image, or is not in
+            `classes`; the folders are splits such as "train" and "val" rather than classes; an
+            image cannot be read; a symbolic link leaves the folder.
+        ConfigError: an extension does not begin with a dot, `classes` is not a list of names, or
+            `on_bad_image` is neither value.
     """
     check_on_bad_image(on_bad_image)
     root = Path(path)
-    frame, classes, dropped_links = list_folder(
-        path, extensions=extensions, on_bad_image=on_bad_image
+    frame, names, dropped_links = list_folder(
+        path, classes=class_names(classes), extensions=extensions, on_bad_image=on_bad_image
     )
     if frame.is_empty():
         raise ManifestError(all_escape_message(root))
@@ -59,16 +67,20 @@ def read_folder(
     frame = frame.select("path", "label", "width", "height", "class_name")
     if dropped_links:
         repairs["links_dropped"] = len(dropped_links)
-    return Manifest(frame, source, classes, repairs=repairs)
+    return Manifest(frame, source, names, repairs=repairs)
 
 
 def list_folder(
     path: str | Path,
     *,
+    classes: Sequence[str] | None = None,
     extensions: Sequence[str] = EXTENSIONS,
     on_bad_image: OnBadImage = "raise",
-) -> tuple[pl.DataFrame, list[str], list[str]]:
+    allow_splits: bool = False,
+) -> tuple[pl.DataFrame, Sequence[str], list[str]]:
     """List the images of class folders without opening any of them.
+
+    Arguments as for `read_folder`; with `allow_splits`, splits may take the place of classes.
 
     Returns:
         A frame with `path`, `label` (Int32) and `class_name`; the classes; and, with "drop", the
@@ -90,41 +102,72 @@ def list_folder(
     escapes = _EscapingLinks(root)
     names, linked_folders = _entries(root, "", suffixes, escapes)
     # An escaping folder is a class too, so that labels do not depend on what is dropped.
-    classes = sorted([name for name, is_folder in names if is_folder] + linked_folders)
-    files_by_class: list[list[str]] = []
+    folders = sorted([name for name, is_folder in names if is_folder] + linked_folders)
+    if not allow_splits and not set(folders) <= set(classes or ()):
+        _check_no_splits(root, folders)
+    files_of: dict[str, list[str]] = {name: [] for name in folders}
     empty: list[str] = []
-    for name in classes:
+    for name in folders:
         if name in linked_folders:
-            files_by_class.append([])
             continue
         count = escapes.count
         found = _walk(root, name, suffixes, frozenset(), escapes)
         # By folder and then by name, so that "a-b/" comes before "a/c/".
-        files_by_class.append([file for _, files in sorted(found) for file in files])
-        if not files_by_class[-1] and escapes.count == count:
+        files_of[name] = [file for _, files in sorted(found) for file in files]
+        if not files_of[name] and escapes.count == count:
             empty.append(name)
     if escapes.links and on_bad_image != "drop":
         raise ManifestError(_escapes_message(root, escapes.paths()))
-    if not classes:
+    if not folders:
         raise ManifestError(
             f"{root} has no class folder; put the images of each class into a folder of their own, "
             "such as root/wren/1.jpg, or use read_table, which takes any paths and labels"
         )
-    if empty:
+    if empty and (classes is None or len(empty) == len(folders)):
         raise ManifestError(
             f"the class folder {root / empty[0]} has no image (no file ends in "
             f"{', '.join(suffixes)})"
         )
-    rows = [(file, label) for label, files in enumerate(files_by_class) for file in files]
+    if classes is None:
+        classes = folders
+    numbers = number_labels(pl.Series(folders), classes, str(root), "class folder")
+    label_of = dict(zip(folders, numbers, strict=True))
+    rows = [(file, name) for name, files in files_of.items() for file in files]
     frame = pl.DataFrame(
         {
             "path": [file for file, _ in rows],
-            "label": [label for _, label in rows],
-            "class_name": [classes[label] for _, label in rows],
+            "label": [label_of[name] for _, name in rows],
+            "class_name": [name for _, name in rows],
         },
         schema={"path": pl.String, "label": pl.Int32, "class_name": pl.String},
     )
     return frame, classes, escapes.paths()
+
+
+def _check_no_splits(root: Path, folders: Sequence[str]) -> None:
+    """Check that the folders are not the splits of a dataset.
+
+    They are if all have names of splits, or if two different splits are among them: "train" and
+    "bus" may be two classes, "train" and "val" are not.
+
+    Raises:
+        ManifestError: the folders are splits.
+    """
+    splits = [name for name in folders if is_split(name)]
+    if not splits or (len(splits) < len(folders) and len({*map(canonical_split, splits)}) < 2):
+        return
+    # Train, if it is there, gives the classes.
+    first, *others = sorted(splits, key=lambda name: canonical_split(name) != "train")
+    advice = f"pass {root / first}"
+    if others:
+        advice = (
+            f"read {root / first} first, as `{first.lower()}`, and {root / others[0]} with "
+            f"classes={first.lower()}, so that their labels are the same"
+        )
+    raise ManifestError(
+        f"the folders of {root} are splits rather than classes: {', '.join(splits)}; {advice}; or "
+        "list them in classes= if they are classes after all"
+    )
 
 
 class _EscapingLinks:

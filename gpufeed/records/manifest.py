@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from types import MappingProxyType
 
@@ -12,22 +13,24 @@ import numpy.typing as npt
 import polars as pl
 
 from gpufeed._util.rows import first_true
+from gpufeed._util.sanitize import sanitize
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.faults.quarantine import Quarantine
 from gpufeed.records.annotations import BOX_LABELS, BOXES, POINTS, check_annotations, flatten
 from gpufeed.records.bounding_box import BOX_COLUMNS
 from gpufeed.records.fingerprint import check_dtypes, fingerprint
 from gpufeed.records.headers import max_file_bytes
+from gpufeed.records.splits import rows_of_split
 from gpufeed.records.table_files import read_parquet
 from gpufeed.source.base import Source, check_source
 from gpufeed.source.files import FileSource
 from gpufeed.source.selection import take
 
-__all__ = ["DROPPED", "Manifest"]
+__all__ = ["DROPPED", "Manifest", "class_names"]
 
 DROPPED = ("images_dropped", "links_dropped")
 """Keys of `repairs` that count what was left out."""
-_SPLITS = ("train", "test")
+_MAX_SHOWN = 3
 _INT32_MAX = 2**31 - 1
 
 
@@ -275,32 +278,45 @@ class Manifest:
         return self._select(~self._frame["path"].is_in(names), f"{source} names every image")
 
     def split(self, name: str) -> Manifest:
-        """Return the images of one split, given by `is_training_img`, with the same classes.
+        """Return the images of one split, with the same classes.
+
+        A text column `split` gives the names of the splits; a row without one is in no split.
+        Without that column, `is_training_img`, as NABirds has it, gives "train" and "test".
 
         Args:
-            name: "train" or "test".
+            name: "train", "val" or any name in the column `split`. "valid" and "validation" are the
+                same as "val", "training" as "train" and "testing" as "test", in any case.
 
         Raises:
-            ConfigError: `name` is neither.
-            ManifestError: there is no such column, it is neither boolean nor 0 and 1, or no
-                image is in this split.
+            ConfigError: there is no split of this name.
+            ManifestError: there is neither column, `is_training_img` is neither boolean nor 0 and
+                1, or no image is in this split.
         """
-        if name not in _SPLITS:
-            raise ConfigError(f'split must be "train" or "test", not {name!r}')
-        column = "is_training_img"
-        if column not in self._frame.columns:
-            raise ManifestError(
-                f"there is no column {column!r} to split by; the columns are "
-                f"{self._frame.columns}; use filter() with your own condition"
-            )
-        values = self._frame[column]
-        if values.dtype.is_integer() and values.is_in([0, 1]).all(ignore_nulls=False):
-            values = values == 1
-        if values.dtype != pl.Boolean or values.null_count():
-            raise ManifestError(f"column {column!r} must be boolean, or 0 and 1, in every row")
-        return self._select(
-            values if name == "train" else ~values, f"no image is in split {name!r}"
-        )
+        return self._select(rows_of_split(self._frame, name), f"no image is in split {name!r}")
+
+    def check_same_classes(self, other: Manifest) -> None:
+        """Check that labels mean the same in another manifest, as in the one to evaluate on.
+
+        `classes` must be equal, and `box_classes` if both manifests have them.
+
+        Raises:
+            ManifestError: they are not; the message names the first labels that differ.
+        """
+        both = [("classes", self.classes, other.classes)]
+        if self.box_classes and other.box_classes:
+            both.append(("box_classes", self.box_classes, other.box_classes))
+        for what, here, there in both:
+            differ = [
+                f"label {label} is {_class_name(ours)} here and {_class_name(theirs)} in the other"
+                for label, (ours, theirs) in enumerate(zip_longest(here, there))
+                if ours != theirs
+            ]
+            if differ:
+                more = f"; and {len(differ) - _MAX_SHOWN:,} more" if differ[_MAX_SHOWN:] else ""
+                raise ManifestError(
+                    f"the {what} of the two manifests differ: {'; '.join(differ[:_MAX_SHOWN])}"
+                    f"{more}; read one with classes= the other, or both with the same list"
+                )
 
     def rows(self, keys: npt.ArrayLike) -> pl.DataFrame:
         """Return the rows of these record_keys, in their order, repeats included.
@@ -372,6 +388,28 @@ class Manifest:
         return self.take(rows.to_numpy())
 
 
+def class_names(classes: object, argument: str = "classes") -> tuple[str, ...] | None:
+    """Return the names that an argument gives: a sequence, a manifest's classes, or None.
+
+    Raises:
+        ConfigError: the argument is something else, such as a text or a set, which has no order.
+    """
+    if classes is None:
+        return None
+    if isinstance(classes, Manifest):
+        return classes.classes
+    if (
+        not isinstance(classes, Sequence)
+        or isinstance(classes, str)
+        or not all(isinstance(name, str) for name in classes)
+    ):
+        raise ConfigError(
+            f"{argument} must be a list of names in the order of their labels, or a manifest, not "
+            f"{sanitize(repr(classes))}"
+        )
+    return tuple(classes)
+
+
 def _check_frame(
     frame: pl.DataFrame, classes: int, numbers: Sequence[int] | None = None
 ) -> pl.DataFrame:
@@ -441,6 +479,10 @@ def _check_source(
         pixels = frame["width"].cast(pl.Int64) * frame["height"].cast(pl.Int64)
         source = source.limited(max_file_bytes(pixels.to_numpy()))
     return source
+
+
+def _class_name(name: str | None) -> str:
+    return "no class" if name is None else sanitize(repr(name))
 
 
 def _kind(value: object) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import polars as pl
 
-from gpufeed._util.rows import RowName, first_true
+from gpufeed._util.rows import first_true
 from gpufeed._util.sanitize import sanitize
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.annotations import (
@@ -20,7 +21,8 @@ from gpufeed.records.annotations import (
     read_points,
 )
 from gpufeed.records.bad_images import OnBadImage, check_on_bad_image, drop_links
-from gpufeed.records.manifest import Manifest
+from gpufeed.records.labels import RENUMBER, read_labels
+from gpufeed.records.manifest import Manifest, class_names
 from gpufeed.records.sizes import with_sizes
 from gpufeed.records.table_files import read_csv, read_parquet
 from gpufeed.source.base import Source, check_source
@@ -36,9 +38,11 @@ def read_table(
     *,
     path: str = "path",
     label: str | None = "label",
+    classes: Sequence[str] | Manifest | Literal["renumber"] | None = None,
     boxes: str | None = None,
     box_format: BoxFormat = "xyxy",
     box_labels: str | None = None,
+    box_classes: Sequence[str] | None = None,
     points: str | None = None,
     root: str | Path | None = None,
     source: Source | None = None,
@@ -47,12 +51,15 @@ def read_table(
 ) -> Manifest:
     """Make a manifest from a polars frame, a CSV file with a header, or a Parquet file.
 
-    Labels may be integers, text or booleans. The sorted distinct labels become 0, 1, 2 and so on,
-    and their text `classes`. In a CSV file, labels are numbers only if that loses nothing: "007"
-    stays text. All other columns are kept, including that of the labels unless it is called
-    `label`. `width` and `height` are taken from the table if it has them; otherwise they are read
-    from the images' headers and cached. The columns `box_x`, `box_y`, `box_width` and `box_height`,
-    if present, are the images' boxes.
+    Labels may be integers, text or booleans. Integers from 0 are kept, and the classes are then
+    "0", "1" and so on up to the largest. Text is numbered in sorted order, an Enum in its own, and
+    false and true are 0 and 1. In a CSV file, labels are integers only if that loses nothing: "007"
+    stays text. To number the text of a second table as in the first, pass `classes`.
+
+    All other columns are kept, including that of the labels unless it is called `label`. `width`
+    and `height` are taken from the table if it has them; otherwise they are read from the images'
+    headers and cached. The columns `box_x`, `box_y`, `box_width` and `box_height`, if present, are
+    the images' boxes.
 
     A column of lists gives several boxes per image, as for detection. Boxes that extend beyond
     their image are clamped to it, and boxes without area are dropped; `repairs` counts both, as
@@ -62,12 +69,18 @@ def read_table(
         table: the frame, or a file that ends in .csv, .parquet or .pq.
         path: column of the images' paths, relative to the root; becomes `path`.
         label: column of the labels; None gives every image the label 0 of a single class, "image".
+        classes: the names of the labels, in the order of their numbers; or a manifest, whose
+            `classes`, and `box_classes` if it has any, are taken. Classes may be without images.
+            Integer labels index the names, but are looked up like text if a name is an integer.
+            "renumber" numbers the distinct labels, sorted, from 0. `repairs` counts the images
+            whose integer label becomes another number, as `labels_renumbered`.
         boxes: column of lists of four numbers, in pixels; becomes `boxes`. Null and an empty list
             mean no boxes.
         box_format: "xyxy" for (x0, y0, x1, y1), or "xywh" for (x, y, width, height) as in COCO.
         box_labels: column of lists, with a label for each box; becomes `box_labels`. Integers of 0
             or more are kept, and text is numbered like labels: see `Manifest.box_classes`. By
             default, boxes have their image's label.
+        box_classes: the names of the boxes' labels, as `classes` gives those of the images.
         points: column of lists of (x, y) or (x, y, visible), all of one length; becomes `points`.
         root: folder of the images; by default the folder of the table's file, or the current one.
         source: source of the images, if they are not files: key i is the image of row i. The table
@@ -79,14 +92,24 @@ def read_table(
 
     Raises:
         ManifestError: the file cannot be read, a column is missing or has a wrong dtype, or a row
-            is invalid; the message names the file and the row (from 0, without the header).
-        ConfigError: `box_format` or `on_bad_image` is not one of its values, `box_labels` is given
-            without `boxes`, or `root` together with `source`.
+            is invalid; the message names the file and the row (from 0, without the header). A
+            label is not in `classes`; or, without `classes`, an integer label is negative, or is
+            100,000 or more and also at least ten times the number of distinct ones.
+        ConfigError: `box_format` or `on_bad_image` is not one of its values, `classes` or
+            `box_classes` is not a list of names, `box_labels` is given without `boxes`,
+            `box_classes` without `box_labels`, or `root` together with `source`.
     """
     check_box_format(box_format)
     check_on_bad_image(on_bad_image)
     if box_labels is not None and boxes is None:
         raise ConfigError(f"box_labels is {box_labels!r}, but boxes is not given")
+    if box_classes is not None and box_labels is None:
+        raise ConfigError("box_classes is given, but box_labels is not")
+    if box_classes is None and isinstance(classes, Manifest):
+        box_classes = classes.box_classes or None
+    box_names = class_names(box_classes, "box_classes")
+    renumber = isinstance(classes, str) and classes == RENUMBER
+    given_names = RENUMBER if renumber else class_names(classes)
     if source is not None and root is not None:
         raise ConfigError(f"root is {root!r}, but source is given too; pass only one of them")
     frame, name, labels_are_text = _load(table, path, label)
@@ -98,7 +121,6 @@ def read_table(
         else:
             names = [source.name(key) for key in range(frame.height)]
         frame = frame.with_columns(pl.Series(path, names, dtype=pl.String))
-    repairs: dict[str, int] = {}
     if label is None:
         label = "label"
         if label in frame.columns:
@@ -139,7 +161,9 @@ def read_table(
         if root is None:
             root = Path() if isinstance(table, pl.DataFrame) else Path(table).parent
         source = FileSource(root, paths, where=row_name)
-    labels, classes = _labels(frame[label], name, row_name, from_text=labels_are_text)
+    labels, all_classes, repairs = read_labels(
+        frame[label], given_names, name, row_name, from_text=labels_are_text
+    )
     frame = frame.drop(path, *(["label"] if label == "label" else []))
     frame = frame.with_columns(paths, labels)
 
@@ -150,7 +174,8 @@ def read_table(
         )
     numbered = frame.with_row_index(_NUMBER)
     if isinstance(source, FileSource):
-        numbered, source, repairs = drop_links(numbered, source, row_name, on_bad_image)
+        numbered, source, dropped = drop_links(numbered, source, row_name, on_bad_image)
+        repairs |= dropped
     if not sized:
         numbered, source, dropped = with_sizes(
             numbered, source, show=progress, on_bad_image=on_bad_image
@@ -158,14 +183,16 @@ def read_table(
         repairs |= dropped
     numbers, frame = numbered[_NUMBER].to_list(), numbered.drop(_NUMBER)
     if boxes is not None:
-        frame, repaired = read_boxes(frame, boxes, box_labels, box_format, row_name)
+        frame, repaired = read_boxes(
+            frame, boxes, box_labels, box_format, row_name, classes=box_names
+        )
         repairs |= repaired
     if points is not None:
         frame = read_points(frame, points, row_name)
     first = ["path", "label", "width", "height"]
     frame = frame.select(*first, pl.exclude(first))
     try:
-        return Manifest(frame, source, classes, repairs=repairs, numbers=numbers)
+        return Manifest(frame, source, all_classes, repairs=repairs, numbers=numbers)
     except ManifestError as error:
         raise ManifestError(f"{name}: {error}") from None
 
@@ -186,28 +213,3 @@ def _load(table: object, path: str, label: str | None) -> tuple[pl.DataFrame, st
     if suffix in (".parquet", ".pq"):
         return read_parquet(file), str(file), False
     raise ManifestError(f"{file} ends in {suffix!r}; a table must end in .csv, .parquet or .pq")
-
-
-def _labels(
-    values: pl.Series, table: str, row_name: RowName, *, from_text: bool
-) -> tuple[pl.Series, list[str]]:
-    """Return the labels, Int32 from 0, and the class names.
-
-    With `from_text`, text that consists of canonical integers is sorted as integers.
-    """
-    if values.dtype == pl.Boolean or values.dtype.is_integer():
-        keys = values
-    elif values.dtype == pl.String or isinstance(values.dtype, pl.Categorical | pl.Enum):
-        keys = values.cast(pl.String)
-        numbers = keys.cast(pl.Int64, strict=False)
-        if from_text and (numbers.cast(pl.String) == keys).all(ignore_nulls=False):
-            keys = numbers
-    else:
-        raise ManifestError(
-            f"{table}: column {values.name!r} must contain integers, text or booleans, "
-            f"not {sanitize(str(values.dtype))}"
-        )
-    if (row := first_true(keys.is_null())) is not None:
-        raise ManifestError(f"{row_name(row)}: {values.name} is null")
-    ranks = (keys.rank("dense").cast(pl.Int32) - 1).alias("label")
-    return ranks, keys.unique().sort().cast(pl.String).to_list()

@@ -152,7 +152,7 @@ def list_images(path: str | Path) -> Listed:
     if is_nabirds:
         listing = list_nabirds(source, "species")
         return Listed(listing.unopened(), listing.files, "read_nabirds")
-    frame, _, away = list_folder(source, on_bad_image="drop")
+    frame, _, away = list_folder(source, on_bad_image="drop", allow_splits=True)
     links = pl.DataFrame({"path": away}, schema={"path": pl.String})
     frame = pl.concat([frame, links], how="diagonal")
     return Listed(frame, FileSource(source, frame["path"]), "read_folder")

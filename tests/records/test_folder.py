@@ -99,6 +99,65 @@ def test_what_it_refuses(root: Path, tmp_path: Path) -> None:
         read_folder(root)
 
 
+def of_folders(root: Path, *names: str) -> Path:
+    for name in names:
+        write_picture(root / name / "wren" / "1.png", (4, 5))
+    return root
+
+
+@pytest.mark.parametrize(
+    ("folders", "said"),
+    [
+        (["train"], "train; pass ROOT/train; or"),
+        (["Test"], "Test; pass ROOT/Test; or"),
+        (
+            ["test", "TRAIN", "valid"],
+            "TRAIN, test, valid; read ROOT/TRAIN first, as `train`, and ROOT/test with "
+            "classes=train, so that their labels are the same; or",
+        ),
+        (
+            ["dev", "validation"],
+            "dev, validation; read ROOT/dev first, as `dev`, and ROOT/validation with classes=dev",
+        ),
+        (["extra", "train", "val"], "train, val; read ROOT/train first"),
+    ],
+)
+def test_splits_are_no_classes(tmp_path: Path, folders: list[str], said: str) -> None:
+    of_folders(tmp_path, *folders)
+    with pytest.raises(ManifestError) as caught:
+        read_folder(tmp_path)
+    assert str(caught.value).startswith(
+        f"the folders of {tmp_path} are splits rather than classes: "
+        + said.replace("ROOT", str(tmp_path))
+    )
+    assert read_folder(tmp_path, classes=folders).classes == tuple(folders)
+
+
+@pytest.mark.parametrize("folders", [["bus", "train"], ["val", "valid", "x"], ["images"]])
+def test_classes_may_be_named_like_a_split(tmp_path: Path, folders: list[str]) -> None:
+    assert read_folder(of_folders(tmp_path, *folders)).classes == tuple(folders)
+
+
+def test_the_second_split_by_the_classes_of_the_first(root: Path, tmp_path: Path) -> None:
+    train = read_folder(root)
+    for name in ("wren", "Auk"):
+        write_picture(tmp_path / "val" / name / "1.png", (4, 5))
+    (tmp_path / "val" / "auk").mkdir()
+    val = read_folder(tmp_path / "val", classes=train)
+    assert val.classes == train.classes
+    assert val.frame.select("class_name", "label").rows() == [("Auk", 0), ("wren", 2)]
+    write_picture(tmp_path / "val" / "owl" / "1.png", (4, 5))
+    with pytest.raises(ManifestError) as caught:
+        read_folder(tmp_path / "val", classes=train)
+    assert str(caught.value) == (
+        f"{tmp_path}/val: 1 class folder is not among the 3 classes given: 'owl'; pass classes "
+        "that include them, or leave out their images"
+    )
+    (tmp_path / "bare" / "auk").mkdir(parents=True)
+    with pytest.raises(ManifestError, match=r"class folder .*/auk has no image"):
+        read_folder(tmp_path / "bare", classes=train)
+
+
 def test_a_picture_that_is_none_is_named(root: Path) -> None:
     (root / "auk" / "bad.jpg").write_bytes(b"<html>")
     with pytest.raises(ManifestError) as caught:

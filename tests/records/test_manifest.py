@@ -206,13 +206,45 @@ def test_split(values: list[int]) -> None:
     assert made.split("train").frame["path"].to_list() == ["a/1.jpg", "a/3.jpg"]
     assert made.split("test").frame["path"].to_list() == ["b/2.jpg"]
     assert made.split("test").classes == CLASSES
+    assert made.split("Training").fingerprint() == made.split("train").fingerprint()
+
+
+@pytest.mark.parametrize("dtype", [pl.String, pl.Categorical])
+def test_splits_have_names_of_their_own(dtype: pl.DataType) -> None:
+    text = frame(split=["train", "validation", "fold A"], is_training_img=[0, 0, 0])
+    made = Manifest(text.with_columns(pl.col("split").cast(dtype)), "/data", CLASSES)
+    for names, path in (
+        (("train", "training", "TRAIN"), "a/1.jpg"),
+        (("val", "valid", "validation", "Val"), "b/2.jpg"),
+        (("fold A",), "a/3.jpg"),
+    ):
+        for name in names:
+            assert made.split(name).frame["path"].to_list() == [path]
+            assert made.split(name).classes == CLASSES
+    both = manifest(split=["Val", None, "valid"])
+    assert both.split("validation").frame["path"].to_list() == ["a/1.jpg", "a/3.jpg"]
+    for name in ("test", "fold a"):
+        with pytest.raises(ConfigError) as caught:
+            made.split(name)
+        assert str(caught.value) == (
+            f"there is no split {name!r}; the column 'split' has ['train', 'validation', 'fold A']"
+        )
 
 
 def test_splits_it_refuses() -> None:
-    with pytest.raises(ConfigError, match='split must be "train" or "test", not \'val\''):
-        manifest(is_training_img=[1, 0, 1]).split("val")
-    with pytest.raises(ManifestError, match="there is no column 'is_training_img' to split by"):
-        manifest().split("train")
+    for name in ("val", "validation", "dev", "x"):
+        with pytest.raises(ConfigError) as caught:
+            manifest(is_training_img=[1, 0, 1]).split(name)
+        assert str(caught.value) == (
+            f"there is no split {name!r}: 'is_training_img', which NABirds has, gives \"train\" "
+            'and "test" only; to hold out part of train, use filter() with a mask such as '
+            "numpy.random.default_rng(0).random(len(train)) < 0.1, and with its inverse"
+        )
+    with pytest.raises(ConfigError, match="split must be a name such as 'train', not 1"):
+        manifest(is_training_img=[1, 0, 1]).split(1)
+    for columns in ({}, {"split": [0, 1, 0]}):
+        with pytest.raises(ManifestError, match="neither 'is_training_img' nor 'split' with names"):
+            manifest(**columns).split("train")
     for values in ([1, 2, 0], [True, None, False], ["1", "0", "1"]):
         with pytest.raises(ManifestError, match="must be boolean, or 0 and 1, in every row"):
             manifest(is_training_img=values).split("train")

@@ -59,13 +59,13 @@ def test_a_file(root: Path, ending: str) -> None:
 @pytest.mark.parametrize(
     ("labels", "classes", "expected"),
     [
-        ([10, 9, 10, -1], ("-1", "9", "10"), [2, 1, 2, 0]),
+        ([3, 1, 3, 0], ("0", "1", "2", "3"), [3, 1, 3, 0]),
         ([True, False, True, True], ("false", "true"), [1, 0, 1, 1]),
         (["10", "9", "10", ""], ("", "10", "9"), [1, 2, 1, 0]),
         (["é", "z", "Z", "z"], ("Z", "z", "é"), [2, 1, 0, 1]),
         (pl.Series(["y", "x", "y", "y"], dtype=pl.Categorical), ("x", "y"), [1, 0, 1, 1]),
-        (pl.Series(["y", "x", "y", "y"], dtype=pl.Enum(["y", "x"])), ("x", "y"), [1, 0, 1, 1]),
-        (pl.Series([2**63, 1, 2, 2], dtype=pl.UInt64), ("1", "2", str(2**63)), [2, 0, 1, 1]),
+        (pl.Series(["y", "x", "y", "y"], dtype=pl.Enum(["y", "x"])), ("y", "x"), [0, 1, 0, 0]),
+        (pl.Series([2, 1, 2, 2], dtype=pl.UInt64), ("0", "1", "2"), [2, 1, 2, 2]),
     ],
 )
 def test_labels_of_any_kind(
@@ -80,7 +80,7 @@ def test_labels_of_any_kind(
 @pytest.mark.parametrize(
     ("labels", "classes"),
     [
-        (["10", "9", "10", "9"], ("9", "10")),
+        (["3", "2", "3", "2"], ("0", "1", "2", "3")),
         (["0817", "817", "9", "10"], ("0817", "10", "817", "9")),
         (["1", "x", "1", "1"], ("1", "x")),
         (["1.0", "2", "2", "2"], ("1.0", "2")),
@@ -276,16 +276,10 @@ def test_a_panic_of_polars_is_a_manifest_error(root: Path, monkeypatch: pytest.M
             read_table(root / f"a.{ending}")
 
 
-LABELS = st.one_of(
-    st.lists(st.text("ab,\"'é\n ", max_size=4), min_size=1, max_size=6),
-    st.lists(st.integers(-(2**31), 2**31), min_size=1, max_size=6),
-)
-
-
-@given(LABELS)
-def test_every_label_is_the_name_of_its_class(labels: list[Any]) -> None:
+@given(st.lists(st.text("ab,\"'é\n ", max_size=4), min_size=1, max_size=6))
+def test_every_label_is_the_name_of_its_class(labels: list[str]) -> None:
     n = len(labels)
     frame = pl.DataFrame({"path": ["x.jpg"] * n, "label": labels, "width": [1] * n})
     read = read_table(frame.with_columns(height=2), root="/nowhere")
-    assert [read.classes[label] for label in read.frame["label"]] == [str(x) for x in labels]
-    assert list(read.classes) == [str(x) for x in sorted(set(labels))]
+    assert [read.classes[label] for label in read.frame["label"]] == labels
+    assert list(read.classes) == sorted(set(labels))

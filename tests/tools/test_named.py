@@ -13,7 +13,8 @@ import gpufeed
 from gpufeed._util.cache_folder import cache_folder
 from gpufeed.tools import info
 from gpufeed.tools.demo import Fed, check_usable, feed_epoch
-from gpufeed.tools.resolve import make_transforms, open_manifest, take_split
+from gpufeed.tools.resolve import list_images, make_transforms, open_manifest, take_split
+from tests.support.nabirds_data import write_picture
 
 
 @pytest.fixture
@@ -44,6 +45,16 @@ def test_all_kinds_of_data_are_told_apart(folder: Path, parquet: Path) -> None:
     assert "species_name" not in classes.frame.columns
     with pytest.raises(gpufeed.ConfigError, match="have no species; use class labels"):
         open_manifest(folder / "images", "species")
+
+
+def test_all_splits_are_listed_to_be_checked(tmp_path: Path) -> None:
+    """Though they are no classes."""
+    for name in ("train", "val"):
+        write_picture(tmp_path / name / "wren" / "1.png", (4, 5))
+    listed = list_images(tmp_path)
+    assert listed.frame["path"].to_list() == ["train/wren/1.png", "val/wren/1.png"]
+    with pytest.raises(gpufeed.ManifestError, match="are splits rather than classes: train, val"):
+        open_manifest(tmp_path)
 
 
 def test_what_is_no_data_is_named(folder: Path, tmp_path: Path) -> None:

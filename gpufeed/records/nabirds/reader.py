@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+import polars as pl
+
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.bad_images import OnBadImage, check_on_bad_image
-from gpufeed.records.manifest import Manifest
+from gpufeed.records.labels import number_labels
+from gpufeed.records.manifest import Manifest, class_names
 from gpufeed.records.nabirds.course import list_course
 from gpufeed.records.nabirds.distribution import DISTRIBUTION_FILES, list_distribution
 from gpufeed.records.nabirds.listing import Listing
@@ -19,6 +24,7 @@ def read_nabirds(
     path: str | Path,
     labels: Literal["class", "species"] = "class",
     *,
+    classes: Sequence[str] | Manifest | None = None,
     images: str | Path | None = None,
     sizes: Literal["manifest", "headers"] = "manifest",
     on_bad_image: OnBadImage = "raise",
@@ -60,6 +66,8 @@ def read_nabirds(
         labels: "class" labels by the rank of the class id (555 classes), "species" by the rank of
             the species' name (404 species). Labels are those of the whole set, so all splits share
             them.
+        classes: the names of the labels, in the order of their numbers; or a manifest, whose
+            classes are taken. Classes may be without images.
         images: folder of the images. By default `images` below the distribution's folder;
             `cleaned_images`, or else `images`, next to the parquet file.
         sizes: "manifest" takes the sizes from the metadata, "headers" from the images.
@@ -70,15 +78,24 @@ def read_nabirds(
 
     Raises:
         ManifestError: a file is missing or invalid, and the message names it with the line or row;
-            a symbolic link leaves the folder; or an image's size cannot be read.
-        ConfigError: `labels`, `sizes` or `on_bad_image` is not one of its values.
+            a symbolic link leaves the folder; an image's size cannot be read; or a class or species
+            is not in `classes`.
+        ConfigError: `labels`, `sizes` or `on_bad_image` is not one of its values, or `classes` is
+            not a list of names.
     """
     if labels not in ("class", "species"):
         raise ConfigError(f'labels must be "class" or "species", not {labels!r}')
     if sizes not in ("manifest", "headers"):
         raise ConfigError(f'sizes must be "manifest" or "headers", not {sizes!r}')
     check_on_bad_image(on_bad_image)
+    names = class_names(classes)
     listing = list_nabirds(path, labels, images)
+    if names is not None:
+        numbers = number_labels(
+            pl.Series(listing.classes), names, f"{path}, labels={labels!r}", "label"
+        )
+        label = numbers.gather(listing.frame["label"]).alias("label")
+        listing = replace(listing, frame=listing.frame.with_columns(label), classes=names)
     return listing.manifest(headers=sizes == "headers", show=progress, on_bad_image=on_bad_image)
 
 
