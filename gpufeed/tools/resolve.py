@@ -82,6 +82,8 @@ def open_manifest(
 ) -> Manifest:
     """Read data of any kind: NABirds, the course's metadata.parquet, or a folder of class folders.
 
+    Images of 16 bits per channel are reduced to 8, whether a run does so or not.
+
     Args:
         path: a folder, or a metadata.parquet.
         labels: "class" or "species"; None for species if the data have them.
@@ -103,9 +105,11 @@ def open_manifest(
         )
     on_bad_image: OnBadImage = "raise" if without is None else "drop"
     if is_nabirds:
-        manifest = read_nabirds(source, labels or "species", on_bad_image=on_bad_image)
+        manifest = read_nabirds(
+            source, labels or "species", on_bad_image=on_bad_image, reduce_depth=True
+        )
     else:
-        manifest = read_folder(source, on_bad_image=on_bad_image)
+        manifest = read_folder(source, on_bad_image=on_bad_image, reduce_depth=True)
     if without is None:
         return manifest
     with warnings.catch_warnings():
