@@ -20,6 +20,8 @@ __all__ = ["Acceptor"]
 _ANY_DEPTH = nvimgcodec.DecodeParams(allow_any_depth=True)
 _TO_8_BITS = ((np.arange(1 << 16) + 128) // 257).astype(np.uint8)
 """round(value / 257), which maps 0 to 0 and 65,535 to 255."""
+_ROWS = 64
+"""Rows reduced at a time, since NumPy needs eight bytes for each of their values."""
 
 
 class Acceptor:
@@ -50,7 +52,7 @@ class Acceptor:
             The encoded image to decode, with 8 bits or less per channel.
 
         Raises:
-            DecodeError: see `check_header`, or the image cannot be decoded to reduce its depth.
+            DecodeError: see `check_header`; or the depth is to be reduced and it cannot be decoded.
         """
         header = check_header(
             content, expected, record_key, self._name, reduce_depth=self._reduce_depth
@@ -76,5 +78,6 @@ class Acceptor:
         encoded = bytearray(len(head) + deep.size)
         encoded[: len(head)] = head
         pixels = np.frombuffer(encoded, np.uint8, offset=len(head)).reshape(deep.shape)
-        np.take(_TO_8_BITS, deep, out=pixels, mode="clip")
+        for top in range(0, len(deep), _ROWS):
+            pixels[top : top + _ROWS] = _TO_8_BITS[deep[top : top + _ROWS]]
         return encoded

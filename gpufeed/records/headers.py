@@ -220,7 +220,7 @@ def _jpeg(file: BinaryIO) -> ImageHeader:
 def _jpeg_header(file: BinaryIO) -> tuple[ImageHeader, bool]:
     """Return the header, and whether there may be more than one scan."""
     file.seek(2)
-    header: ImageHeader | None = None
+    size: tuple[int, int] | None = None
     orientations: list[int] = []
     progressive, components, scan_components = False, 0, 0
     for _ in range(_MAX_PARTS):
@@ -242,12 +242,11 @@ def _jpeg_header(file: BinaryIO) -> tuple[ImageHeader, bool]:
         if length < 2:
             raise ValueError(f"JPEG segment 0x{marker[0]:02X} gives the length {length}")
         end = file.tell() + length - 2
-        if marker[0] in _SOF and header is None:
+        if marker[0] in _SOF and size is None:
             bits, height, width, components = _unpack(file, ">BHHB")
             if bits > 8:
                 raise _unsupported_depth(f"a JPEG of {bits} bits per channel")
-            header = ImageHeader(width, height)
-            progressive = marker[0] not in _SEQUENTIAL
+            size, progressive = (width, height), marker[0] not in _SEQUENTIAL
         elif marker[0] == 0xE1:
             block = file.read(length - 2)
             if block.startswith(b"Exif\0\0"):
@@ -255,10 +254,10 @@ def _jpeg_header(file: BinaryIO) -> tuple[ImageHeader, bool]:
         file.seek(end)
     else:
         raise ValueError(f"a JPEG with no scan after {_MAX_PARTS:,} segments or stray bytes")
-    if header is None:
+    if size is None:
         raise ValueError("a JPEG without a frame header")
     many_scans = progressive or scan_components != components
-    return header._replace(orientation=_agreed(orientations, "JPEG")), many_scans
+    return ImageHeader(*size, _agreed(orientations, "JPEG")), many_scans
 
 
 def _add_block(

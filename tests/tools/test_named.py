@@ -46,6 +46,13 @@ def test_all_kinds_of_data_are_told_apart(folder: Path, parquet: Path) -> None:
         open_manifest(folder / "images", "species")
 
 
+def test_a_list_without_its_images_is_enough(folder: Path, tmp_path: Path) -> None:
+    """For orders, as in `gpufeed shuffle-report`."""
+    listed = tmp_path / "listed"
+    shutil.copytree(folder, listed, ignore=shutil.ignore_patterns("images"))
+    assert len(open_manifest(listed)) == len(open_manifest(folder))
+
+
 def test_what_is_no_data_is_named(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(gpufeed.ManifestError, match=r"there is no file or folder .*nowhere"):
         open_manifest(tmp_path / "nowhere")
