@@ -14,6 +14,7 @@ from PIL import Image
 import gpufeed
 from gpufeed import DecodeError, Manifest, ManifestError, MemorySource, read_table
 from gpufeed import transforms as tf
+from gpufeed.open import graph
 from gpufeed.records.headers import DepthError, image_header
 from gpufeed.tools.check.dataset import check
 from gpufeed.tools.check.kinds import Kind
@@ -224,3 +225,16 @@ def test_a_truncated_deep_image_is_a_bad_image() -> None:
             pytest.raises(DecodeError, match="the image is damaged: image file is truncated"),
         ):
             feed.batch(0)
+
+
+def test_no_decoder_of_the_graph_meets_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the CPU it would round as gpufeed does; others may not."""
+    fed: list[Any] = []
+    share = graph.share
+    monkeypatch.setattr(graph, "share", lambda images: fed.extend(images) or share(images))
+    contents = [png(RAMP), tiff(RAMP), jpeg(picture(48, 64, seed=1))]
+    manifest = listed(contents, [(48, 64)] * 3, reduce_depth=True)
+    with loader(manifest, [], opener="graph") as feed:
+        feed.batch(0)
+    assert [image_header(bytes(content)).bits for content in fed] == [8, 8, 8]
+    assert fed[2] is contents[2]
