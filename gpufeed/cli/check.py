@@ -38,6 +38,10 @@ def check(
         int | None,
         typer.Option(min=1, help="Most pixels of an image; by default the `Loader`'s limit."),
     ] = None,
+    reduce_depth: Annotated[
+        bool,
+        typer.Option("--reduce-depth", help="Allow images of 16 bits per channel."),
+    ] = False,
 ) -> None:
     """Check every image: which would fail in a run, which are doubtful, which are unusual.
 
@@ -60,7 +64,11 @@ def check(
             raise typer.BadParameter(f"the name {target} must end in {endings[0]}")
     images = list_images(data)
     report = check_images(
-        images.frame, images.files, max_pixels=max_pixels or MAX_PIXELS, threads=threads
+        images.frame,
+        images.files,
+        max_pixels=max_pixels or MAX_PIXELS,
+        reduce_depth=reduce_depth,
+        threads=threads,
     )
     _print_report(report, data, images)
     console = stdout()

@@ -277,6 +277,7 @@ class Loader:
             depth=prefetch,
             max_pixels=max_pixels,
             read_timeout=check_timeout(read_timeout),
+            reduce_depth=manifest.reduce_depth,
         )
         marks_valid = last_batch == "pad" or policy.blanks
         self._hand_over = HandOver(

@@ -59,6 +59,7 @@ class Maker:
         on_host: whether threads on the host open images, and not the graph.
         make_decoder: makes a decoder for each of these threads; None for gpufeed's own.
         depth: batches that DALI works on at a time.
+        reduce_depth: as for `Manifest`.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Maker:
         depth: int,
         max_pixels: int,
         read_timeout: float | None,
+        reduce_depth: bool,
     ) -> None:
         self.failures = failures
         self._planner = planner
@@ -90,6 +92,7 @@ class Maker:
         self._depth = depth
         self._max_pixels = max_pixels
         self._read_timeout = read_timeout
+        self._reduce_depth = reduce_depth
         self._process = os.getpid()
         # Made when first used: DALI takes a second to start.
         self._opener: Opener | None = None
@@ -121,7 +124,7 @@ class Maker:
         if not self._on_host:
             from gpufeed.open.graph import GraphOpener
 
-            return GraphOpener(name, on_gpu=self._device.is_cuda)
+            return GraphOpener(name, on_gpu=self._device.is_cuda, reduce_depth=self._reduce_depth)
         from gpufeed.open.decoders import NvImageCodec
         from gpufeed.open.host import HostOpener
 
@@ -131,6 +134,7 @@ class Maker:
             self._num_threads,
             Budget(self._max_pixels, self._num_threads, quarter_of_memory()),
             self._make_decoder or NvImageCodec,
+            reduce_depth=self._reduce_depth,
         )
 
     @property

@@ -9,7 +9,14 @@ from PIL import Image
 
 from gpufeed.errors import DecodeError, SizeMismatchError
 from gpufeed.open.decoders import NvImageCodec
-from gpufeed.records.headers import check_scans, image_size, max_file_bytes
+from gpufeed.records.headers import (
+    DepthError,
+    ImageHeader,
+    check_depth,
+    check_scans,
+    image_header,
+    max_file_bytes,
+)
 
 if TYPE_CHECKING:
     from gpufeed.open.base import Name, Opened
@@ -20,24 +27,37 @@ __all__ = ["check_header", "find_undecodable", "undecodable"]
 Size = tuple[int, int]
 
 
-def check_header(content: Encoded, expected: Size, record_key: int, name: Name) -> None:
-    """Check that an image's header is readable and gives the size in the manifest.
+def check_header(
+    content: Encoded,
+    expected: Size,
+    record_key: int,
+    name: Name,
+    *,
+    reduce_depth: bool = False,
+) -> ImageHeader:
+    """Check that an image's header is readable, and gives the size in the manifest and a depth.
 
     Args:
         content: the encoded image.
         expected: (height, width) in the manifest.
         record_key: the image's record.
         name: from a record key to the name of its image in errors.
+        reduce_depth: whether the image may have 16 bits per channel.
 
     Raises:
-        DecodeError: the header cannot be read, or the file is far too long for its size.
+        DecodeError: the header cannot be read, the image is too deep, or the file is far too long
+            for its size.
         SizeMismatchError: the image has a different size.
     """
     try:
-        width, height = image_size(content)
+        header = image_header(content)
+        check_depth(header, reduce_depth=reduce_depth)
         check_scans(content)
+    except DepthError as error:
+        raise DecodeError(record_key, name(record_key), str(error)) from None
     except (OSError, ValueError) as error:
         raise DecodeError(record_key, name(record_key), f"not a readable image: {error}") from None
+    width, height = header[:2]
     if len(content) > (limit := max_file_bytes(height * width)):
         reason = f"the file is {len(content):,} bytes long; the limit for its size is {limit:,}"
         raise DecodeError(record_key, name(record_key), reason)
@@ -49,6 +69,7 @@ def check_header(content: Encoded, expected: Size, record_key: int, name: Name) 
             f"{expected[1]} x {expected[0]}; read the sizes again, with "
             'sizes="headers" for NABirds',
         )
+    return header
 
 
 def undecodable(content: Encoded, record_key: int, name: Name) -> DecodeError:

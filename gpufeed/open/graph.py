@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from nvidia.dali import fn, types
 
 from gpufeed.errors import DecodeError
+from gpufeed.open.accept import Acceptor
 from gpufeed.open.base import Name, Opened, finished, without_traceback
-from gpufeed.open.diagnose import check_header, find_undecodable
+from gpufeed.open.diagnose import find_undecodable
 from gpufeed.open.geometry import PLACES, resample
 from gpufeed.open.inputs import declare, declare_images, feeds, share
 from gpufeed.plan.stages import Resample
@@ -31,10 +32,12 @@ class GraphOpener:
     Args:
         name: from a record key to the name of its image in errors.
         on_gpu: whether the graph is on a GPU.
+        reduce_depth: as for `Manifest`.
     """
 
-    def __init__(self, name: Name, *, on_gpu: bool) -> None:
+    def __init__(self, name: Name, *, on_gpu: bool, reduce_depth: bool) -> None:
         self._name = name
+        self._acceptor = Acceptor(name, reduce_depth=reduce_depth)
         self._on_gpu = on_gpu
 
     def build(self, stages: Stages) -> list[Any]:
@@ -67,17 +70,19 @@ class GraphOpener:
     ) -> Future[Opened]:
         """Check headers, before memory is allocated for the sizes they give: see `Opener`."""
         errors: dict[int, DecodeError] = {}
+        accepted: list[Encoded] = []
         keys, sizes = plan.record_keys.tolist(), plan.sizes.tolist()
         for place, content in enumerate(encoded):
             try:
                 if isinstance(content, DecodeError):
                     raise content
-                check_header(content, tuple(sizes[place]), keys[place], self._name)
+                size = tuple(sizes[place])
+                accepted.append(self._acceptor.accept(content, size, keys[place]))
             except DecodeError as error:
                 errors[place] = without_traceback(error)
         if errors:
             return finished(Opened(plan, encoded, errors=errors))
-        fed = {_ENCODED: share(encoded), **feeds(_parts(plan.stages), "opening")}
+        fed = {_ENCODED: share(accepted), **feeds(_parts(plan.stages), "opening")}
         return finished(Opened(plan, encoded, fed))
 
     def blame(self, opened: Opened) -> dict[int, DecodeError]:

@@ -20,9 +20,10 @@ from gpufeed.errors import (
     PipelineError,
     TransformError,
 )
+from gpufeed.open.accept import Acceptor
 from gpufeed.open.base import Name, Opened, Pixels, finished, out_of_memory, without_traceback
 from gpufeed.open.decoders import Decoder, NvImageCodec
-from gpufeed.open.diagnose import check_header, undecodable
+from gpufeed.open.diagnose import undecodable
 from gpufeed.open.inputs import declare_images, share
 from gpufeed.open.memory import Memory
 from gpufeed.open.resize import Resizer
@@ -50,6 +51,7 @@ class HostOpener:
         num_threads: the number of threads.
         budget: the limit on large images that are decoded at the same time.
         make_decoder: makes a decoder for each thread.
+        reduce_depth: as for `Manifest`.
     """
 
     def __init__(
@@ -59,9 +61,12 @@ class HostOpener:
         num_threads: int,
         budget: Budget,
         make_decoder: Callable[[], Decoder] = NvImageCodec,
+        *,
+        reduce_depth: bool = False,
     ) -> None:
         self._budget = budget
         self._name = name
+        self._acceptor = Acceptor(name, reduce_depth=reduce_depth)
         self._num_threads = num_threads
         self._workers = ThreadPoolExecutor(num_threads, "gpufeed-decode")
         self._closed = False
@@ -194,7 +199,7 @@ class _Batch(Future[Opened]):
         if not hasattr(tools, "resizer"):
             tools.decoder, tools.resizer = self._opener._make_decoder(), Resizer()
         content, key, name = self._encoded[place], self._keys[place], self._opener._name
-        check_header(content, tuple(self._sizes[place]), key, name)
+        content = self._opener._acceptor.accept(content, tuple(self._sizes[place]), key)
         start, shape = self._starts[place], self._shapes[place]
         window = tools.decoder.decode(content, tuple(start), tuple(shape))
         if window is None:

@@ -33,12 +33,18 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
     replaces a column of that name. `MixtureSampler` mixes the manifests in fixed proportions.
 
     Raises:
-        ManifestError: there is no manifest, or a column has incompatible dtypes.
+        ManifestError: there is no manifest, a column has incompatible dtypes, or the manifests
+            differ in `reduce_depth`.
     """
     given: object = manifests
     manifests = [] if isinstance(given, Manifest) else list(manifests)
     if not manifests or not all(isinstance(manifest, Manifest) for manifest in manifests):
         raise ManifestError("concat takes a sequence of at least one Manifest")
+    if len({manifest.reduce_depth for manifest in manifests}) > 1:
+        raise ManifestError(
+            "some of the manifests have reduce_depth=True and others do not; make all of them with "
+            "the same"
+        )
     classes = tuple(dict.fromkeys(name for manifest in manifests for name in manifest.classes))
     label_of = {name: label for label, name in enumerate(classes)}
     # Resolved, since one may lead to another by "..".
@@ -83,4 +89,10 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
     joined = join(
         [manifest.source for manifest in manifests], [len(manifest) for manifest in manifests]
     )
-    return Manifest(frame, joined if root is None else root, classes, repairs=repairs)
+    return Manifest(
+        frame,
+        joined if root is None else root,
+        classes,
+        repairs=repairs,
+        reduce_depth=manifests[0].reduce_depth,
+    )

@@ -30,6 +30,7 @@ def read_folder(
     classes: Sequence[str] | Manifest | None = None,
     extensions: Sequence[str] = EXTENSIONS,
     on_bad_image: OnBadImage = "raise",
+    reduce_depth: bool = False,
     progress: bool | None = None,
 ) -> Manifest:
     """Read `path/class name/.../image`, in the order of torchvision's `ImageFolder`.
@@ -43,15 +44,18 @@ def read_folder(
             classes are taken. By default, the folders in sorted order. Folders of the list may be
             missing or empty.
         extensions: file name extensions of images, each with its dot; case does not matter.
-        on_bad_image: "raise", or "drop" to leave out images whose header cannot be read and
-            symbolic links that leave the folder. They are counted in `repairs` as `images_dropped`
-            and `links_dropped`. All classes are kept, even those without any image left.
+        on_bad_image: "raise", or "drop" to leave out images whose header cannot be read or that
+            are too deep, and symbolic links that leave the folder. They are counted in `repairs` as
+            `images_dropped` and `links_dropped`. All classes are kept, even those without any image
+            left.
+        reduce_depth: whether to reduce images of 16 bits per channel to 8: see `Manifest`. By
+            default they are bad images.
         progress: whether to show a progress bar; None shows it on a terminal only.
 
     Raises:
         ManifestError: there is no class folder; a class folder has no image, or is not in
             `classes`; the folders are splits such as "train" and "val" rather than classes; an
-            image cannot be read; a symbolic link leaves the folder.
+            image cannot be read or is too deep; a symbolic link leaves the folder.
         ConfigError: an extension does not begin with a dot, `classes` is not a list of names, or
             `on_bad_image` is neither value.
     """
@@ -63,11 +67,13 @@ def read_folder(
     if frame.is_empty():
         raise ManifestError(all_escape_message(root))
     files = FileSource(root, frame["path"], where=lambda row: f"{root}, file {row}")
-    frame, source, repairs = with_sizes(frame, files, show=progress, on_bad_image=on_bad_image)
+    frame, source, repairs = with_sizes(
+        frame, files, show=progress, on_bad_image=on_bad_image, reduce_depth=reduce_depth
+    )
     frame = frame.select("path", "label", "width", "height", "class_name")
     if dropped_links:
         repairs["links_dropped"] = len(dropped_links)
-    return Manifest(frame, source, names, repairs=repairs)
+    return Manifest(frame, source, names, repairs=repairs, reduce_depth=reduce_depth)
 
 
 def list_folder(

@@ -1,4 +1,4 @@
-"""Reads the size and orientation of an image from its header.
+"""Reads the size, orientation and depth of an image from its header.
 
 Pillow is not used, for three reasons. The orientation must be the one that the decoders apply, and
 Pillow's differs for unusual files: it accepts an XMP packet, and the EXIF chunk of a WebP whose
@@ -7,7 +7,8 @@ And Pillow emits warnings, through the process-wide filters, for images that are
 
 A file with several orientations that differ is rejected, since decoders disagree on which one
 applies: nvImageCodec mostly takes the first Exif block, DALI the last. A file that would make a
-decoder use disproportionate time or memory is rejected too.
+decoder use disproportionate time or memory is rejected too, and so are depths that decoders
+saturate, misread or scale each in its own way; 16 bits per channel are left to `check_depth`.
 """
 
 from __future__ import annotations
@@ -27,10 +28,19 @@ from gpufeed._util.sanitize import printable
 from gpufeed.records.exif import orientation as exif_orientation
 from gpufeed.source.base import Encoded
 
-__all__ = ["ImageHeader", "check_scans", "image_header", "image_size", "max_file_bytes"]
+__all__ = [
+    "DepthError",
+    "ImageHeader",
+    "check_depth",
+    "check_scans",
+    "image_header",
+    "image_size",
+    "max_file_bytes",
+]
 
 _WIDTH, _HEIGHT, _ORIENTATION, _SAMPLES = 0x0100, 0x0101, 0x0112, 0x0115
 _TILE_WIDTH, _TILE_HEIGHT = 0x0142, 0x0143
+_BITS, _COLOURS, _FORMAT = 0x0102, 0x0106, 0x0153
 _TAGS = {
     _WIDTH: "width",
     _HEIGHT: "height",
@@ -39,7 +49,17 @@ _TAGS = {
     _TILE_WIDTH: "tile width",
     _TILE_HEIGHT: "tile height",
 }
-_SHORT, _LONG, _LONG8 = 3, 4, 16
+_LISTS = {_BITS: "number of bits", _COLOURS: "photometric interpretation", _FORMAT: "sample format"}
+"""Tags that decide the depth; some have one value per sample."""
+_BYTE, _SHORT, _LONG, _LONG8 = 1, 3, 4, 16
+_LAYOUTS = {_BYTE: "B", _SHORT: "H", _LONG: "I", _LONG8: "Q"}
+_UNSIGNED = {1, 4}
+"""Sample formats: unsigned integers, and undefined, which counts as unsigned."""
+_SAMPLES_OF = {2: "signed integers", 3: "floating-point numbers"}
+_GRAY, _RGB = 1, 2
+_BIT_FIELDS = (3, 6)
+"""Compressions of a BMP that gives a mask for each channel."""
+_MAX_SAMPLES = 1 << 10
 _MAX_TILE_SAMPLES = 1 << 24
 """Samples per tile that are always allowed: 2,048 x 2,048 pixels of four samples."""
 # Orientations 5 to 8 rotate the image by 90 degrees, which swaps its width and height.
@@ -65,18 +85,24 @@ _MAX_SCANS = 256
 """Scans of a JPEG. Encoders write about ten; this is the limit that nvImageCodec has in places."""
 
 
+class DepthError(ValueError):
+    """An image's values cannot be fed as 8 bits per channel, or not without `reduce_depth`."""
+
+
 class ImageHeader(NamedTuple):
-    """Size and orientation of an image.
+    """Size, orientation and depth of an image.
 
     Attributes:
         width: in pixels, with the EXIF orientation applied.
         height: in pixels, with the EXIF orientation applied.
         orientation: EXIF orientation, 1 to 8; 1 if there is none.
+        bits: bits per channel: 16, or 8 or less.
     """
 
     width: int
     height: int
-    orientation: int
+    orientation: int = 1
+    bits: int = 8
 
 
 File = str | Path | Encoded | BinaryIO
@@ -93,7 +119,7 @@ def image_size(file: File) -> tuple[int, int]:
 
 
 def image_header(file: File) -> ImageHeader:
-    """Read an image's size and orientation.
+    """Read an image's size, orientation and depth.
 
     Supports JPEG, PNG, WebP, TIFF, BMP and PNM, recognised by content and never by name. No pixels
     are decoded, and no memory is allocated for them.
@@ -103,6 +129,8 @@ def image_header(file: File) -> ImageHeader:
 
     Raises:
         OSError: the file cannot be opened or read, or is not a regular file.
+        DepthError: the values are not integers of 16 bits, or 8 or less, or a decoder would not
+            scale them correctly.
         ValueError: the format is not supported, or the header is damaged.
     """
     if isinstance(file, str | Path):
@@ -121,6 +149,19 @@ def max_file_bytes(pixels: Pixels) -> Pixels:
     return pixels * _MAX_PIXEL_BYTES + _MAX_METADATA_BYTES
 
 
+def check_depth(header: ImageHeader, *, reduce_depth: bool) -> None:
+    """Raise if an image has 16 bits per channel that are not to be reduced to 8.
+
+    Raises:
+        DepthError: it does, and `reduce_depth` is False.
+    """
+    if header.bits > 8 and not reduce_depth:
+        raise DepthError(
+            f"{header.bits} bits per channel; to reduce them to 8, pass reduce_depth=True to what "
+            "makes the manifest"
+        )
+
+
 def check_scans(content: Encoded) -> None:
     """Raise if a JPEG has more scans than any encoder writes.
 
@@ -133,7 +174,7 @@ def check_scans(content: Encoded) -> None:
     Raises:
         ValueError: there are too many scans.
     """
-    if bytes(content[:2]) != b"\xff\xd8" or not _jpeg_header(io.BytesIO(content))[3]:
+    if bytes(content[:2]) != b"\xff\xd8" or not _jpeg_header(io.BytesIO(content))[1]:
         return
     data = np.frombuffer(content, np.uint8)
     scans = 0
@@ -156,14 +197,15 @@ def _header(file: BinaryIO) -> ImageHeader:
     for signature, reader in _READERS:
         if signature.match(head):
             try:
-                width, height, orientation = reader(file)
+                header = reader(file)
             except struct.error:
                 raise ValueError("the file ends within its header") from None
+            width, height = header[:2]
             if not (0 < width <= _MAX_SIDE and 0 < height <= _MAX_SIDE):
                 raise ValueError(f"its header gives the size {width}x{height}")
-            if orientation in _TRANSPOSING:
-                width, height = height, width
-            return ImageHeader(width, height, orientation)
+            if header.orientation in _TRANSPOSING:
+                return header._replace(width=height, height=width)
+            return header
     raise ValueError(f"not a JPEG, PNG, WebP, TIFF, BMP or PNM image; it begins with {head!r}")
 
 
@@ -171,13 +213,12 @@ def _unpack(file: BinaryIO, layout: str) -> tuple[int, ...]:
     return struct.unpack(layout, file.read(struct.calcsize(layout)))
 
 
-def _jpeg(file: BinaryIO) -> tuple[int, int, int]:
-    width, height, orientation, _ = _jpeg_header(file)
-    return width, height, orientation
+def _jpeg(file: BinaryIO) -> ImageHeader:
+    return _jpeg_header(file)[0]
 
 
-def _jpeg_header(file: BinaryIO) -> tuple[int, int, int, bool]:
-    """Return width, height and orientation, and whether there may be more than one scan."""
+def _jpeg_header(file: BinaryIO) -> tuple[ImageHeader, bool]:
+    """Return the header, and whether there may be more than one scan."""
     file.seek(2)
     size: tuple[int, int] | None = None
     orientations: list[int] = []
@@ -202,7 +243,9 @@ def _jpeg_header(file: BinaryIO) -> tuple[int, int, int, bool]:
             raise ValueError(f"JPEG segment 0x{marker[0]:02X} gives the length {length}")
         end = file.tell() + length - 2
         if marker[0] in _SOF and size is None:
-            _, height, width, components = _unpack(file, ">BHHB")
+            bits, height, width, components = _unpack(file, ">BHHB")
+            if bits > 8:
+                raise _unsupported_depth(f"a JPEG of {bits} bits per channel")
             size, progressive = (width, height), marker[0] not in _SEQUENTIAL
         elif marker[0] == 0xE1:
             block = file.read(length - 2)
@@ -214,7 +257,7 @@ def _jpeg_header(file: BinaryIO) -> tuple[int, int, int, bool]:
     if size is None:
         raise ValueError("a JPEG without a frame header")
     many_scans = progressive or scan_components != components
-    return (*size, _agreed(orientations, "JPEG"), many_scans)
+    return ImageHeader(*size, _agreed(orientations, "JPEG")), many_scans
 
 
 def _add_block(
@@ -238,10 +281,10 @@ def _agreed(orientations: list[int], kind: str) -> int:
     return orientations[0]
 
 
-def _png(file: BinaryIO) -> tuple[int, int, int]:
+def _png(file: BinaryIO) -> ImageHeader:
     length = _length(file)
     file.seek(8)
-    size, name, width, height = struct.unpack(">I4sII", file.read(16))
+    size, name, width, height, bits = struct.unpack(">I4sIIB", file.read(17))
     if name != b"IHDR":
         raise ValueError("a PNG that does not begin with IHDR")
     if size != _IHDR_BYTES:
@@ -270,10 +313,10 @@ def _png(file: BinaryIO) -> tuple[int, int, int]:
         file.seek(end)
     else:
         raise ValueError(f"a PNG with more than {_MAX_PARTS:,} chunks")
-    return width, height, _agreed(orientations, "PNG")
+    return ImageHeader(width, height, _agreed(orientations, "PNG"), bits)
 
 
-def _webp(file: BinaryIO) -> tuple[int, int, int]:
+def _webp(file: BinaryIO) -> ImageHeader:
     length = _length(file)
     file.seek(4)
     (riff_bytes,) = _unpack(file, "<I")
@@ -328,7 +371,7 @@ def _webp(file: BinaryIO) -> tuple[int, int, int]:
         raise ValueError(f"a WebP with more than {_MAX_PARTS:,} chunks")
     if size is None:
         raise ValueError("a WebP without an image")
-    return (*size, _agreed(orientations, "WebP"))
+    return ImageHeader(*size, _agreed(orientations, "WebP"))
 
 
 def _length(file: BinaryIO) -> int:
@@ -352,13 +395,27 @@ def _check_exif(kind: str, size: int) -> None:
         )
 
 
-def _tiff(file: BinaryIO) -> tuple[int, int, int]:
-    tags = _first_directory(file)
+def _tiff(file: BinaryIO) -> ImageHeader:
+    tags, lists = _first_directory(file)
     if _WIDTH not in tags or _HEIGHT not in tags:
         raise ValueError("a TIFF without a size")
     _check_tile(tags)
     orientation = tags.get(_ORIENTATION, 1)
-    return tags[_WIDTH], tags[_HEIGHT], orientation if 1 <= orientation <= 8 else 1
+    orientation = orientation if 1 <= orientation <= 8 else 1
+    return ImageHeader(tags[_WIDTH], tags[_HEIGHT], orientation, _tiff_bits(lists))
+
+
+def _tiff_bits(lists: dict[int, set[int]]) -> int:
+    formats = lists[_FORMAT] - _UNSIGNED
+    if formats:
+        kind = _SAMPLES_OF.get(min(formats), f"sample format {min(formats)}")
+        raise _unsupported_depth(f"a TIFF of {kind}")
+    bits = max(lists[_BITS], default=1)
+    if bits > 8 and lists[_BITS] != {16}:
+        raise _unsupported_depth(f"a TIFF of {bits} bits per channel")
+    if bits > 8 and lists[_COLOURS] not in ({_GRAY}, {_RGB}):
+        raise _unsupported_depth(f"a TIFF of {bits} bits per channel that is neither gray nor RGB")
+    return bits
 
 
 def _check_tile(tags: dict[int, int]) -> None:
@@ -380,25 +437,47 @@ def _check_tile(tags: dict[int, int]) -> None:
         )
 
 
-def _bmp(file: BinaryIO) -> tuple[int, int, int]:
+def _bmp(file: BinaryIO) -> ImageHeader:
     file.seek(14)
     (header,) = _unpack(file, "<I")
     width, height = _unpack(file, "<HH" if header == 12 else "<ii")
-    return width, abs(height), 1  # a negative height means that the top row comes first
+    if header >= 40:
+        file.seek(28)
+        bits, compression = _unpack(file, "<HI")
+        file.seek(54)
+        masks = _unpack(file, "<3I") if compression in _BIT_FIELDS else ()
+        if bits > 32 or any(mask.bit_count() > 8 for mask in masks):
+            raise _unsupported_depth(
+                f"a BMP of {bits} bits per pixel, with more than 8 per channel"
+            )
+    return ImageHeader(width, abs(height))  # a negative height: the top row comes first
 
 
-def _pnm(file: BinaryIO) -> tuple[int, int, int]:
+def _pnm(file: BinaryIO) -> ImageHeader:
     file.seek(0)
-    match = _PNM_HEADER.match(file.read(4096))
+    head = file.read(4096)
+    match = _PNM_HEADER.match(head)
     if match is None:
         raise ValueError("a PNM without a size")
-    return int(match[1]), int(match[2]), 1
+    width, height = int(match[2]), int(match[3])
+    if match[1] in b"14":
+        return ImageHeader(width, height, bits=1)
+    largest = _PNM_LARGEST.match(head, match.end())
+    if largest is None:
+        raise ValueError("a PNM without a largest value")
+    if int(largest[1]) not in (255, 65535):
+        raise _unsupported_depth(f"a PNM with the largest value {int(largest[1]):,}")
+    return ImageHeader(width, height, bits=int(largest[1]).bit_length())
 
 
-def _first_directory(file: BinaryIO) -> dict[int, int]:
-    """Return the values of `_TAGS`, by tag, from a TIFF's first directory.
+def _unsupported_depth(what: str) -> DepthError:
+    return DepthError(f"{what}; convert it to 8 bits per channel")
 
-    Each is a single integer; nvImageCodec rejects entries of another type or count.
+
+def _first_directory(file: BinaryIO) -> tuple[dict[int, int], dict[int, set[int]]]:
+    """Return the values of `_TAGS` and of `_LISTS`, by tag, from a TIFF's first directory.
+
+    Each of `_TAGS` is a single integer; nvImageCodec rejects entries of another type or count.
     """
     file.seek(0)
     order = {b"II": "<", b"MM": ">"}.get(file.read(2))
@@ -418,22 +497,53 @@ def _first_directory(file: BinaryIO) -> dict[int, int]:
     file.seek(offset)
     (count,) = _unpack(file, count_layout)
     tags: dict[int, int] = {}
+    lists: dict[int, set[int]] = {tag: set() for tag in _LISTS}
     for _ in range(min(count, 65535)):
         entry = file.read(struct.calcsize(entry_layout))
         tag, value_type, number, value = struct.unpack(entry_layout, entry)
+        layout = _LAYOUTS.get(value_type)
+        if tag in _LISTS:
+            if layout is None or not 0 < number <= _MAX_SAMPLES:
+                raise _wrong_entry(_LISTS[tag], number, value_type)
+            if lists[tag]:
+                raise ValueError(f"a TIFF that gives its {_LISTS[tag]} twice")
+            lists[tag].update(_values(file, order, f"{number}{layout}", value))
         if tag not in _TAGS:
             continue
-        layout = {_SHORT: "H", _LONG: "I", _LONG8: "Q"}.get(value_type)
-        if layout is None or number != 1 or struct.calcsize(layout) > len(value):
-            raise ValueError(f"a TIFF whose {_TAGS[tag]} is {number:,} values of type {value_type}")
+        if (
+            value_type == _BYTE
+            or layout is None
+            or number != 1
+            or struct.calcsize(layout) > len(value)
+        ):
+            raise _wrong_entry(_TAGS[tag], number, value_type)
         (integer,) = struct.unpack_from(order + layout, value)
         if tags.setdefault(tag, integer) != integer:
             raise ValueError(f"a TIFF whose {_TAGS[tag]} is both {tags[tag]:,} and {integer:,}")
-    return tags
+    return tags, lists
+
+
+def _wrong_entry(name: str, number: int, value_type: int) -> ValueError:
+    return ValueError(f"a TIFF whose {name} is {number:,} values of type {value_type}")
+
+
+def _values(file: BinaryIO, order: str, layout: str, value: bytes) -> tuple[int, ...]:
+    """Return the values of a TIFF's entry, which holds them or the place where they are."""
+    if struct.calcsize(order + layout) <= len(value):
+        return struct.unpack_from(order + layout, value)
+    (offset,) = struct.unpack(order + ("I" if len(value) == 4 else "Q"), value)
+    if offset >= 1 << 62:
+        raise ValueError(f"a TIFF with values at byte {offset}")
+    here = file.tell()
+    file.seek(offset)
+    values = _unpack(file, order + layout)
+    file.seek(here)
+    return values
 
 
 _BLANK = rb"(?:\s|#[^\n\r]*[\n\r])+"
-_PNM_HEADER = re.compile(rb"P[1-6]" + _BLANK + rb"(\d{1,9})" + _BLANK + rb"(\d{1,9})\s")
+_PNM_HEADER = re.compile(rb"P([1-6])" + _BLANK + rb"(\d{1,9})" + _BLANK + rb"(\d{1,9})(?=\s)")
+_PNM_LARGEST = re.compile(_BLANK + rb"(\d{1,9})\s")
 _READERS = [
     (re.compile(rb"\xff\xd8\xff"), _jpeg),
     (re.compile(rb"\x89PNG\r\n\x1a\n"), _png),

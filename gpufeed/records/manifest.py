@@ -62,6 +62,9 @@ class Manifest:
             paths are relative to.
         classes: the name of each label.
         repairs: counts of what was repaired or dropped when the dataset was read.
+        reduce_depth: whether images of 16 bits per channel (PNG, TIFF, PNM) are reduced to 8, by
+            round(value / 257); by default they are bad images. Images of other depths above 8, and
+            of floating-point or signed numbers, always are.
         numbers: row numbers to give in error messages; by default they count from 0.
 
     Raises:
@@ -69,7 +72,15 @@ class Manifest:
             violates one of the rules above; the message names the row.
     """
 
-    __slots__ = ("_classes", "_fingerprint", "_frame", "_repairs", "_selected_from", "_source")
+    __slots__ = (
+        "_classes",
+        "_fingerprint",
+        "_frame",
+        "_reduce_depth",
+        "_repairs",
+        "_selected_from",
+        "_source",
+    )
 
     def __init__(
         self,
@@ -78,6 +89,7 @@ class Manifest:
         classes: Sequence[str],
         *,
         repairs: Mapping[str, int] | None = None,
+        reduce_depth: bool = False,
         numbers: Sequence[int] | None = None,
     ) -> None:
         if not isinstance(frame, pl.DataFrame):
@@ -89,6 +101,7 @@ class Manifest:
         self._source = _check_source(source, self._frame, numbers)
         self._repairs = dict(repairs or {})
         self._selected_from = len(self)
+        self._reduce_depth = reduce_depth
         self._fingerprint: str | None = None
 
     @property
@@ -126,6 +139,11 @@ class Manifest:
     def selected_from(self) -> int:
         """The number of images of the manifest that this one was selected from, or its own."""
         return self._selected_from
+
+    @property
+    def reduce_depth(self) -> bool:
+        """Whether images of 16 bits per channel are reduced to 8; else they are bad images."""
+        return self._reduce_depth
 
     @property
     def has_boxes(self) -> bool:
@@ -349,6 +367,7 @@ class Manifest:
         taken._classes = self._classes
         taken._repairs = self._repairs
         taken._selected_from = len(self)
+        taken._reduce_depth = self._reduce_depth
         taken._fingerprint = None
         return taken
 

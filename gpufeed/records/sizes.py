@@ -16,8 +16,8 @@ from gpufeed._util.limits import local_world_size
 from gpufeed._util.progress import progress
 from gpufeed._util.thread_map import thread_map
 from gpufeed.errors import ConfigError, ManifestError
-from gpufeed.records.bad_images import OnBadImage
-from gpufeed.records.headers import image_size
+from gpufeed.records.bad_images import OnBadImage, bad_images_error
+from gpufeed.records.headers import ImageHeader, check_depth, image_header
 from gpufeed.records.table_files import count_rows, read_parquet
 from gpufeed.source.base import Source, open_image
 from gpufeed.source.files import FileSource
@@ -25,8 +25,9 @@ from gpufeed.source.selection import take
 
 __all__ = ["read_sizes", "with_sizes"]
 
-CachedSizes = dict[str, tuple[int, int, int, int]]
-"""Maps a path to its file's length and modification time, and its image's width and height."""
+CachedSizes = dict[str, tuple[int, int, int, int, int]]
+"""Maps a path to its file's length and modification time, and its image's width, height and bits
+per channel."""
 
 _SCHEMA = {
     "path": pl.String,
@@ -34,17 +35,23 @@ _SCHEMA = {
     "mtime_ns": pl.Int64,
     "width": pl.Int32,
     "height": pl.Int32,
+    "bits": pl.Int32,
 }
 _THREADS = 32
 """Threads per machine, more than cores, since most of them wait for network storage."""
 _MAX_CACHED = 1 << 20
 _MAX_STORED = 1 << 24
 """Rows of a cache that are read."""
-_MAX_SHOWN = 3
+_ADVICE = 'inspect them with `gpufeed check`, or leave them out with on_bad_image="drop"'
 
 
 def with_sizes(
-    frame: pl.DataFrame, source: Source, *, show: bool | None, on_bad_image: OnBadImage
+    frame: pl.DataFrame,
+    source: Source,
+    *,
+    show: bool | None,
+    on_bad_image: OnBadImage,
+    reduce_depth: bool,
 ) -> tuple[pl.DataFrame, Source, dict[str, int]]:
     """Add `width` and `height` to a frame: see `read_sizes`.
 
@@ -53,22 +60,26 @@ def with_sizes(
         were dropped, for `repairs`.
 
     Raises:
-        ManifestError: an image cannot be read and `on_bad_image` is "raise", or none can be read.
+        ManifestError: an image is bad and `on_bad_image` is "raise", or all are bad.
     """
-    frame = frame.with_columns(
-        read_sizes(source, frame.height, show=show, on_bad_image=on_bad_image)
+    sizes = read_sizes(
+        source, frame.height, show=show, on_bad_image=on_bad_image, reduce_depth=reduce_depth
     )
+    frame = frame.with_columns(sizes)
     readable = frame["width"].is_not_null()
     if readable.all():
         return frame, source, {}
-    if not readable.any():
-        raise ManifestError(f"none of the {frame.height} images in {source!r} can be read")
     kept = take(source, readable.arg_true().to_numpy())
     return frame.filter(readable), kept, {"images_dropped": int((~readable).sum())}
 
 
 def read_sizes(
-    source: Source, count: int, *, show: bool | None = None, on_bad_image: OnBadImage = "raise"
+    source: Source,
+    count: int,
+    *,
+    show: bool | None = None,
+    on_bad_image: OnBadImage = "raise",
+    reduce_depth: bool = False,
 ) -> pl.DataFrame:
     """Return the width and height of each image, with its EXIF orientation applied.
 
@@ -80,32 +91,38 @@ def read_sizes(
         source: the images.
         count: number of images.
         show: whether to show a progress bar; None shows it on a terminal only.
-        on_bad_image: "drop" returns null for an image or header that cannot be read.
+        on_bad_image: "drop" returns null for a bad image, unless all are bad.
+        reduce_depth: whether an image may have 16 bits per channel.
 
     Returns:
         The columns `width` and `height`, Int32, in pixels, one row for each key.
 
     Raises:
-        ManifestError: an image or its header cannot be read; the message names the first few.
+        ManifestError: an image or its header cannot be read, or it is too deep; the message names
+            the first few.
     """
     sizes: list[tuple[int | None, int | None]] = [(None, None)] * count
-    failures: dict[int, str] = {}
+    failures: dict[int, Exception] = {}
     cached = _load(source.root, source.paths) if isinstance(source, FileSource) else {}
     read: CachedSizes = {}
 
     def read_size(key: int) -> None:
         try:
+            header = None
             if isinstance(source, FileSource):
                 path, stamp = source.paths[key], source.stamp(key)
                 if (known := cached.get(path)) is not None and known[:2] == stamp:
-                    sizes[key] = known[2:]
-                    return
-            with open_image(source, key) as file:
-                sizes[key] = width, height = image_size(file)
-            if isinstance(source, FileSource):
-                read[path] = (*stamp, width, height)
+                    width, height, bits = known[2:]
+                    header = ImageHeader(width, height, bits=bits)
+            if header is None:
+                with open_image(source, key) as file:
+                    header = image_header(file)
+                if isinstance(source, FileSource):
+                    read[path] = *stamp, *header[:2], header.bits
+            check_depth(header, reduce_depth=reduce_depth)
+            sizes[key] = header[:2]
         except (OSError, ValueError) as error:
-            failures[key] = (error.strerror if isinstance(error, OSError) else "") or str(error)
+            failures[key] = error
 
     with progress("Reading image sizes", count, show=show, unit="images") as done:
         threads = max(1, _THREADS // local_world_size())
@@ -114,13 +131,8 @@ def read_sizes(
         )
     if read and isinstance(source, FileSource):
         _store(source.root, read)
-    if failures and on_bad_image != "drop":
-        shown = [f"{source.name(key)}: {failures[key]}" for key in sorted(failures)[:_MAX_SHOWN]]
-        rest = f"; and {len(failures) - _MAX_SHOWN} more" if len(failures) > _MAX_SHOWN else ""
-        raise ManifestError(
-            f"{len(failures)} of {count} images cannot be read: {'; '.join(shown)}{rest}; "
-            'inspect them with `gpufeed check`, or leave them out with on_bad_image="drop"'
-        )
+    if len(failures) > (count - 1 if on_bad_image == "drop" else 0):
+        raise bad_images_error(source, failures, count, "images", _ADVICE)
     return pl.DataFrame(sizes, schema={"width": pl.Int32, "height": pl.Int32}, orient="row")
 
 

@@ -23,6 +23,7 @@ from gpufeed.records.annotations import (
 from gpufeed.records.bad_images import OnBadImage, check_on_bad_image, drop_links
 from gpufeed.records.labels import RENUMBER, read_labels
 from gpufeed.records.manifest import Manifest, class_names
+from gpufeed.records.probe import probe
 from gpufeed.records.sizes import with_sizes
 from gpufeed.records.table_files import read_csv, read_parquet
 from gpufeed.source.base import Source, check_source
@@ -47,6 +48,7 @@ def read_table(
     root: str | Path | None = None,
     source: Source | None = None,
     on_bad_image: OnBadImage = "raise",
+    reduce_depth: bool = False,
     progress: bool | None = None,
 ) -> Manifest:
     """Make a manifest from a polars frame, a CSV file with a header, or a Parquet file.
@@ -57,9 +59,9 @@ def read_table(
     stays text. To number the text of a second table as in the first, pass `classes`.
 
     All other columns are kept, including that of the labels unless it is called `label`. `width`
-    and `height` are taken from the table if it has them; otherwise they are read from the images'
-    headers and cached. The columns `box_x`, `box_y`, `box_width` and `box_height`, if present, are
-    the images' boxes.
+    and `height` are taken from the table if it has them, and compared with the headers of eight
+    images; otherwise they are read from all headers and cached. The columns `box_x`, `box_y`,
+    `box_width` and `box_height`, if present, are the images' boxes.
 
     A column of lists gives several boxes per image, as for detection. Boxes that extend beyond
     their image are clamped to it, and boxes without area are dropped; `repairs` counts both, as
@@ -85,16 +87,20 @@ def read_table(
         root: folder of the images; by default the folder of the table's file, or the current one.
         source: source of the images, if they are not files: key i is the image of row i. The table
             then needs no column of paths; if it has none, `path` is the source's name of the image.
-        on_bad_image: "raise", or "drop" to leave out images whose size must be read from their
-            header but cannot be, and those outside the root that a symbolic link leads to. They
-            are counted in `repairs` as `images_dropped` and `links_dropped`.
+        on_bad_image: "raise", or "drop" to leave out images outside the root that a symbolic link
+            leads to and, if sizes are read from headers, images whose header cannot be read or that
+            are too deep. They are counted in `repairs` as `links_dropped` and `images_dropped`. If
+            the table gives the sizes, "drop" tolerates bad images among the eight, but not eight.
+        reduce_depth: whether to reduce images of 16 bits per channel to 8: see `Manifest`. By
+            default they are bad images.
         progress: whether to show a progress bar; None shows it on a terminal only.
 
     Raises:
         ManifestError: the file cannot be read, a column is missing or has a wrong dtype, or a row
             is invalid; the message names the file and the row (from 0, without the header). A
             label is not in `classes`; or, without `classes`, an integer label is negative, or is
-            100,000 or more and also at least ten times the number of distinct ones.
+            100,000 or more and also at least ten times the number of distinct ones. An image is
+            bad, or the root looks wrong.
         ConfigError: `box_format` or `on_bad_image` is not one of its values, `classes` or
             `box_classes` is not a list of names, `box_labels` is given without `boxes`,
             `box_classes` without `box_labels`, or `root` together with `source`.
@@ -178,7 +184,7 @@ def read_table(
         repairs |= dropped
     if not sized:
         numbered, source, dropped = with_sizes(
-            numbered, source, show=progress, on_bad_image=on_bad_image
+            numbered, source, show=progress, on_bad_image=on_bad_image, reduce_depth=reduce_depth
         )
         repairs |= dropped
     numbers, frame = numbered[_NUMBER].to_list(), numbered.drop(_NUMBER)
@@ -192,9 +198,14 @@ def read_table(
     first = ["path", "label", "width", "height"]
     frame = frame.select(*first, pl.exclude(first))
     try:
-        return Manifest(frame, source, all_classes, repairs=repairs, numbers=numbers)
+        manifest = Manifest(
+            frame, source, all_classes, repairs=repairs, reduce_depth=reduce_depth, numbers=numbers
+        )
+        if sized:
+            probe(manifest, on_bad_image=on_bad_image)
     except ManifestError as error:
         raise ManifestError(f"{name}: {error}") from None
+    return manifest
 
 
 def _load(table: object, path: str, label: str | None) -> tuple[pl.DataFrame, str, bool]:

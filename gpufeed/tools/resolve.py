@@ -82,6 +82,9 @@ def open_manifest(
 ) -> Manifest:
     """Read data of any kind: NABirds, the course's metadata.parquet, or a folder of class folders.
 
+    No image is probed, since some commands need none and the others feed a batch at once. Images of
+    16 bits per channel are reduced to 8, whether a run does so or not.
+
     Args:
         path: a folder, or a metadata.parquet.
         labels: "class" or "species"; None for species if the data have them.
@@ -93,8 +96,9 @@ def open_manifest(
         ManifestError: there are no data at the path, or they cannot be read.
         ConfigError: labels is "species" for a folder of class folders.
     """
-    from gpufeed.records import read_folder, read_nabirds
+    from gpufeed.records import read_folder
     from gpufeed.records.manifest import DROPPED
+    from gpufeed.records.nabirds import list_nabirds
 
     source, is_nabirds = _found(path)
     if labels == "species" and not is_nabirds:
@@ -103,9 +107,10 @@ def open_manifest(
         )
     on_bad_image: OnBadImage = "raise" if without is None else "drop"
     if is_nabirds:
-        manifest = read_nabirds(source, labels or "species", on_bad_image=on_bad_image)
+        listing = list_nabirds(source, labels or "species")
+        manifest = listing.manifest(on_bad_image=on_bad_image, reduce_depth=True)
     else:
-        manifest = read_folder(source, on_bad_image=on_bad_image)
+        manifest = read_folder(source, on_bad_image=on_bad_image, reduce_depth=True)
     if without is None:
         return manifest
     with warnings.catch_warnings():

@@ -122,7 +122,8 @@ def test_blank_images_have_zeros() -> None:
     buffer = io.BytesIO()
     Image.new("RGB", (9, 9)).save(buffer, "PNG")
     images = [buffer.getvalue()] * 3 + [b"no image"]
-    manifest = gpufeed.read_table(table, source=gpufeed.MemorySource(images))
+    source = gpufeed.MemorySource(images)
+    manifest = gpufeed.read_table(table, source=source, on_bad_image="drop")
     with gpufeed.Loader(
         manifest,
         sampler=gpufeed.SequentialSampler(4),

@@ -89,7 +89,7 @@ def by_folder(root: Path, harm: Harm) -> None:
 
 
 def by_nabirds(root: Path, harm: Harm) -> None:
-    write_nabirds(root, pictures=True)
+    write_nabirds(root)
     picture = next((root / "images").rglob("*.jpg"))
     picture.unlink()
     harm(picture)

@@ -385,6 +385,8 @@ def table(**columns: Any) -> pl.DataFrame:
 
 
 def read(frame: pl.DataFrame, **options: Any) -> Manifest:
+    if "root" not in options:  # headers of two images are all that is read
+        options["source"] = gpufeed.MemorySource([b"P4 40 30 ", b"P4 50 20 "])
     return gpufeed.read_table(frame, label=None, **options)
 
 

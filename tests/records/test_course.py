@@ -35,8 +35,8 @@ def test_the_faults_are_in_the_file(real_course: Path) -> None:
 def test_the_same_labels_as_the_distribution(
     real_course: Path, nabirds_metadata: Path, labels: str
 ) -> None:
-    course = read_nabirds(real_course, labels=labels)
-    birds = read_nabirds(nabirds_metadata, labels=labels)
+    course = list_nabirds(real_course, labels).manifest()  # there are no photos to probe
+    birds = list_nabirds(nabirds_metadata, labels).manifest()
     assert len(birds.classes) == (555 if labels == "class" else 404)
     assert course.classes == birds.classes
     same = [name for name in course.frame.columns if name not in ("species_id", "photographer")]
@@ -48,7 +48,7 @@ def test_the_same_labels_as_the_distribution(
 
 def test_its_own_columns_are_kept(real_course: Path) -> None:
     raw = pl.read_parquet(real_course / "metadata.parquet")
-    course = read_nabirds(real_course / "metadata.parquet").frame
+    course = list_nabirds(real_course / "metadata.parquet", "class").manifest().frame
     assert course["species_id"].to_list() == raw["species_id"].to_list()
     assert course["photographer"].to_list() == raw["photographer"].to_list()
     assert not course["photographer"].str.contains("[,\"']").any()
@@ -84,8 +84,8 @@ PHOTOS = [(40, 30), (30, 40), (50, 20), (20, 20)]
 SQUARES = [(269, 269), (224, 224), (269, 269), (224, 224)]
 
 
-def test_without_pictures_the_file_holds(course: Path) -> None:
-    read = read_nabirds(course)
+def test_without_pictures_the_file_is_listed(course: Path) -> None:
+    read = list_nabirds(course, "class").manifest()
     assert read.root == course / "images"
     assert read.sizes().tolist() == [[30, 40], [40, 30], [20, 50], [20, 20]]
 
@@ -131,14 +131,13 @@ def test_cleaned_pictures(course: Path) -> None:
 
 def test_a_cleaned_picture_that_is_missing_has_no_size(course: Path) -> None:
     with_pictures(course, "cleaned_images", SQUARES[:3])
-    with pytest.raises(ManifestError, match=r"1 of 4 images cannot be read: .*No such file"):
+    with pytest.raises(ManifestError, match=r"1 of 4 images are bad: .*No such file"):
         read_nabirds(course)
     whole = paths(course)
     found = read_nabirds(course, on_bad_image="drop")
     assert found.frame["path"].to_list() == whole[:3]
     assert found.repairs["images_dropped"] == 1
-    (course / "images").mkdir(exist_ok=True)
-    assert found.classes == read_nabirds(course, images=course / "images").classes
+    assert found.classes == tuple(list_nabirds(course, "class").classes)
     (course / "cleaned_images" / whole[1]).write_bytes(b"<html>")
     found = read_nabirds(course, on_bad_image="drop")
     assert found.frame["path"].to_list() == [whole[0], whole[2]]
@@ -160,10 +159,9 @@ def test_of_what_sort_pictures_are_is_not_seen_outside(course: Path, tmp_path: P
 
 def test_a_few_originals_of_another_size_are_originals(course: Path) -> None:
     with_pictures(course, "images", [PHOTOS[0], PHOTOS[1][::-1], (9, 9)])  # one is turned
-    read = read_nabirds(course)
-    assert "photo_width" not in read.frame.columns
+    assert not list_nabirds(course, "class").cropped
     (course / "images" / paths(course)[0]).write_bytes(b"damaged")
-    assert "photo_width" not in read_nabirds(course).frame.columns
+    assert not list_nabirds(course, "class").cropped
 
 
 def test_sizes_from_the_headers_of_originals(course: Path) -> None:
@@ -182,6 +180,7 @@ def test_a_folder_with_images_txt_is_the_distribution(course: Path) -> None:
 
 def test_names_with_letters_that_make_a_pattern(course: Path) -> None:
     course = course.rename(course.with_name("a[b]*"))
+    with_pictures(course, "images", PHOTOS)
     assert len(read_nabirds(course)) == 4
 
 
@@ -248,6 +247,6 @@ def test_null_subcategories_and_photographers(course: Path) -> None:
         pl.lit(None).alias("subcategory"),
     )
     frame.write_parquet(file)
-    read = read_nabirds(file).frame
+    read = list_nabirds(file, "class").manifest().frame
     assert read.schema["photographer"] == pl.String
     assert read["class_name"].to_list() == read["species_name"].to_list()

@@ -162,7 +162,7 @@ def test_a_picture_that_is_none_is_named(root: Path) -> None:
     (root / "auk" / "bad.jpg").write_bytes(b"<html>")
     with pytest.raises(ManifestError) as caught:
         read_folder(root)
-    assert f"1 of 7 images cannot be read: {root}/auk/bad.jpg: not a JPEG" in str(caught.value)
+    assert f"1 of 7 images are bad: {root}/auk/bad.jpg: not a JPEG" in str(caught.value)
 
 
 def test_links(root: Path, tmp_path: Path) -> None:

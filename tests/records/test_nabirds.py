@@ -15,6 +15,7 @@ import pytest
 
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records import Manifest, read_nabirds
+from gpufeed.records.nabirds import list_nabirds
 from tests.support.nabirds_data import (
     IMAGES,
     picture_path,
@@ -27,7 +28,7 @@ from tests.support.nabirds_data import nabirds_metadata as nabirds_metadata
 
 @pytest.fixture(scope="module")
 def real(nabirds_metadata: Path) -> Manifest:
-    return read_nabirds(nabirds_metadata)
+    return list_nabirds(nabirds_metadata, "class").manifest()  # there are no photos to probe
 
 
 # --- the real files ----------------------------------------------------------------------------
@@ -113,7 +114,7 @@ def test_class_labels(real: Manifest, nabirds_metadata: Path) -> None:
 
 
 def test_species_labels(nabirds_metadata: Path) -> None:
-    birds = read_nabirds(nabirds_metadata, labels="species")
+    birds = list_nabirds(nabirds_metadata, "species").manifest()
     assert len(birds.classes) == 404
     assert list(birds.classes) == sorted(set(birds.classes))
     names = birds.frame["species_name"].to_list()
@@ -242,28 +243,32 @@ def test_names_outside_ascii(birds: Path) -> None:
     assert read_nabirds(birds).frame["photographer"][0] == "Zoë 鳥"
 
 
-def test_pictures_that_are_missing_are_no_error(birds: Path) -> None:
-    assert read_nabirds(birds).root == birds / "images"
-    assert not (birds / "images").exists()
-
-
 def test_the_pictures_may_be_elsewhere(birds: Path, tmp_path: Path) -> None:
-    assert read_nabirds(birds, images=tmp_path).root == tmp_path
+    assert read_nabirds(birds).root == birds / "images"
+    moved = (birds / "images").rename(tmp_path / "moved")
+    assert read_nabirds(birds, images=moved).root == moved
+    assert refusal(birds) == (
+        f"none of the 4 images that were probed exists, such as {birds}/images/"
+        f"{picture_path(*IMAGES[0][:2])}; the root {birds}/images looks wrong: pass the folder "
+        "that the paths are relative to as root=..., in read_nabirds as images=..."
+    )
+    assert "the root" in refusal(birds, sizes="headers", on_bad_image="drop")
     with pytest.raises(ManifestError, match=rf"images: there is no folder {tmp_path}/none"):
         read_nabirds(birds, images=tmp_path / "none")
 
 
 def test_sizes_from_headers(tmp_path: Path) -> None:
-    birds = write_nabirds(tmp_path / "birds", pictures=True)
+    birds = write_nabirds(tmp_path / "birds")
     write_picture(birds / "images" / picture_path(*IMAGES[0][:2]), (12, 15))
     read = read_nabirds(birds, sizes="headers")
     assert read.sizes().tolist() == [[15, 12], [40, 30], [20, 50], [20, 20]]
     assert read.boxes()[0].tolist() == [5, 5, 7, 10]
     assert dict(read.repairs) == {"names_mended": 1, "sizes_replaced": 1, "boxes_clamped": 3}
     (birds / "images" / picture_path(*IMAGES[1][:2])).unlink()
-    with pytest.raises(ManifestError, match=r"1 of 4 images cannot be read: .*No such file"):
+    with pytest.raises(ManifestError, match=r"1 of 4 images are bad: .*No such file"):
         read_nabirds(birds, sizes="headers")
-    assert len(read_nabirds(birds)) == 4
+    assert refusal(birds).startswith("2 of 4 images that were probed are bad: ")
+    assert len(read_nabirds(birds, on_bad_image="drop")) == 4
 
 
 # --- a small set, broken -----------------------------------------------------------------------
@@ -419,7 +424,7 @@ def test_a_hierarchy_that_is_none(birds: Path) -> None:
 
 
 def test_a_link_out_of_the_root(tmp_path: Path) -> None:
-    birds = write_nabirds(tmp_path / "birds", pictures=True)
+    birds = write_nabirds(tmp_path / "birds")
     read_nabirds(birds)
     secret = tmp_path / "secret.jpg"
     secret.write_bytes(b"x")
@@ -431,7 +436,7 @@ def test_a_link_out_of_the_root(tmp_path: Path) -> None:
         f"root {birds / 'images'} through a symbolic link to {secret}; replace such "
         'links with copies of their targets, or leave them out with on_bad_image="drop"'
     )
-    whole = read_nabirds(write_nabirds(tmp_path / "whole", pictures=True))
+    whole = read_nabirds(write_nabirds(tmp_path / "whole"))
     for sizes in ("manifest", "headers"):
         rest = read_nabirds(birds, sizes=sizes, on_bad_image="drop")
         assert rest.frame.equals(whole.frame[[0, 1, 3]])
@@ -442,7 +447,7 @@ def test_a_link_out_of_the_root(tmp_path: Path) -> None:
     file.unlink()
     file.symlink_to(birds / "images" / picture_path(*IMAGES[0][:2]))
     (file.parent / "unasked.jpg").symlink_to(secret)
-    assert len(read_nabirds(birds)) == 4
+    assert len(read_nabirds(birds, on_bad_image="drop")) == 4  # its size is another
     file.unlink()
     file.symlink_to(secret)
     # With rows left out, an error names its line all the same.
@@ -454,11 +459,11 @@ def test_a_link_out_of_the_root(tmp_path: Path) -> None:
 
 
 def test_sizes_from_headers_that_can_not_be_read(tmp_path: Path) -> None:
-    birds = write_nabirds(tmp_path / "birds", pictures=True)
+    birds = write_nabirds(tmp_path / "birds")
     paths = [birds / "images" / picture_path(*row[:2]) for row in IMAGES]
     paths[0].write_bytes(b"<html>")
     write_picture(paths[1], (30, 41))  # listed as 30 x 40
-    assert refusal(birds, sizes="headers").startswith("1 of 4 images cannot be read: ")
+    assert refusal(birds, sizes="headers").startswith("1 of 4 images are bad: ")
     rest = read_nabirds(birds, sizes="headers", on_bad_image="drop")
     assert rest.sizes().tolist() == [[41, 30], [20, 50], [20, 20]]
     assert dict(rest.repairs) == {
@@ -473,7 +478,7 @@ def test_sizes_from_headers_that_can_not_be_read(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_a_link_out_of_the_root(tmp_path: Path) -> None:
-    birds = write_nabirds(tmp_path / "birds", pictures=True)
+    birds = write_nabirds(tmp_path / "birds")
     folder = (birds / "images" / picture_path(*IMAGES[1][:2])).parent
     folder.rename(tmp_path / "elsewhere")
     folder.symlink_to(tmp_path / "elsewhere")
@@ -482,7 +487,7 @@ def test_a_folder_that_is_a_link_out_of_the_root(tmp_path: Path) -> None:
 
 
 def test_the_root_may_be_a_link_itself(tmp_path: Path) -> None:
-    birds = write_nabirds(tmp_path / "birds", pictures=True)
+    birds = write_nabirds(tmp_path / "birds")
     (birds / "images").rename(tmp_path / "pictures")
     (birds / "images").symlink_to(tmp_path / "pictures")
     assert len(read_nabirds(birds)) == 4

@@ -11,6 +11,7 @@ import pytest
 
 from gpufeed.errors import ManifestError
 from gpufeed.records import sizes
+from gpufeed.records.headers import ImageHeader
 from gpufeed.records.sizes import read_sizes
 from gpufeed.source import FileSource
 from tests.support.nabirds_data import write_picture
@@ -29,12 +30,12 @@ def headers_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the files whose header was read."""
     read: list[str] = []
 
-    def reading(file: BinaryIO) -> tuple[int, int]:
+    def reading(file: BinaryIO) -> ImageHeader:
         read.append(Path(f"/proc/self/fd/{file.fileno()}").readlink().name)
         return original(file)
 
-    original = sizes.image_size
-    monkeypatch.setattr(sizes, "image_size", reading)
+    original = sizes.image_header
+    monkeypatch.setattr(sizes, "image_header", reading)
     return read
 
 
@@ -144,7 +145,7 @@ def test_pictures_that_can_not_be_read_are_named(root: Path) -> None:
     with pytest.raises(ManifestError) as caught:
         widths(root, *names)
     assert str(caught.value) == (
-        f"5 of 6 images cannot be read: {root}/none.png: No such file or directory; "
+        f"5 of 6 images are bad: {root}/none.png: No such file or directory; "
         f"{root}/bad0.png: the file is empty; {root}/bad1.png: the file is empty; and 2 more; "
         'inspect them with `gpufeed check`, or leave them out with on_bad_image="drop"'
     )

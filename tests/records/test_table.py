@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from gpufeed.errors import ManifestError
 from gpufeed.records import read_table
+from gpufeed.source import MemorySource
 from tests.support.nabirds_data import write_picture
 
 
@@ -105,10 +106,11 @@ def test_paths_may_repeat(root: Path) -> None:
     assert len(read_table(table(path=["0.png"] * 4), root=root)) == 4
 
 
-def test_sizes_and_boxes_of_the_table_are_taken(tmp_path: Path) -> None:
+def test_sizes_and_boxes_of_the_table_are_taken(root: Path) -> None:
     columns = {name: [1, 2, 3, 4] for name in ("box_x", "box_y", "box_width", "box_height")}
-    read = read_table(table(width=[8] * 4, height=[9] * 4, **columns), root=tmp_path / "nowhere")
-    assert read.sizes().tolist() == [[9, 8]] * 4
+    sizes = {"width": [10, 11, 12, 13], "height": [20] * 4}
+    read = read_table(table(**sizes, **columns), root=root)
+    assert read.sizes().tolist() == [[20, 10 + number] for number in range(4)]
     assert read.boxes().tolist() == [[n] * 4 for n in (1, 2, 3, 4)]
 
 
@@ -159,7 +161,7 @@ def test_sizes_and_boxes_of_the_table_are_taken(tmp_path: Path) -> None:
             {},
             "row 1 (1.png): width is null",
         ),
-        ({"path": ["0.png", "x.png", "0.png", "0.png"]}, {}, "1 of 4 images cannot be read: "),
+        ({"path": ["0.png", "x.png", "0.png", "0.png"]}, {}, "1 of 4 images are bad: "),
     ],
 )
 def test_what_it_refuses(
@@ -181,9 +183,9 @@ def test_a_link_out_of_the_root(root: Path) -> None:
     assert found.frame["path"].to_list() == ["0.png", "0.png"]
     assert found.frame["label"].to_list() == [0, 2]
     assert found.repairs == {"links_dropped": 1, "images_dropped": 1}
-    sized = mixed.with_columns(width=pl.Series([1, 2, 3, 4]), height=1)
+    sized = mixed.with_columns(width=pl.Series([1, 10, 3, 4]), height=20)
     found = read_table(sized, root=root, on_bad_image="drop")
-    assert found.sizes()[:, 1].tolist() == [2, 3, 4]
+    assert found.sizes()[:, 1].tolist() == [10, 3, 4]
     assert found.repairs == {"links_dropped": 1}
     # Rows are named as the table has them.
     box = {"box_x": 0, "box_y": 0, "box_width": 5, "box_height": pl.Series([1, 2, 3, 99])}
@@ -279,7 +281,7 @@ def test_a_panic_of_polars_is_a_manifest_error(root: Path, monkeypatch: pytest.M
 @given(st.lists(st.text("ab,\"'é\n ", max_size=4), min_size=1, max_size=6))
 def test_every_label_is_the_name_of_its_class(labels: list[str]) -> None:
     n = len(labels)
-    frame = pl.DataFrame({"path": ["x.jpg"] * n, "label": labels, "width": [1] * n})
-    read = read_table(frame.with_columns(height=2), root="/nowhere")
+    frame = pl.DataFrame({"label": labels, "width": [1] * n})
+    read = read_table(frame.with_columns(height=2), source=MemorySource([b"P4 1 2 \0\0"] * n))
     assert [read.classes[label] for label in read.frame["label"]] == labels
     assert list(read.classes) == sorted(set(labels))

@@ -122,7 +122,7 @@ def test_a_bad_image_of_a_source_is_a_bad_record(pictures: Manifest) -> None:
     images[6] = b""
     images[7] = b"GIF87a"
     labels = pictures.frame.select("label")
-    with pytest.raises(ManifestError, match="3 of 24 images cannot be read: shelf:5: not on the"):
+    with pytest.raises(ManifestError, match="3 of 24 images are bad: shelf:5: not on the"):
         gpufeed.read_table(labels, source=Shelf(images))
     good = gpufeed.read_table(labels, source=Shelf(images), on_bad_image="drop")
     assert good.repairs == {"images_dropped": 3}
@@ -300,7 +300,7 @@ def test_the_files_of_a_source_are_those_of_the_column(pictures: Manifest) -> No
     with pytest.raises(ManifestError, match=r"row 0: path is .00000\.jpg., but the source has"):
         Manifest(pictures.frame, FileSource(pictures.root, paths.reverse()), pictures.classes)
     named = gpufeed.read_table(
-        pictures.frame.drop("path"), source=FileSource(pictures.root, paths.reverse())
+        pictures.frame.select("label"), source=FileSource(pictures.root, paths.reverse())
     )
     assert named.frame["path"].to_list() == paths.reverse().to_list()
 

@@ -34,7 +34,7 @@ def picture_path(uuid: str, class_id: int) -> str:
     return f"{class_id:04d}/{uuid.replace('-', '')}.jpg"
 
 
-def write_nabirds(folder: Path, *, pictures: bool = False) -> Path:
+def write_nabirds(folder: Path) -> Path:
     """A distribution of four images, in two species and three classes."""
     folder.mkdir(parents=True, exist_ok=True)
     lines: dict[str, list[str]] = {
@@ -52,8 +52,7 @@ def write_nabirds(folder: Path, *, pictures: bool = False) -> Path:
             "train_test_split.txt": split,
         }.items():
             lines.setdefault(name, []).append(f"{uuid} {rest}")
-        if pictures:
-            write_picture(folder / "images" / path, size)
+        write_picture(folder / "images" / path, size)
     for name, rows in lines.items():
         (folder / name).write_text("\n".join(rows) + "\n", encoding="utf-8")
     return folder

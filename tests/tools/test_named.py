@@ -57,6 +57,13 @@ def test_all_splits_are_listed_to_be_checked(tmp_path: Path) -> None:
         open_manifest(tmp_path)
 
 
+def test_a_list_without_its_images_is_enough(folder: Path, tmp_path: Path) -> None:
+    """For orders, as in `gpufeed shuffle-report`."""
+    listed = tmp_path / "listed"
+    shutil.copytree(folder, listed, ignore=shutil.ignore_patterns("images"))
+    assert len(open_manifest(listed)) == len(open_manifest(folder))
+
+
 def test_what_is_no_data_is_named(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(gpufeed.ManifestError, match=r"there is no file or folder .*nowhere"):
         open_manifest(tmp_path / "nowhere")

@@ -131,8 +131,8 @@ def test_on_a_full_disk_sizes_are_just_not_kept(
     read: list[object] = []
     from gpufeed.records import sizes
 
-    look = sizes.image_size
-    monkeypatch.setattr(sizes, "image_size", lambda path: read.append(path) or look(path))
+    look = sizes.image_header
+    monkeypatch.setattr(sizes, "image_header", lambda path: read.append(path) or look(path))
     table = own_pictures.frame.select("path", "label")
 
     def sizes_of() -> list[tuple[int, int]]:

@@ -58,14 +58,22 @@ class Listing:
         frame, _ = clamp_boxes(self.frame, self.box_name)
         return frame.drop(_PHOTO) if self.cropped else frame
 
-    def manifest(self, *, headers: bool, show: bool | None, on_bad_image: OnBadImage) -> Manifest:
-        """Make a manifest, with boxes clamped to their images.
+    def manifest(
+        self,
+        *,
+        headers: bool = False,
+        show: bool | None = None,
+        on_bad_image: OnBadImage = "raise",
+        reduce_depth: bool = False,
+    ) -> Manifest:
+        """Make a manifest, with boxes clamped to their images, which are opened only for sizes.
 
         Args:
             headers: whether to read sizes from the images even if they are listed.
             show: whether to show a progress bar; None shows it on a terminal only.
             on_bad_image: "drop" leaves out links that leave the root and, if headers are read,
-                images whose header cannot be read.
+                bad images.
+            reduce_depth: as for `Manifest`.
 
         Raises:
             ManifestError: a link leaves the root, an image cannot be read, or a box has no area
@@ -81,6 +89,7 @@ class Listing:
                 source,
                 show=show,
                 on_bad_image=on_bad_image,
+                reduce_depth=reduce_depth,
             )
             differ = pl.any_horizontal(pl.col(name) != pl.col(f"listed_{name}") for name in _SIZE)
             repairs |= {"sizes_replaced": frame.filter(differ).height, **dropped}
@@ -89,7 +98,9 @@ class Listing:
         columns = list(self.columns)
         if self.cropped:
             frame = frame.rename({name: f"photo_{name}" for name in _PHOTO})
-            frame, source, dropped = with_sizes(frame, source, show=show, on_bad_image=on_bad_image)
+            frame, source, dropped = with_sizes(
+                frame, source, show=show, on_bad_image=on_bad_image, reduce_depth=reduce_depth
+            )
             frame = frame.with_columns(
                 pl.lit(0, pl.Int32).alias("box_x"),
                 pl.lit(0, pl.Int32).alias("box_y"),
@@ -98,4 +109,10 @@ class Listing:
             )
             columns += [f"photo_{name}" for name in _PHOTO]
             repairs |= dropped
-        return Manifest(frame.select(columns), source, self.classes, repairs=repairs)
+        return Manifest(
+            frame.select(columns),
+            source,
+            self.classes,
+            repairs=repairs,
+            reduce_depth=reduce_depth,
+        )

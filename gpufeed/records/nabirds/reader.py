@@ -16,6 +16,7 @@ from gpufeed.records.manifest import Manifest, class_names
 from gpufeed.records.nabirds.course import list_course
 from gpufeed.records.nabirds.distribution import DISTRIBUTION_FILES, list_distribution
 from gpufeed.records.nabirds.listing import Listing
+from gpufeed.records.probe import probe
 
 __all__ = ["list_nabirds", "read_nabirds"]
 
@@ -28,6 +29,7 @@ def read_nabirds(
     images: str | Path | None = None,
     sizes: Literal["manifest", "headers"] = "manifest",
     on_bad_image: OnBadImage = "raise",
+    reduce_depth: bool = False,
     progress: bool | None = None,
 ) -> Manifest:
     """Read NABirds, from its own distribution or from the `metadata.parquet` of the course on it.
@@ -57,8 +59,7 @@ def read_nabirds(
     extend beyond their image are clamped to it. `repairs` counts both: `names_mended` (classes),
     `boxes_clamped` and, with `sizes="headers"`, `sizes_replaced` (images).
 
-    A missing image is an error only if its size must be read from it: with `sizes="headers"`, and
-    for cleaned images.
+    If sizes come from the metadata, they are compared with the headers of eight images.
 
     Args:
         path: folder of the distribution, which has images.txt and so on; or a `metadata.parquet`,
@@ -71,15 +72,19 @@ def read_nabirds(
         images: folder of the images. By default `images` below the distribution's folder;
             `cleaned_images`, or else `images`, next to the parquet file.
         sizes: "manifest" takes the sizes from the metadata, "headers" from the images.
-        on_bad_image: "raise", or "drop" to leave out images whose size must be read from their
-            header but cannot be, and images outside their folder that a symbolic link leads to.
-            They are counted in `repairs` as `images_dropped` and `links_dropped`.
+        on_bad_image: "raise", or "drop" to leave out images outside their folder that a symbolic
+            link leads to and, if sizes are read from headers, images whose header cannot be read or
+            that are too deep. They are counted in `repairs` as `links_dropped` and
+            `images_dropped`. If sizes come from the metadata, "drop" tolerates bad images among
+            the eight, but not eight.
+        reduce_depth: whether to reduce images of 16 bits per channel to 8: see `Manifest`. By
+            default they are bad images.
         progress: whether to show a progress bar; None shows it on a terminal only.
 
     Raises:
         ManifestError: a file is missing or invalid, and the message names it with the line or row;
-            a symbolic link leaves the folder; an image's size cannot be read; or a class or species
-            is not in `classes`.
+            a symbolic link leaves the folder; an image is bad, or their folder looks wrong; or a
+            class or species is not in `classes`.
         ConfigError: `labels`, `sizes` or `on_bad_image` is not one of its values, or `classes` is
             not a list of names.
     """
@@ -96,7 +101,15 @@ def read_nabirds(
         )
         label = numbers.gather(listing.frame["label"]).alias("label")
         listing = replace(listing, frame=listing.frame.with_columns(label), classes=names)
-    return listing.manifest(headers=sizes == "headers", show=progress, on_bad_image=on_bad_image)
+    manifest = listing.manifest(
+        headers=sizes == "headers",
+        show=progress,
+        on_bad_image=on_bad_image,
+        reduce_depth=reduce_depth,
+    )
+    if sizes == "manifest" and not listing.cropped:
+        probe(manifest, on_bad_image=on_bad_image)
+    return manifest
 
 
 def list_nabirds(

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,6 +80,7 @@ def check(
     source: Source | str | Path,
     *,
     max_pixels: int = MAX_PIXELS,
+    reduce_depth: bool = False,
     threads: int | None = None,
     progress: bool | None = None,
 ) -> Report:
@@ -90,6 +91,7 @@ def check(
             `is_training_img`, as in a manifest.
         source: the images, key i being that of row i; or the folder that the paths are relative to.
         max_pixels: as for `Loader`.
+        reduce_depth: as for `Manifest`.
         threads: CPU threads; None for one per core.
         progress: whether to show a progress bar; None to show it on a terminal only.
 
@@ -111,7 +113,12 @@ def check(
     threads = threads or available_threads()
     items = [(key, expected[key]) for key in within]
     examined = [Examined() for _ in range(frame.height)]
-    results = _examine_all(source, items, max_pixels, threads, progress)
+    budget = Budget(max_pixels, threads, quarter_of_memory())
+
+    def make_examiner() -> Examiner:
+        return Examiner(source, max_pixels, budget, reduce_depth=reduce_depth)
+
+    results = _examine_all(make_examiner, items, threads, progress)
     for key, result in zip(within, results, strict=True):
         examined[key] = result
     found: list[tuple[int, Finding]] = [
@@ -134,18 +141,16 @@ def check(
 
 
 def _examine_all(
-    source: Source,
+    make_examiner: Callable[[], Examiner],
     items: Sequence[tuple[int, Size | None]],
-    max_pixels: int,
     threads: int,
     progress: bool | None,
 ) -> list[Examined]:
     local = threading.local()
-    budget = Budget(max_pixels, threads, quarter_of_memory())
 
     def examine(item: tuple[int, Size | None]) -> Examined:
         if not hasattr(local, "examiner"):
-            local.examiner = Examiner(source, max_pixels, budget)
+            local.examiner = make_examiner()
         examined: Examined = local.examiner.examine(*item)
         return examined
 

@@ -12,7 +12,13 @@ from PIL import Image
 from gpufeed._util.open_regular import EmptyFileError, FileTooLongError
 from gpufeed.open.budget import Budget
 from gpufeed.open.decoders import NvImageCodec
-from gpufeed.records.headers import check_scans, image_header, max_file_bytes
+from gpufeed.records.headers import (
+    DepthError,
+    check_depth,
+    check_scans,
+    image_header,
+    max_file_bytes,
+)
 from gpufeed.source.base import Encoded, Source, read_images
 from gpufeed.tools.check.kinds import Finding, Kind
 
@@ -66,12 +72,16 @@ class Examiner:
         source: the images.
         max_pixels: as for `Loader`.
         budget: bounds the memory of large images; all threads share it.
+        reduce_depth: as for `Manifest`.
     """
 
-    def __init__(self, source: Source, max_pixels: int, budget: Budget) -> None:
+    def __init__(
+        self, source: Source, max_pixels: int, budget: Budget, *, reduce_depth: bool
+    ) -> None:
         self._source = source
         self._max_pixels = max_pixels
         self._budget = budget
+        self._reduce_depth = reduce_depth
         self._decoder = NvImageCodec()
 
     def examine(self, key: int, expected: Size | None) -> Examined:
@@ -95,11 +105,16 @@ class Examiner:
         # SHA-256, since many processors have instructions for it.
         examined.digest = hashlib.sha256(content).digest()
         try:
-            width, height, orientation = image_header(content)
+            header = image_header(content)
+            check_depth(header, reduce_depth=self._reduce_depth)
             check_scans(content)
+        except DepthError as error:
+            examined.add(Kind.too_deep, str(error))
+            return examined
         except (OSError, ValueError) as error:
             examined.add(Kind.not_an_image, str(error))
             return examined
+        width, height = header[:2]
         examined.size = height, width
         if width * height > self._max_pixels:
             examined.add(
@@ -118,8 +133,8 @@ class Examiner:
                 Kind.other_size,
                 f"{width} x {height} (width x height), listed as {expected[1]} x {expected[0]}",
             )
-        if orientation != 1:
-            examined.add(Kind.turned, f"orientation {orientation}")
+        if header.orientation != 1:
+            examined.add(Kind.turned, f"orientation {header.orientation}")
         with self._budget.take(width * height):
             self._decode(content, self._source.name(key), examined.size, examined)
         return examined

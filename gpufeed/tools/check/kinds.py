@@ -21,6 +21,7 @@ class Kind(StrEnum):
     leads_out = "leads out"
     not_an_image = "not an image"
     too_large = "too large"
+    too_deep = "too deep"
     damaged = "damaged"
     unsupported = "unsupported"
     other_size = "other size"
@@ -41,6 +42,7 @@ KINDS: dict[Kind, tuple[Weight, str]] = {
     Kind.leads_out: ("fails", "a symbolic link leads out of the data's folder"),
     Kind.not_an_image: ("fails", "the header is damaged or of an unsupported format"),
     Kind.too_large: ("fails", "more pixels than max_pixels, or a file far too long for its size"),
+    Kind.too_deep: ("fails", "more than 8 bits per channel, or not unsigned integers"),
     Kind.damaged: ("fails", "truncated or corrupt, and cannot be decoded"),
     Kind.unsupported: ("fails", "Pillow can decode it, but a run cannot"),
     Kind.other_size: ("fails", "not the size that the list of images gives"),
@@ -55,8 +57,8 @@ KINDS: dict[Kind, tuple[Weight, str]] = {
 }
 """The weight and the meaning of each kind, the worst first."""
 
-HEADERLESS = (Kind.missing, Kind.unreadable, Kind.empty, Kind.not_an_image)
-"""Kinds of images whose size cannot be read, which a list without sizes cannot include."""
+HEADERLESS = (Kind.missing, Kind.unreadable, Kind.empty, Kind.not_an_image, Kind.too_deep)
+"""Kinds of images that a reader refuses where it reads all headers."""
 
 
 @dataclass(frozen=True)

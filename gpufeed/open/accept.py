@@ -1,0 +1,83 @@
+"""Accepts encoded images: their headers are checked, and 16 bits per channel reduced to 8."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import numpy as np
+from nvidia import nvimgcodec
+
+from gpufeed.open.decoders import cpu_decoder
+from gpufeed.open.diagnose import check_header, undecodable
+
+if TYPE_CHECKING:
+    from gpufeed.open.base import Name
+    from gpufeed.source.base import Encoded
+
+__all__ = ["Acceptor"]
+
+_ANY_DEPTH = nvimgcodec.DecodeParams(allow_any_depth=True)
+_TO_8_BITS = ((np.arange(1 << 16) + 128) // 257).astype(np.uint8)
+"""round(value / 257), which maps 0 to 0 and 65,535 to 255."""
+_ROWS = 64
+"""Rows reduced at a time, since NumPy needs eight bytes for each of their values."""
+
+
+class Acceptor:
+    """Checks encoded images before they are decoded; callable from any thread.
+
+    nvImageCodec cuts 16 bits of a PNG off and rounds those of a TIFF, and DALI rounds both. So such
+    an image is reduced here, by one formula, and encoded again without compression.
+
+    Args:
+        name: from a record key to the name of its image in errors.
+        reduce_depth: as for `Manifest`.
+    """
+
+    def __init__(self, name: Name, *, reduce_depth: bool) -> None:
+        self._name = name
+        self._reduce_depth = reduce_depth
+        self._local = threading.local()
+
+    def accept(self, content: Encoded, expected: tuple[int, int], record_key: int) -> Encoded:
+        """Check an image.
+
+        Args:
+            content: the encoded image.
+            expected: (height, width) in the manifest.
+            record_key: the image's record.
+
+        Returns:
+            The encoded image to decode, with 8 bits or less per channel.
+
+        Raises:
+            DecodeError: see `check_header`; or the depth is to be reduced and it cannot be decoded.
+        """
+        header = check_header(
+            content, expected, record_key, self._name, reduce_depth=self._reduce_depth
+        )
+        if header.bits <= 8:
+            return content
+        reduced = self._reduce(content, expected)
+        if reduced is None:
+            raise undecodable(content, record_key, self._name)
+        return reduced
+
+    def _reduce(self, content: Encoded, size: tuple[int, int]) -> bytearray | None:
+        """Return a PPM of the whole image, upright, or None if it cannot be decoded."""
+        if not hasattr(self._local, "decoder"):
+            self._local.decoder = cpu_decoder()
+        image = self._local.decoder.decode(nvimgcodec.CodeStream(content), params=_ANY_DEPTH)
+        if image is None:
+            return None
+        deep = image.cpu().__array__()
+        if deep.dtype != np.uint16 or deep.shape != (*size, 3):
+            return None
+        head = b"P6 %d %d 255\n" % (deep.shape[1], deep.shape[0])
+        encoded = bytearray(len(head) + deep.size)
+        encoded[: len(head)] = head
+        pixels = np.frombuffer(encoded, np.uint8, offset=len(head)).reshape(deep.shape)
+        for top in range(0, len(deep), _ROWS):
+            pixels[top : top + _ROWS] = _TO_8_BITS[deep[top : top + _ROWS]]
+        return encoded
