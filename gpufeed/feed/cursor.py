@@ -38,6 +38,7 @@ class Cursor:
 
     Attributes:
         step: number of the batch that is handed out next.
+        placed: whether `seek` chose `step`, and no batch has been handed out since.
         clock: the clock of the current pass, or else of the last one.
         turn: held while a batch is made; reentrant, since a user's function may request a batch.
     """
@@ -46,6 +47,7 @@ class Cursor:
         self, schedule: Schedule, maker: Maker, hand_over: HandOver, prefetch: int
     ) -> None:
         self.step = 0
+        self.placed = False
         # Counts calls of `seek`, so that a batch made meanwhile does not undo one.
         self._moves = 0
         self.clock = Clock()
@@ -57,13 +59,21 @@ class Cursor:
         # Weak, so that a loop that is left early stops prefetching.
         self._pass: weakref.ref[Pass] | None = None
 
+    @property
+    def steps_per_epoch(self) -> int:
+        """Number of batches in an epoch."""
+        return self._schedule.steps_per_epoch
+
+    @property
+    def epoch(self) -> int:
+        """Epoch of the batch that is handed out next."""
+        return self.step // self.steps_per_epoch
+
     def start(self) -> Pass:
         """Start a pass from `step` to the end of its epoch."""
         self.supersede()
         self.clock = Clock()
-        per_epoch = self._schedule.steps_per_epoch
-        first = self.step // per_epoch * per_epoch
-        started = Pass(self, range(first, first + per_epoch))
+        started = Pass(self)
         self._pass = weakref.ref(started)
         return started
 
@@ -104,12 +114,14 @@ class Cursor:
             # Last, so that a signal handler that saves a state never skips a batch.
             if moves == self._moves:
                 self.step = step + 1
+                self.placed = False
             return handed_out
 
     def seek(self, step: int) -> None:
         """Move to a batch; the current pass continues from there if it is in the same epoch."""
         self._moves += 1
         self.step = step
+        self.placed = True
         self._prefetcher.interrupt()
 
     def pause(self) -> None:
@@ -136,14 +148,16 @@ class Cursor:
 class Pass(Iterator[Any]):
     """One iteration over an epoch's batches: running, then finished or superseded.
 
+    Its epoch is the one in which the first batch is requested, since trainers make the iterator
+    first and announce the epoch afterwards.
+
     Args:
         cursor: hands out batches.
-        steps: the steps of the epoch.
     """
 
-    def __init__(self, cursor: Cursor, steps: range) -> None:
+    def __init__(self, cursor: Cursor) -> None:
         self._cursor = cursor
-        self._steps = steps
+        self._steps: range | None = None
         self._finished = False
         self._superseded = False
 
@@ -153,6 +167,9 @@ class Pass(Iterator[Any]):
     def __next__(self) -> Any:
         self._cursor.check_process()
         with self._cursor.turn:
+            if self._steps is None:
+                first = self._cursor.epoch * self._cursor.steps_per_epoch
+                self._steps = range(first, first + self._cursor.steps_per_epoch)
             within = self._steps.start <= self._cursor.step <= self._steps.stop
             if self._superseded or not (self._finished or within):
                 raise ConfigError(ENDED)
