@@ -277,6 +277,7 @@ class Loader:
             self._adapter, target_arrays, self.ledger, marks_valid=marks_valid
         )
         self._cursor = Cursor(self._schedule, self._maker, self._hand_over, prefetch)
+        # Lightning announces epochs to it.
         self.batch_sampler = BatchSampler(batch_size, TrainerEpochs(self._cursor))
 
     def __len__(self) -> int:

@@ -137,6 +137,8 @@ def test_a_run_begins_anew_whatever_was_iterated_before(small: Manifest) -> None
         next(iter(loader))
         first = fitted(loader, max_epochs=-1, max_steps=8)
         assert loader.step == 8
+        loader.batch_sampler.sampler.set_epoch(2)  # a run that ended before its first batch
+        assert loader.step == 2 * STEPS
         assert fitted(loader, max_epochs=-1, max_steps=8) == first
         assert loader.step == 8
     assert first == fitted(control(shuffled(small)), max_epochs=-1, max_steps=8)
