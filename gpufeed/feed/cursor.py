@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Self
 
 from gpufeed.errors import ConfigError, PipelineError
@@ -38,7 +39,7 @@ class Cursor:
 
     Attributes:
         step: number of the batch that is handed out next.
-        placed: whether `seek` chose that batch, and no batch was handed out since.
+        placed: whether `seek` chose `step`, and no batch has been handed out since.
         clock: the clock of the current pass, or else of the last one.
         turn: held while a batch is made; reentrant, since a user's function may request a batch.
     """
@@ -59,8 +60,18 @@ class Cursor:
         # Weak, so that a loop that is left early stops prefetching.
         self._pass: weakref.ref[Pass] | None = None
 
-    def start(self, steps: range) -> Pass:
-        """Start a pass over `steps`, which continues from `step`."""
+    @property
+    def steps_per_epoch(self) -> int:
+        """Number of batches in an epoch."""
+        return self._schedule.steps_per_epoch
+
+    @property
+    def epoch(self) -> int:
+        """Epoch of the batch that is handed out next."""
+        return self.step // self.steps_per_epoch
+
+    def start(self, steps: range | None = None) -> Pass:
+        """Start a pass over `steps`, by default those of one epoch; it continues from `step`."""
         self.supersede()
         self.clock = Clock()
         started = Pass(self, steps)
@@ -136,12 +147,15 @@ class Cursor:
 class Pass(Iterator[Any]):
     """One iteration over batches: running, then finished or superseded.
 
+    Trainers make the iterator first and announce the epoch afterwards.
+
     Args:
         cursor: hands out batches.
-        steps: the steps of an epoch, or of all of them.
+        steps: the steps of the iteration; None for those of the epoch in which the first batch is
+            requested.
     """
 
-    def __init__(self, cursor: Cursor, steps: range) -> None:
+    def __init__(self, cursor: Cursor, steps: range | None) -> None:
         self._cursor = cursor
         self._steps = steps
         self._finished = False
@@ -153,6 +167,9 @@ class Pass(Iterator[Any]):
     def __next__(self) -> Any:
         self._cursor.check_process()
         with self._cursor.turn:
+            if self._steps is None:
+                first = self._cursor.epoch * self._cursor.steps_per_epoch
+                self._steps = range(first, first + self._cursor.steps_per_epoch)
             within = self._steps.start <= self._cursor.step <= self._steps.stop
             if self._superseded or not (self._finished or within):
                 raise ConfigError(ENDED)
@@ -175,5 +192,6 @@ class Pass(Iterator[Any]):
         self._superseded = not self._finished
         self.close()
 
-    def __del__(self) -> None:
-        self.close()
+    def __del__(self, _finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not _finalizing():  # then modules are gone, and threads with them
+            self.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, get_args
 
 from gpufeed._util.identity import brief, encode
 from gpufeed._util.limits import available_threads
@@ -21,6 +21,7 @@ from gpufeed.feed.batch import Batch, HandOver
 from gpufeed.feed.cursor import Cursor
 from gpufeed.feed.maker import Maker, check_pixels, check_timeout
 from gpufeed.feed.stats import Stats
+from gpufeed.feed.trainers import BatchSampler, TrainerEpochs
 from gpufeed.feed.words import explain
 from gpufeed.ledger import Ledger, Run
 from gpufeed.open.base import OpenerKind
@@ -284,6 +285,9 @@ class Loader:
             self._adapter, target_arrays, self.ledger, marks_valid=marks_valid
         )
         self._cursor = Cursor(self._schedule, self._maker, self._hand_over, prefetch)
+        # Lightning announces epochs to it.
+        epochs = TrainerEpochs(self._cursor, restart=restart)
+        self.batch_sampler = BatchSampler(batch_size, epochs)
         self._follow_processes(launched=False)
 
     @classmethod
@@ -341,8 +345,16 @@ class Loader:
     @property
     def epoch(self) -> int:
         """The epoch of the batch that iterating hands out next."""
-        batches = len(self)  # first, since it may find another shard
-        return self._cursor.step // batches
+        self._follow_processes(launched=False)
+        return self._cursor.epoch
+
+    @property
+    def dataset(self) -> NoReturn:
+        """There is none; libraries that skip batches of a DataLoader ask for it."""
+        raise AttributeError(
+            "a gpufeed Loader has no dataset: accelerate's skip_first_batches() takes only a torch "
+            "DataLoader; go to any batch with seek(), as docs/trainers.md shows for transformers"
+        )
 
     @property
     def quarantine(self) -> Quarantine:
@@ -369,8 +381,7 @@ class Loader:
         if self._restart and (not self._cursor.placed or self.step == self._end):
             self._cursor.check_process()
             self._cursor.seek(0)
-        first = self.epoch * len(self)
-        return self._start(range(first, first + len(self)))
+        return self._start()
 
     def forever(self) -> Iterator[Batch]:
         """Return an iterator from `step` on across epochs, to the end of the sampler's last one.
@@ -399,7 +410,7 @@ class Loader:
         self._follow_processes()
         return self._start(range(self._end))
 
-    def _start(self, steps: range) -> Iterator[Batch]:
+    def _start(self, steps: range | None = None) -> Iterator[Batch]:
         if self.step >= self._end:
             raise EpochsExhausted(
                 f"all {self.sampler.num_epochs} epoch(s) of the sampler have been fed; use "
@@ -458,16 +469,23 @@ class Loader:
         self.seek(self.step + count)
 
     def set_epoch(self, epoch: int) -> None:
-        """Move to the beginning of an epoch, unless the loader is already within it.
+        """Move to the beginning of an epoch.
+
+        A position in the epoch that `seek`, `skip` or `load_state_dict` chose is kept until a
+        batch has been handed out, so that a resumed epoch goes on.
 
         Torch's distributed samplers need this call before each epoch. Here epochs advance by
-        themselves, so the call is optional.
+        themselves, so the call is optional. With `restart` it does nothing.
 
         Raises:
             IndexError: there is no such epoch.
         """
-        if operator.index(epoch) != self.epoch:
-            self.seek(epoch * len(self))
+        if self._restart:
+            return
+        resumed = self._cursor.placed and self.epoch == operator.index(epoch)
+        first = epoch * len(self)
+        if self.step != first and not resumed:
+            self.seek(first)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state to resume from: small, JSON-serializable, O(1).

@@ -471,6 +471,22 @@ def test_epochs_can_be_set_as_torchs_samplers_want_it(
         assert loader.step == 8, "a resumed epoch goes on"
         loader.set_epoch(0)
         assert loader.step == 0
+        loader.seek(8)
+        next(iter(loader))
+        loader.set_epoch(1)
+        assert loader.step == 6, "an epoch that was left early begins anew"
+        loader.set_epoch(1)
+        assert digest(next(iter(loader))) == two_epochs[6]
+
+
+def test_an_iteration_begins_with_its_first_batch(
+    pictures: Manifest, two_epochs: list[str]
+) -> None:
+    """The epoch may be set after the iterator is made, as trainers do."""
+    with make(pictures) as loader:
+        iterator = iter(loader)
+        loader.set_epoch(1)
+        assert [digest(batch) for batch in iterator] == two_epochs[6:]
 
 
 def test_steps_are_integers_of_any_kind(pictures: Manifest) -> None:
