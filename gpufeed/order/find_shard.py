@@ -68,5 +68,5 @@ def warn_if_cut_twice(part: int, whole: int, found: FoundShard) -> None:
             f"these {part} records are 1/{shards} of the {whole} they were selected from, and the "
             f"loader now reads 1/{shards} of them, since {found.origin} has {shards} processes; if "
             "each process selected records of its own, pass shard=gpufeed.ShardOptions(0, 1)",
-            stacklevel=4,
+            stacklevel=5,
         )

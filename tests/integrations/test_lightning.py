@@ -98,7 +98,7 @@ def train_loader(manifest: Manifest, **options: Any) -> Loader:
 
 def evaluation_loader(manifest: Manifest) -> Loader:
     sampler = SequentialSampler(len(manifest))
-    return train_loader(manifest, sampler=sampler, last_batch="partial")
+    return train_loader(manifest, sampler=sampler, last_batch="partial", restart=True)
 
 
 def fitted(*data: Any, **options: Any) -> list[tuple[str, int, list[int]]]:

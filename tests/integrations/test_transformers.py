@@ -46,7 +46,12 @@ def train_loader(manifest: Manifest) -> Loader:
 def evaluation_loader(manifest: Manifest) -> Loader:
     sampler = SequentialSampler(len(manifest))
     return make(
-        manifest, framework="torch", batch_size=BATCH, sampler=sampler, last_batch="partial"
+        manifest,
+        framework="torch",
+        batch_size=BATCH,
+        sampler=sampler,
+        last_batch="partial",
+        restart=True,
     )
 
 

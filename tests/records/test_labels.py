@@ -16,6 +16,16 @@ from gpufeed.records import Manifest, read_folder, read_nabirds, read_table
 from tests.support.nabirds_data import write_nabirds, write_picture
 
 
+class Squares:
+    """Images of 9 x 9 pixels."""
+
+    def read(self, keys: Any) -> list[bytes]:
+        return [b"P4 9 9 " + bytes(18)] * len(keys)
+
+    def name(self, key: int) -> str:
+        return f"{key}.pbm"
+
+
 def table(labels: Any, **columns: Any) -> pl.DataFrame:
     n = len(labels)
     base = {"path": [f"{row}.jpg" for row in range(n)], "width": [9] * n, "height": [9] * n}
@@ -23,7 +33,7 @@ def table(labels: Any, **columns: Any) -> pl.DataFrame:
 
 
 def read(labels: Any, classes: Any = None) -> Manifest:
-    return read_table(table(labels), classes=classes, root="/nowhere")
+    return read_table(table(labels), classes=classes, source=Squares())
 
 
 def names(manifest: Manifest) -> list[str]:
@@ -111,14 +121,17 @@ def test_large_integers_are_labels_where_many_occur() -> None:
 
 def test_integers_in_csv_are_integers(tmp_path: Path) -> None:
     table(["5", "2"]).write_csv(tmp_path / "train.csv")
-    made = read_table(tmp_path / "train.csv")
+    made = read_table(tmp_path / "train.csv", source=Squares())
     assert made.frame["label"].to_list() == [5, 2]
-    assert read_table(tmp_path / "train.csv", classes="renumber").classes == ("2", "5")
+    assert read_table(tmp_path / "train.csv", source=Squares(), classes="renumber").classes == (
+        "2",
+        "5",
+    )
     # "1" stays itself where a second file happens to have integers only.
     table(["1", "2", "x"]).write_csv(tmp_path / "text.csv")
     table(["2", "1"]).write_csv(tmp_path / "val.csv")
-    text = read_table(tmp_path / "text.csv")
-    assert names(read_table(tmp_path / "val.csv", classes=text)) == ["2", "1"]
+    text = read_table(tmp_path / "text.csv", source=Squares())
+    assert names(read_table(tmp_path / "val.csv", source=Squares(), classes=text)) == ["2", "1"]
 
 
 def test_a_dtype_with_classes_of_its_own_keeps_them() -> None:
@@ -215,7 +228,7 @@ def test_every_reader_takes_classes(made: Callable[..., Any], tmp_path: Path) ->
 def boxed(kinds: Any, **options: Any) -> Manifest:
     boxes = [[[0, 0, 2, 2]] * len(each) for each in kinds]
     frame = table([0] * len(kinds), where=boxes, kind=kinds)
-    return read_table(frame, boxes="where", box_labels="kind", root="/nowhere", **options)
+    return read_table(frame, boxes="where", box_labels="kind", source=Squares(), **options)
 
 
 def kinds_of(manifest: Manifest) -> list[str]:
@@ -232,14 +245,14 @@ def test_boxes_are_labelled_by_a_list() -> None:
     assert kinds_of(boxed([[1, 0], []], box_classes=["dog", "cat"])) == ["cat", "dog"]
     # A frame that was read before keeps all its classes.
     frame = given.frame[:1]
-    again = read_table(frame, boxes="boxes", box_labels="box_labels", root="/nowhere")
+    again = read_table(frame, boxes="boxes", box_labels="box_labels", source=Squares())
     assert again.box_classes == given.box_classes
     with pytest.raises(ManifestError, match=r"column 'kind': 1 label is not among .* given: 'emu'"):
         boxed([["emu"]], classes=train)
     with pytest.raises(ConfigError, match="classes has the name 'N/A' more than once"):
         boxed([[0]], box_classes=["dog", "N/A", "N/A"])
     with pytest.raises(ConfigError, match="box_classes is given, but box_labels is not"):
-        read_table(table([0]), box_classes=["dog"], root="/nowhere")
+        read_table(table([0]), box_classes=["dog"], source=Squares())
     with pytest.raises(ConfigError, match="box_classes must be a list of names"):
         boxed([["dog"]], box_classes="dog")
 
