@@ -61,14 +61,13 @@ class Cursor:
         self._pass: weakref.ref[Pass] | None = None
 
     @property
-    def steps_per_epoch(self) -> int:
-        """Number of batches in an epoch."""
-        return self._schedule.steps_per_epoch
-
-    @property
     def epoch(self) -> int:
         """Epoch of the batch that is handed out next."""
-        return self.step // self.steps_per_epoch
+        return self._schedule.epoch_of(self.step)
+
+    def steps_of(self, epoch: int) -> range:
+        """Return the numbers of the batches of an epoch."""
+        return self._schedule.steps_of(epoch)
 
     def start(self, steps: range | None = None) -> Pass:
         """Start a pass over `steps`, by default those of one epoch; it continues from `step`."""
@@ -168,8 +167,7 @@ class Pass(Iterator[Any]):
         self._cursor.check_process()
         with self._cursor.turn:
             if self._steps is None:
-                first = self._cursor.epoch * self._cursor.steps_per_epoch
-                self._steps = range(first, first + self._cursor.steps_per_epoch)
+                self._steps = self._cursor.steps_of(self._cursor.epoch)
             within = self._steps.start <= self._cursor.step <= self._steps.stop
             if self._superseded or not (self._finished or within):
                 raise ConfigError(ENDED)

@@ -27,7 +27,7 @@ from gpufeed.ledger import Ledger, Run
 from gpufeed.open.base import OpenerKind
 from gpufeed.order.find_shard import FoundShard, find_shard, warn_if_cut_twice
 from gpufeed.order.foreign import adopt
-from gpufeed.order.schedule import MAX_EPOCHS, LastBatch, Schedule
+from gpufeed.order.schedule import MAX_EPOCHS, BatchSize, LastBatch, Schedule
 from gpufeed.order.shard import ShardOptions, adopt_shard
 from gpufeed.order.uniform import IndexSampler, SequentialSampler, SubsetSampler
 from gpufeed.plan.fields import Field
@@ -103,7 +103,9 @@ class Loader:
             `RecordedSampler`, which documents what it cannot guarantee.
         transforms: a list of transforms, or `Views` of several lists. The default is
             `presets.train()`.
-        batch_size: records in one batch of this shard.
+        batch_size: records in one batch of this shard. A mapping from steps to sizes changes the
+            size during training: {0: 64, 1000: 128} has batches of 128 from step 1000 on. The
+            schedule is not part of the state, so pass the same one on resume.
         shard: the part of the global batch that this process takes, as gpufeed's or Grain's
             `ShardOptions`, of which `drop_remainder` has no effect here: see `last_batch`. By
             default the loader finds it: from torch.distributed or jax.distributed if initialized,
@@ -177,7 +179,7 @@ class Loader:
         *,
         sampler: Sampler | Iterable[int] | None = None,
         transforms: Sequence[Transform] | Views | None = None,
-        batch_size: int = 64,
+        batch_size: BatchSize = 64,
         shard: ShardOptions | None = None,
         last_batch: LastBatch = "drop",
         device: str = "auto",
@@ -270,7 +272,7 @@ class Loader:
             manifest.source,
             policy,
             self._failures,
-            batch_size=batch_size,
+            batch_size=max(self._schedule.sizes.values()),
             device=self.device,
             num_threads=num_threads or available_threads() + 1,
             on_host=on_host,
@@ -287,7 +289,7 @@ class Loader:
         self._cursor = Cursor(self._schedule, self._maker, self._hand_over, prefetch)
         # Lightning announces epochs to it.
         epochs = TrainerEpochs(self._cursor, restart=restart)
-        self.batch_sampler = BatchSampler(batch_size, epochs)
+        self.batch_sampler = BatchSampler(self._schedule.sizes[0], epochs)
         self._follow_processes(launched=False)
 
     @classmethod
@@ -333,9 +335,8 @@ class Loader:
         )
 
     def __len__(self) -> int:
-        """The number of batches in an epoch."""
-        self._follow_processes(launched=False)
-        return self._schedule.steps_per_epoch
+        """The number of batches in the current epoch."""
+        return len(self._schedule.steps_of(self.epoch))
 
     @property
     def step(self) -> int:
@@ -422,7 +423,7 @@ class Loader:
     def _end(self) -> int:
         """The number of batches in all epochs."""
         steps = self._schedule.num_steps
-        return MAX_EPOCHS * len(self) if steps is None else steps
+        return self._schedule.first_step(MAX_EPOCHS) if steps is None else steps
 
     def batch(self, step: int) -> Batch:
         """Return batch `step`, made from its number alone, without moving the loader.
@@ -461,7 +462,7 @@ class Loader:
         step = operator.index(step)
         if not 0 <= step <= self._end:
             raise IndexError(f"step is {step}; there are batches 0 to {self._end - 1}")
-        self.sampler.check_reachable(min(step, self._end - 1) // len(self))
+        self.sampler.check_reachable(self._schedule.epoch_of(min(step, self._end - 1)))
         self._cursor.seek(step)
 
     def skip(self, count: int = 1) -> None:
@@ -483,7 +484,7 @@ class Loader:
         if self._restart:
             return
         resumed = self._cursor.placed and self.epoch == operator.index(epoch)
-        first = epoch * len(self)
+        first = self._schedule.first_step(epoch) if epoch >= 0 else -1
         if self.step != first and not resumed:
             self.seek(first)
 
@@ -562,13 +563,14 @@ class Loader:
 
     def __repr__(self) -> str:
         batches = len(self)  # first, since it may find another shard
+        size = self._schedule.batch_size
         shard, origin = self._found
         part = f"shard {shard.shard_index} of {shard.shard_count}, " * (shard.shard_count > 1)
         if origin:
             part = f"{part.removesuffix(', ')} from {origin}, "
         return (
             f"Loader({len(self.manifest)} records, {self.sampler!r}, {batches} batches of "
-            f"{self._schedule.batch_size} an epoch, {part}{self.device}, at step {self.step})"
+            f"{size} in epoch {self.epoch}, {part}{self.device}, at step {self.step})"
         )
 
     def _check_shard(self, shard: ShardOptions) -> None:

@@ -35,7 +35,7 @@ class TrainerEpochs:
         cursor = self._cursor
         goes_on = cursor.placed or self._last == epoch - 1
         if cursor.epoch < epoch or not goes_on:
-            cursor.seek(epoch * cursor.steps_per_epoch)
+            cursor.seek(cursor.steps_of(epoch).start)
             cursor.placed = False
         self._last = epoch
 

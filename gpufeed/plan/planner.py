@@ -127,24 +127,25 @@ class Planner:
         self._objects = Objects.of(manifest) if used or self._boxes_follow else None
         self._points = manifest.points() if "points" in targets else None
         for transform in itertools.chain(*self.views):
-            if isinstance(transform, MixTransform) and schedule.batch_size % transform.group:
-                raise ConfigError(
-                    f"batch_size is {schedule.batch_size}; it must be a multiple of "
-                    f"{transform.group}, the groups in which {type(transform).__name__} pairs "
-                    "records"
-                )
+            for size in schedule.sizes.values():
+                if isinstance(transform, MixTransform) and size % transform.group:
+                    raise ConfigError(
+                        f"batch_size is {size}; it must be a multiple of {transform.group}, the "
+                        f"groups in which {type(transform).__name__} pairs records"
+                    )
         self._soft = _soft_labels(self.views, self._labels)
         probe = self._probe()
         self.stages, self._structure = probe.stages, probe.structure
 
     def check_batch_size(self) -> None:
         """Raise `ConfigError` if the global batch divides groups of the sampler."""
-        schedule, group = self._schedule, self._sampler.group
-        if schedule.global_batch % group:
-            raise ConfigError(
-                f"the global batch, {schedule.batch_size} x {schedule.shard.shard_count} shard(s), "
-                f"is not a multiple of the sampler's groups of {group}; change batch_size"
-            )
+        shards, group = self._schedule.shard.shard_count, self._sampler.group
+        for size in self._schedule.sizes.values():
+            if size * shards % group:
+                raise ConfigError(
+                    f"the global batch, {size} x {shards} shard(s), is not a multiple of the "
+                    f"sampler's groups of {group}; change batch_size"
+                )
 
     def _probe(self) -> Composed:
         """Compose the most extreme sizes of the manifest, so that what cannot work fails now."""
@@ -179,7 +180,7 @@ class Planner:
 
     def upcoming(self, step: int) -> npt.NDArray[np.int64]:
         """Return the record keys of the batch after `step`; none at the end of an epoch."""
-        if (step + 1) % self._schedule.steps_per_epoch == 0:
+        if self._schedule.epoch_of(step + 1) > self._schedule.epoch_of(step):
             return np.empty(0, dtype=np.int64)
         positions, _ = self._schedule.positions(step + 1)
         return self._visits(positions).record_key

@@ -154,7 +154,7 @@ def test_an_evaluation_is_the_same_number_at_any_number_of_shards() -> None:
         plans = [Schedule(size, 1, 64, ShardOptions(i, world), "pad") for i in range(world)]
         assert {plan.num_steps for plan in plans} == {-(-size // (64 * world))}
         for plan in plans:
-            for step in range(plan.steps_per_epoch):
+            for step in plan.steps_of(0):
                 positions, valid = plan.positions(step)
                 assert len(positions) == len(valid) == 64
                 keys = sampler.visits(positions).record_key[valid]

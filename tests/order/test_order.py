@@ -100,7 +100,7 @@ def test_shards_share_an_epoch_out(
     except ConfigError:
         assert size < batch * shards
         return
-    steps = range(epoch * plans[0].steps_per_epoch, (epoch + 1) * plans[0].steps_per_epoch)
+    steps = plans[0].steps_of(epoch)
     read = [position for step in steps for plan in plans for position in taken(plan, step)]
     whole = size // (batch * shards) * batch * shards if last == "drop" else size
     assert read == list(range(epoch * size, epoch * size + whole))
