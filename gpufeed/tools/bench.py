@@ -18,6 +18,7 @@ import numpy.typing as npt
 from gpufeed._util.progress import progress as progress_bar
 from gpufeed.errors import ConfigError
 from gpufeed.feed.loader import Loader
+from gpufeed.order.shard import ShardOptions
 from gpufeed.order.uniform import IndexSampler
 from gpufeed.tools.info import list_versions
 from gpufeed.tools.median import Median, median_of
@@ -161,6 +162,7 @@ def bench(
             framework=framework,
             num_threads=threads,
             prefetch=prefetch,
+            shard=ShardOptions(),
         ) as loader,
         PlainDecode(manifest.source, loader.device, threads) as plain,
         progress_bar("measuring", 1 + rounds * phases, show=progress) as advance,

@@ -13,6 +13,7 @@ from gpufeed.engine.device import resolve_device
 from gpufeed.errors import ConfigError
 from gpufeed.feed.loader import Loader
 from gpufeed.feed.stats import Stats
+from gpufeed.order.shard import ShardOptions
 from gpufeed.order.uniform import IndexSampler
 from gpufeed.tools.resolve import Preset, make_transforms
 
@@ -117,6 +118,7 @@ def feed_epoch(
             last_batch="partial",
             device=device,
             framework=framework,
+            shard=ShardOptions(),
         ) as loader,
         progress_bar("feeding", len(manifest), show=progress, unit="images") as advance,
     ):

@@ -15,6 +15,7 @@ from gpufeed._util.progress import progress as progress_bar
 from gpufeed.engine.device import resolve_device
 from gpufeed.errors import ConfigError
 from gpufeed.feed.loader import Loader
+from gpufeed.order.shard import ShardOptions
 from gpufeed.order.uniform import SequentialSampler
 from gpufeed.records import Manifest
 from gpufeed.tools.called import Called, call, purpose
@@ -228,6 +229,7 @@ class _Maker:
             transforms=[*chain, tf.ToDtype("uint8", layout="NHWC"), *late],
             batch_size=count,
             device=str(self._device),
+            shard=ShardOptions(),
         ) as loader:
             images = loader.batch(0)["image"]
             if isinstance(images, list):

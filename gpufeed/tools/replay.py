@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from gpufeed.errors import ConfigError, ManifestError, StateError
 from gpufeed.feed.loader import Loader
 from gpufeed.feed.state import decode_state, read_state
+from gpufeed.order.shard import ShardOptions
 from gpufeed.records import Manifest
 from gpufeed.tools.rebuild import rebuild_sampler, rebuild_transforms
 from gpufeed.tools.resolve import Labels, Split, open_manifest, take_split
@@ -83,6 +84,7 @@ def replay_batch(
         on_error=on_error,
         max_failures=1.0,
         device=device,
+        shard=ShardOptions(),
     )
     with loader:
         # Only the output format differs, which does not change any random numbers.

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import gpufeed
 from gpufeed.errors import ConfigError
 from gpufeed.feed.loader import Batch, Loader
+from gpufeed.order.shard import ShardOptions
 from gpufeed.order.uniform import IndexSampler
 from gpufeed.tools.draw_targets import draw_targets
 from gpufeed.tools.resolve import Preset, is_training, make_transforms
@@ -96,6 +97,7 @@ def show_batch(
         last_batch=last_batch,
         device=device,
         targets=kinds,
+        shard=ShardOptions(),
     ) as loader:
         facts = [f"seed {seed}", f"preset {preset}", *([f"split {split}"] if split else [])]
         return replace(draw_batch(loader, step, facts), incomplete=incomplete)

@@ -207,6 +207,16 @@ def test_sheet_shows_the_pictures_that_training_gets(
     assert shown.images == len(image) == 6 or preset.endswith("evaluate")
 
 
+def test_show_is_no_process_of_a_training_run(
+    train: gpufeed.Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a shell that a launcher started, say."""
+    alone = show_batch(train, 0, batch_size=4, size=32, device="cpu").sheet
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    assert show_batch(train, 0, batch_size=4, size=32, device="cpu").sheet == alone
+
+
 def test_show_takes_sets_smaller_than_a_batch(train: gpufeed.Manifest) -> None:
     few = train.filter(np.arange(len(train)) < 3)
     assert show_batch(few, 1, batch_size=32, size=32, device="cpu").images == 3
