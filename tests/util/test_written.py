@@ -37,7 +37,7 @@ ALL = [
     *(tf.SoftLabels(9, 0.1), tf.ToDtype("float16", layout="NHWC"), tf.ToDtype(scale=True)),
     *(tf.Normalize(), tf.Normalize(0.5, (0.1, 0.2, 0.3), dtype="float16")),
     *(tf.RandomChoice([tf.MixUp(), tf.CutMix(p=0.5)], p=[1, 2]), tf.Resize(None, max_size=9)),
-    tf.Lambda(upside_down, name="other"),
+    *(tf.Lambda(upside_down, name="other"), tf.Lambda(upside_down, random=True, size=8)),
 ]
 
 
@@ -96,6 +96,7 @@ def test_any_numbers_are_written_to_the_last_bit(name: str, data: st.DataObject)
         "Views([[CenterCrop(8), Normalize()], [CenterCrop(4), Normalize()]])",
         "Compose([Resize(8), Compose([RandomHorizontalFlip()])])",
         "TimmRandAugment(config='rand-m7')",
+        "Lambda(upside_down, random=True)",
         "IndexSampler(50, shuffle=True, seed=3, epoch_size=80)",
         "SubsetSampler(50, [4, 0, 9], num_epochs=2, epoch_size=3)",
     ],
