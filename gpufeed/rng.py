@@ -27,6 +27,7 @@ __all__ = [
     "BatchRng",
     "check_seed",
     "exp",
+    "generator",
     "minus_log",
     "philox4x32",
     "record_generator",
@@ -241,9 +242,24 @@ class BatchRng:
             lower, span = lower[..., None], span[..., None]
         return np.asarray(lower + np.floor(unit * span).astype(np.int64))
 
+    def keys(self) -> UInt64:
+        """Draw keys for `generator`, uint64 (n, 2), of which no two are equal.
+
+        They differ from all keys of other records, epochs and transforms of this seed.
+        """
+        # One block of four words each. With one key, Philox maps different counters to different
+        # blocks.
+        drawn = self._words(4).astype(np.uint64)
+        return drawn[:, ::2] | drawn[:, 1::2] << _HALF
+
     def bernoulli(self, p: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """Draw True with probability `p`: bool (n,)."""
         return np.asarray(self.uniform() < np.asarray(p, dtype=np.float64))
+
+
+def generator(key: UInt64) -> np.random.Generator:
+    """Return the NumPy generator of a key, uint64 (2,), that `BatchRng.keys` drew."""
+    return np.random.Generator(np.random.Philox(key=key))
 
 
 def record_generator(seed: int, epoch: int, draw_key: int) -> np.random.Generator:

@@ -55,6 +55,8 @@ def progress(
     ]
     if unit:
         columns.append(Rate())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    # In a notebook rich would need ipywidgets; as plain text it shows the bar when it is complete.
+    console = Console(stderr=True, force_jupyter=False)
+    with Progress(*columns, console=console) as bar:
         task = bar.add_task(description, total=total)
         yield lambda done: bar.advance(task, done)

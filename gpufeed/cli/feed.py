@@ -48,8 +48,8 @@ def demo(
 ) -> None:
     """Draw a synthetic set once, feed an epoch of it, and write a contact sheet."""
     from gpufeed.records import read_nabirds
+    from gpufeed.sheets.sheet import check_target, save_sheet
     from gpufeed.tools.demo import check_usable, demo_set, feed_epoch
-    from gpufeed.tools.sheet import check_target, save_sheet
     from gpufeed.tools.show import show_batch
 
     keep_interruptible()
@@ -150,8 +150,8 @@ def show(
     ] = Path("gpufeed-show.png"),
 ) -> None:
     """Write the contact sheet of any batch: what training receives at that step."""
+    from gpufeed.sheets.sheet import check_target, save_sheet
     from gpufeed.tools.resolve import open_manifest, take_split
-    from gpufeed.tools.sheet import check_target, save_sheet
     from gpufeed.tools.show import show_batch
 
     keep_interruptible()
@@ -204,10 +204,10 @@ def transforms(
     ] = Path("gpufeed-transforms.png"),
 ) -> None:
     """Write a contact sheet of all transforms applied to one image, eight draws of each."""
+    from gpufeed.sheets.sheet import check_target, save_sheet
     from gpufeed.tools.demo import demo_set
     from gpufeed.tools.gallery import draw_gallery
     from gpufeed.tools.resolve import open_manifest
-    from gpufeed.tools.sheet import check_target, save_sheet
 
     keep_interruptible()
     target = check_target(out, "gpufeed-transforms.png")

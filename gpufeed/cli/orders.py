@@ -53,8 +53,8 @@ def shuffle_report(
 
     This reads only the list of images and decodes none.
     """
+    from gpufeed.sheets.sheet import check_target, save_sheet
     from gpufeed.tools.resolve import open_manifest, take_split
-    from gpufeed.tools.sheet import check_target, save_sheet
     from gpufeed.tools.shuffle_plot import check_plotting, draw_report
     from gpufeed.tools.shuffle_report import examine
 

@@ -45,8 +45,8 @@ def replay(
     """Write the contact sheet of a batch of a run, from a state that the run saved."""
     from gpufeed._util.open_regular import read_file
     from gpufeed.errors import StateError
+    from gpufeed.sheets.sheet import check_target, save_sheet
     from gpufeed.tools.replay import replay_batch
-    from gpufeed.tools.sheet import check_target, save_sheet
 
     keep_interruptible()
     target = check_target(out, "gpufeed-replay.png")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, get_args
 
@@ -41,6 +42,7 @@ from gpufeed.records.annotations import BoxFormat
 
 if TYPE_CHECKING:
     import polars as pl
+    from PIL.Image import Image
 
     from gpufeed.open.decoders import Decoder
     from gpufeed.order.sampler import Sampler
@@ -235,6 +237,7 @@ class Loader:
             [each for each in targets if isinstance(each, Field)],
             "NHWC" if framework == "jax" else "NCHW",
         )
+        self._box_format = box_format
         target_arrays = Targets(
             manifest,
             targets,
@@ -436,13 +439,72 @@ class Loader:
             DecodeError: an image cannot be read or decoded, and on_error is "raise".
             TooManyFailuresError: more records failed than max_failures allows.
         """
-        number = operator.index(step)
+        with self._cursor.turn:
+            batch: Batch = self._hand_over.collate(self._make(operator.index(step)))
+        return batch
+
+    def _make(self, step: int) -> Batch:
+        """Return batch `step` before `collate_fn`."""
         self._cursor.check_process()
         self._follow_processes()
         with self._cursor.turn:
-            made = self._maker.make(number)
-            batch: Batch = self._hand_over.collate(self._hand_over.batch(*made))
-        return batch
+            return self._hand_over.batch(*self._maker.make(step))
+
+    def show(
+        self,
+        batch: Batch | None = None,
+        *,
+        path: str | os.PathLike[str] | None = None,
+        max_images: int = 64,
+    ) -> Image:
+        """Return a contact sheet of the next batch, or of one at hand; notebooks display it.
+
+        The next batch is made from its number, so the loader does not move:
+
+            loader.show()
+            loader.show(loader.batch(100), path="batch.png")
+
+        Images are drawn pixel by pixel, without their normalisation, with the boxes and points that
+        `targets` requests. Captions are those of `gpufeed show`. Views stand side by side.
+
+        Args:
+            batch: a batch of this loader; None for the one that iterating hands out next.
+            path: a PNG file to write the sheet to, or a folder for `batch.png`; None for no file.
+            max_images: the number of images to draw at most.
+
+        Returns:
+            An RGB image of Pillow.
+
+        Raises:
+            ConfigError: `batch` is not a batch of such a loader, as after a `collate_fn` of your
+                own, or an argument is out of range.
+            IndexError: no batch is left.
+            DecodeError: see `batch`.
+        """
+        from gpufeed.sheets.batch import draw_batch
+        from gpufeed.sheets.sheet import check_target, save_sheet
+
+        target = None if path is None else check_target(path, "batch.png")
+        if not is_integer(max_images) or max_images < 1:
+            raise ConfigError(f"max_images is {max_images!r}; it must be an integer of 1 or more")
+        facts = [f"device {self.device}"]
+        if batch is None:
+            self._follow_processes()
+            step = self.step % self._end if self._restart else self.step
+            facts = [f"step {step} (epoch {step // len(self)})", *facts]
+            batch = self._make(step)
+        sheet = draw_batch(
+            batch,
+            self.manifest,
+            [view.output for view in self._planner.stages.views],
+            facts,
+            box_format=self._box_format,
+            to_numpy=self._adapter.to_numpy,
+            max_images=max_images,
+        )
+        if target is not None:
+            save_sheet(sheet, target)
+        return sheet
 
     def rows(self, batch: Batch) -> pl.DataFrame:
         """Return the manifest's rows for the records of a batch, in the batch's order."""

@@ -9,6 +9,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,6 +41,8 @@ __all__ = ["HostOpener"]
 
 Shapes = Sequence[Sequence[float]]
 """(height, width) for each image, whole numbers."""
+_Call = Callable[[int, Pixels], Pixels]
+"""A `Lambda` for one batch, which takes an image's place in it and the image."""
 
 
 class HostOpener:
@@ -251,31 +254,33 @@ class _View:
     """
 
     def __init__(self, view: View, shapes: Shapes, memory: Memory) -> None:
-        self._stages: list[_Resampling | Lambda] = []
+        self._stages: list[_Resampling | _Call] = []
         for stage in view.opening:
             if isinstance(stage, Resample):
                 own = _Resampling(stage, shapes)
                 self._stages.append(own)
                 shapes = own.shapes
             elif isinstance(stage.transform, Lambda):
-                self._stages.append(stage.transform)
+                self._stages.append(partial(stage.transform, stage.params))
+                if stage.transform.size is not None:
+                    shapes = [stage.transform.size] * len(shapes)
         self.images = _allocate(shapes, memory)
 
     def write(self, place: int, image: Pixels, resizer: Resizer) -> None:
         """Carry out the stages on a decoded window, and write the image at `place`."""
         *before, last = self._stages
         for stage in before:
-            if isinstance(stage, Lambda):
-                image = stage(image)
+            if not isinstance(stage, _Resampling):
+                image = stage(place, image)
                 continue
             height, width = (int(side) for side in stage.shapes[place])
             out = np.empty((height, width, 3), np.uint8)
             stage.write(image, place, resizer, out)
             image = out
-        if isinstance(last, Lambda):
-            self.images[place][...] = last(image)
-        else:
+        if isinstance(last, _Resampling):
             last.write(image, place, resizer, self.images[place])
+        else:
+            self.images[place][...] = last(place, image)
 
 
 class _Resampling:

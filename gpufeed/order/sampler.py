@@ -10,14 +10,15 @@ import abc
 import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from gpufeed import rng
-from gpufeed._util.identity import brief
+from gpufeed._util.identity import is_packed, unpack
 from gpufeed._util.numbers import is_integer
+from gpufeed._util.written import write_call
 from gpufeed.errors import ConfigError
 from gpufeed.order.permutation import MAX_SIZE
 
@@ -174,9 +175,12 @@ class Sampler(abc.ABC):
             index += 1
 
     def __repr__(self) -> str:
-        arguments = {**brief(self.identity), "num_epochs": self.num_epochs}
-        kind = arguments.pop("kind")
-        return f"{kind}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
+        arguments: dict[str, Any] = {**self.identity, "num_epochs": self.num_epochs}
+        del arguments["kind"]
+        return write_call(
+            type(self),
+            {name: unpack(each) if is_packed(each) else each for name, each in arguments.items()},
+        )
 
 
 def check_count(name: str, value: object, maximum: int, alternative: str = "") -> int:

@@ -27,6 +27,7 @@ from gpufeed.transforms.base import (
 )
 from gpufeed.transforms.error_context import errors_from
 from gpufeed.transforms.frame import Frame
+from gpufeed.transforms.function import Lambda
 from gpufeed.transforms.objects import Objects
 
 __all__ = ["ComposedView", "Composition", "Mix", "Partners", "narrowed"]
@@ -142,7 +143,7 @@ class Composition:
                     stage = Pixel(transform, narrowed(transform.draw(own, records)))
                 self._emit_frames()
                 self._stages.append(stage)
-                self._frame = frame.then()
+                self._frame = frame.then(transform.size if isinstance(transform, Lambda) else None)
                 self._emitted = frame
             elif isinstance(transform, LateTransform):
                 with errors_from(transform):

@@ -20,11 +20,11 @@ from gpufeed.errors import ConfigError
 from gpufeed.feed.loader import Loader
 from gpufeed.order.shard import ShardOptions
 from gpufeed.order.uniform import IndexSampler
+from gpufeed.sheets.sheet import check_writable, write_checked
 from gpufeed.tools.info import list_versions
 from gpufeed.tools.median import Median, median_of
 from gpufeed.tools.plain_decode import PlainDecode
 from gpufeed.tools.resolve import Preset, is_training, make_transforms
-from gpufeed.tools.sheet import check_writable, write_checked
 
 if TYPE_CHECKING:
     from gpufeed.adapters import Framework

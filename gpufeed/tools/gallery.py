@@ -18,8 +18,8 @@ from gpufeed.feed.loader import Loader
 from gpufeed.order.shard import ShardOptions
 from gpufeed.order.uniform import SequentialSampler
 from gpufeed.records import Manifest
+from gpufeed.sheets.sheet import Row, draw_rows
 from gpufeed.tools.called import Called, call, purpose
-from gpufeed.tools.sheet import Row, draw_rows
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-
-import gpufeed
 from gpufeed.errors import ConfigError
-from gpufeed.feed.loader import Batch, Loader
+from gpufeed.feed.loader import Loader
 from gpufeed.order.shard import ShardOptions
 from gpufeed.order.uniform import IndexSampler
-from gpufeed.tools.draw_targets import draw_targets
+from gpufeed.sheets import batch as draw
 from gpufeed.tools.resolve import Preset, is_training, make_transforms
-from gpufeed.tools.sheet import captions_of, draw_sheet
+from gpufeed.transforms import ToDtype
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -103,11 +99,6 @@ def show_batch(
         return replace(draw_batch(loader, step, facts), incomplete=incomplete)
 
 
-_GAP = 2
-"""Pixels between two views."""
-_DRAWN = ("boxes", "box_labels", "points", "point_visible")
-
-
 def draw_batch(loader: Loader, step: int, facts: Sequence[str]) -> Shown:
     """Draw the contact sheet of a loader's batch.
 
@@ -125,40 +116,11 @@ def draw_batch(loader: Loader, step: int, facts: Sequence[str]) -> Shown:
     except IndexError as error:
         raise ConfigError(f"step is {step}: {error}") from None
     epoch = step // len(loader)
-    sheet = draw_sheet(
-        _side_by_side(_with_targets(batch)),
-        captions_of(loader.manifest, loader.rows(batch)),
-        [
-            f"gpufeed {gpufeed.__version__}",
-            f"step {step} (epoch {epoch})",
-            *facts,
-            f"device {loader.device}",
-        ],
+    views = len(batch["image"]) if isinstance(batch["image"], list) else 1
+    sheet = draw.draw_batch(
+        batch,
+        loader.manifest,
+        [ToDtype("uint8", layout="NHWC")] * views,
+        [f"step {step} (epoch {epoch})", *facts, f"device {loader.device}"],
     )
     return Shown(sheet, len(batch["label"]), epoch, len(loader))
-
-
-def _with_targets(batch: Batch) -> Any:
-    """Return a batch's images, with its targets drawn on them if it has any."""
-    images = batch["image"]
-    drawn = {name: batch[name] for name in _DRAWN if name in batch}
-    if not drawn:
-        return images
-    if not isinstance(images, list):
-        return draw_targets(np.asarray(images), drawn)
-    return [
-        draw_targets(np.asarray(view), {name: values[place] for name, values in drawn.items()})
-        for place, view in enumerate(images)
-    ]
-
-
-def _side_by_side(images: Any) -> npt.NDArray[np.uint8]:
-    """Return each record's views side by side in one image, on white."""
-    if not isinstance(images, list):
-        return np.asarray(images)
-    height = max(view.shape[1] for view in images)
-    joined: list[npt.NDArray[np.uint8]] = []
-    for view in images:
-        below, right = height - view.shape[1], _GAP if joined else 0
-        joined.append(np.pad(view, ((0, 0), (0, below), (right, 0), (0, 0)), constant_values=255))
-    return np.concatenate(joined, axis=2)

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed._util.written import written
 from gpufeed.errors import ConfigError
 from gpufeed.rng import BatchRng
 from gpufeed.transforms.frame import Frame
@@ -97,6 +98,9 @@ class Transform(abc.ABC):  # noqa: B024 - a common root; what is abstract differ
                 "underscore"
             ) from None
         return plain
+
+    def __repr__(self) -> str:
+        return written(self)
 
 
 class GeometricTransform(Transform):

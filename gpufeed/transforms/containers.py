@@ -30,6 +30,9 @@ __all__ = ["Compose", "RandomApply", "RandomChoice"]
 class Compose(list[Transform]):
     """A list of transforms, under torchvision's name."""
 
+    def __repr__(self) -> str:
+        return f"Compose({super().__repr__()})"
+
 
 class _Group:
     """Pixel transforms in sequence, each with independent random numbers."""
@@ -82,6 +85,7 @@ class RandomApply(PixelTransform):
 
     def __init__(self, transforms: Sequence[Transform], p: float = 0.5) -> None:
         self._group = _Group("RandomApply", transforms)
+        self._transforms = self._group.transforms
         self.p = arguments.check_probability("p", p)
 
     @property
@@ -128,6 +132,7 @@ class RandomChoice(PixelTransform):
         if not isinstance(transforms, Sequence):
             raise ConfigError(f"transforms is {transforms!r}; it must be a list of transforms")
         self._groups = [_Group("RandomChoice", each) for each in transforms]
+        self._transforms = list(transforms)
         self.p, self._probabilities = _check_weights(p, len(self._groups))
 
     @property
@@ -160,10 +165,12 @@ class RandomChoice(PixelTransform):
 class _MixChoice(MixTransform):
     """One of several mixes, drawn for each record."""
 
-    def __init__(self, transforms: Sequence[MixTransform], p: Sequence[float] | None) -> None:
-        self._choices = list(transforms)
-        self.p, self._probabilities = _check_weights(p, len(self._choices))
-        groups = {each.group for each in self._choices}
+    def __init__(
+        self, transforms: Sequence[MixTransform], p: Sequence[float] | None = None
+    ) -> None:
+        self._transforms = list(transforms)
+        self.p, self._probabilities = _check_weights(p, len(self._transforms))
+        groups = {each.group for each in self._transforms}
         if len(groups) > 1:
             raise ConfigError(
                 f"RandomChoice has mixes with group={sorted(groups)}; all must have the same group"
@@ -173,16 +180,16 @@ class _MixChoice(MixTransform):
     @property
     def identity(self) -> dict[str, object]:
         """Kind and settings of the `RandomChoice` that it was created as."""
-        transforms = [each.identity for each in self._choices]
+        transforms = [each.identity for each in self._transforms]
         return {"kind": "RandomChoice", "p": self.p and list(self.p), "transforms": transforms}
 
     def draw(self, rng: BatchRng, records: Records) -> tuple[Tree, npt.NDArray[np.float32]]:
         """Draw `index`, int32 (n,), and `choices`: what each of them draws."""
-        first, *others = rng.parts(1 + len(self._choices))
+        first, *others = rng.parts(1 + len(self._transforms))
         index = _draw_index(first, self._probabilities)
         choices: dict[str, Tree] = {}
         shares = np.ones(len(rng), dtype=np.float32)
-        for number, (each, own) in enumerate(zip(self._choices, others, strict=True)):
+        for number, (each, own) in enumerate(zip(self._transforms, others, strict=True)):
             choices[str(number)], share = each.draw(own, records)
             shares = np.where(index == number, share, shares)
         return {"index": index, "choices": choices}, shares
@@ -190,7 +197,7 @@ class _MixChoice(MixTransform):
     def build(self, image: Any, partner: Any, params: Nodes) -> Any:
         """Apply each mix to the records that drew it; partners' images are unmixed."""
         mixed = image
-        for number, each in enumerate(self._choices):
+        for number, each in enumerate(self._transforms):
 
             def branch(image: Any, own: Nodes, each: MixTransform = each) -> Any:
                 return each.build(image, own["partner"], own["params"])
@@ -198,6 +205,9 @@ class _MixChoice(MixTransform):
             own = {"params": params["choices"][str(number)], "partner": partner}
             mixed = where(params["index"] == number, mixed, branch, own)
         return mixed
+
+
+_MixChoice.__name__ = "RandomChoice"  # as users know it
 
 
 def _check_weights(p: Any, count: int) -> tuple[tuple[float, ...] | None, tuple[float, ...]]:

@@ -152,9 +152,10 @@ class Frame(_PerImage):
             previous=previous,
         )
 
-    def then(self) -> Frame:
-        """Return a new frame on this one's canvas."""
-        return Frame.whole(self.size, previous=self)
+    def then(self, size: tuple[int, int] | None = None) -> Frame:
+        """Return a new frame on this one's canvas, or on images of `size` that replace it."""
+        sizes = self.size if size is None else _pairs(*size, len(self))
+        return Frame.whole(sizes, previous=self)
 
     @property
     def scale(self) -> Float64:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gpufeed._util.written import written
 from gpufeed.errors import ConfigError
 from gpufeed.transforms import arguments
 from gpufeed.transforms.base import GeometricTransform, Layout, OutputFormat, Params, Transform
@@ -48,6 +49,7 @@ class Views:
                     f"Views[{index}] is {type(view).__name__}; it must be a list of transforms"
                 )
         self.views = tuple(check_transforms(view) for view in views)
+        self._views = [list(view) for view in self.views]
 
     @property
     def identity(self) -> dict[str, object]:
@@ -56,6 +58,9 @@ class Views:
 
     def __len__(self) -> int:
         return len(self.views)
+
+    def __repr__(self) -> str:
+        return written(self)
 
 
 class FiveCrop(Transform):

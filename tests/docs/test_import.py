@@ -96,6 +96,7 @@ LAYERS = [
     {"open"},
     {"engine"},
     {"adapters"},
+    {"sheets"},
     {"feed"},
     {"tools"},
     {"cli", "__main__"},

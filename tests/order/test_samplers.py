@@ -214,12 +214,6 @@ def test_weights_and_keys_are_told_to_the_last_bit() -> None:
     np.testing.assert_array_equal(unpack(told), keys)
 
 
-def test_a_representation_shows_arrays_shortly() -> None:
-    shown = repr(WeightedSampler(np.random.default_rng(0).random(5000)))
-    assert shown.startswith("WeightedSampler(weights={'dtype': '<f8', 'length': 5000, 'sha256': '")
-    assert len(shown) < 200
-
-
 def far_apart(make: Callable[[int], Sampler]) -> list[list[int]]:
     return [epoch_of(make(seed), epoch).tolist() for seed in range(2) for epoch in range(3)]
 

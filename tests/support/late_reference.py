@@ -38,7 +38,7 @@ def mixed(
         if "index" in params:
             number = int(params["index"][i])
             own = params["choices"][str(number)]
-            chosen = mix._choices[number]
+            chosen = mix._transforms[number]
         if not own["mask"][i]:
             continue
         if isinstance(chosen, tf.MixUp):

@@ -11,10 +11,10 @@ from PIL import Image
 import gpufeed
 from gpufeed import ConfigError, Manifest, cli
 from gpufeed import transforms as tf
+from gpufeed.sheets.sheet import Row, draw_rows
 from gpufeed.tools import gallery
 from gpufeed.tools.called import call
 from gpufeed.tools.gallery import Example, draw_gallery, examples
-from gpufeed.tools.sheet import Row, draw_rows
 from gpufeed.tools.synth import write_nabirds
 from tests.support.differences import kinds
 

@@ -17,11 +17,11 @@ import gpufeed
 from gpufeed import Loader, Manifest, Sampler, StateError, cli
 from gpufeed import transforms as tf
 from gpufeed._util.identity import encode
+from gpufeed.sheets.sheet import captions_of, draw_sheet
 from gpufeed.tools.gallery import examples
 from gpufeed.tools.rebuild import rebuild_transforms
 from gpufeed.tools.replay import replay_batch
 from gpufeed.tools.resolve import Preset, make_transforms
-from gpufeed.tools.sheet import captions_of, draw_sheet
 from gpufeed.transforms import ToDtype
 
 MARGIN, GAP = 24, 16

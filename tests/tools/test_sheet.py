@@ -11,10 +11,10 @@ import pytest
 from PIL import Image, ImageFont
 
 import gpufeed
-from gpufeed.tools import sheet as sheets
-from gpufeed.tools.draw_targets import draw_targets
+from gpufeed.sheets import sheet as sheets
+from gpufeed.sheets.draw_targets import draw_targets
+from gpufeed.sheets.sheet import Caption, captions_of, check_target, draw_sheet, save_sheet, wrap
 from gpufeed.tools.resolve import Preset, is_training, make_transforms
-from gpufeed.tools.sheet import Caption, captions_of, check_target, draw_sheet, save_sheet, wrap
 from gpufeed.tools.show import show_batch
 
 MARGIN, GAP = 24, 16
@@ -90,7 +90,7 @@ def test_wrap_marks_what_it_cuts() -> None:
 
 def test_names_are_written_in_letters_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """With matplotlib's font; and without any but Pillow's own, as near as can be."""
-    from gpufeed.tools import fonts
+    from gpufeed.sheets import fonts
 
     (font,) = fonts.load_fonts("Étoile Müller ñ Привет", [13])
     assert fonts.legible("Étoile Müller ñ Привет", font) == "Étoile Müller ñ Привет"
@@ -185,7 +185,7 @@ def test_sheet_shows_the_pictures_that_training_gets(
         drawn.append(pictures.copy())
         return draw(pictures, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("gpufeed.tools.show.draw_sheet", keep)
+    monkeypatch.setattr("gpufeed.sheets.batch.draw_sheet", keep)
     step = len(train) // 6 + 1
     shown = show_batch(train, step, preset=preset, batch_size=6, seed=3, device="cpu")
     transforms = make_transforms(preset, layout="NHWC")

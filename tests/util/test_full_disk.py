@@ -18,10 +18,10 @@ import gpufeed
 from gpufeed import ConfigError, Manifest, read_table
 from gpufeed._util.atomic_write import atomic_write
 from gpufeed.faults.quarantine import Failure, Quarantine
+from gpufeed.sheets.sheet import save_sheet
 from gpufeed.tools.bench import save_json
 from gpufeed.tools.check.dataset import check
 from gpufeed.tools.check.page import save_page
-from gpufeed.tools.sheet import save_sheet
 from tests.support.loaders import make
 from tests.support.media import picture
 

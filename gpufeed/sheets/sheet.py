@@ -17,7 +17,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from gpufeed._util.atomic_write import atomic_write
 from gpufeed.errors import ConfigError
-from gpufeed.tools.fonts import legible, load_fonts
+from gpufeed.sheets.fonts import legible, load_fonts
 
 if TYPE_CHECKING:
     import polars as pl

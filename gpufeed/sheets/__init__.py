@@ -1,0 +1,1 @@
+"""Contact sheets: images with captions, side by side in one image."""
