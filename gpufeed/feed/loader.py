@@ -120,11 +120,10 @@ class Loader:
         framework: "numpy", "torch" or "jax".
         sharding: for JAX, a sharding of the first dimension, such as
             `NamedSharding(mesh, PartitionSpec("data"))`. Every array of a batch is then a global
-            array with this sharding. `shard` follows from it: n processes with parts of their own
-            are n shards, and n in the shapes above is n * `batch_size`; processes that hold the
-            same rows make the same records. `batch_size` must be a multiple of the number of parts
-            of this process. Boxes need collate_fn="pad". Use device="cpu" where this process has
-            several devices; one GPU for each process needs no copy.
+            `jax.Array` with this sharding, and n above is `batch_size` times the number of shards.
+            `shard` follows from the sharding; processes that hold the same rows are one shard.
+            `batch_size` must be a multiple of the number of parts that this process holds. Boxes
+            need collate_fn="pad". With several devices in a process, use device="cpu".
         targets: what comes with the images: "boxes", "points", and instances of `Field`, such as
             `Column("age")` for a column of the manifest.
         box_format: "xyxy" for (x0, y0, x1, y1) or "xywh" for (x, y, width, height).
