@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 from gpufeed.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
+    import jax
     import numpy as np
     import numpy.typing as npt
 
@@ -68,14 +69,22 @@ def load_adapter(framework: str) -> ModuleType:
     return importlib.import_module(f"gpufeed.adapters.{framework}")
 
 
-def make_adapter(framework: str, device: Device) -> Adapter:
+def make_adapter(
+    framework: str, device: Device, sharding: jax.sharding.NamedSharding | None = None
+) -> Adapter:
     """Return the adapter of this name.
 
+    Args:
+        framework: "numpy", "torch" or "jax".
+        device: the device that images are made on.
+        sharding: for "jax" only, the sharding of every array.
+
     Raises:
-        ConfigError: there is no such framework.
+        ConfigError: there is no such framework, or the device cannot serve the sharding.
         MissingExtraError: the framework is not installed.
     """
     if framework not in get_args(Framework):
         raise ConfigError(f'framework is {framework!r}; it must be "numpy", "torch" or "jax"')
-    adapter: Adapter = load_adapter(framework).make(device)
+    options = {} if sharding is None else {"sharding": sharding}
+    adapter: Adapter = load_adapter(framework).make(device, **options)
     return adapter

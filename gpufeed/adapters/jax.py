@@ -1,4 +1,4 @@
-"""Batches as JAX arrays on one device."""
+"""Batches as JAX arrays, on one device or over a mesh of devices."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpufeed.engine.device import Device
 from gpufeed.errors import ConfigError, DeviceError
 from gpufeed.order.shard import ShardOptions
 
-__all__ = ["JaxAdapter", "make", "shard_from_jax"]
+__all__ = ["JaxAdapter", "ShardedJaxAdapter", "make", "shard_from_jax", "shard_from_sharding"]
 
 
 class JaxAdapter:
@@ -31,15 +31,16 @@ class JaxAdapter:
         """JAX's device.
 
         Raises:
-            DeviceError: JAX was installed without support for this device.
+            DeviceError: JAX was installed without support for this device, or set up without it.
         """
         try:
-            devices = jax.local_devices(backend="cuda" if self._device.is_cuda else "cpu")
-            return devices[self._device.index or 0]
-        except (RuntimeError, IndexError) as error:
+            local = jax.local_devices(backend="cuda" if self._device.is_cuda else "cpu")
+            # By the driver's number: jax.distributed may show a process only its own GPU.
+            return {each.local_hardware_id: each for each in local}[self._device.index or 0]
+        except (RuntimeError, KeyError) as error:
             raise DeviceError(
-                f'JAX has no device {self._device}: {error}; install "jax[cuda12]" or use '
-                'device="cpu"'
+                f"JAX has no device {self._device} in this process: {error!r}; install "
+                '"jax[cuda12]" or use device="cpu"'
             ) from None
 
     def images(self, tensor: Any) -> jax.Array:
@@ -78,9 +79,62 @@ class JaxAdapter:
         return np.asarray(values)
 
 
-def make(device: Device) -> JaxAdapter:
-    """Return the adapter for a device."""
-    return JaxAdapter(device)
+class ShardedJaxAdapter(JaxAdapter):
+    """Makes global arrays with a sharding of their first dimension.
+
+    Every process passes its own rows. Each part goes from host memory directly to its device; on
+    the CPU it shares DALI's memory. Images made on the only device that this process has in the
+    sharding stay there.
+
+    Args:
+        device: the device that images are made on.
+        sharding: as for `shard_from_sharding`.
+
+    Raises:
+        ConfigError: images are made on a GPU that is not this process's only device.
+    """
+
+    def __init__(self, device: Device, sharding: jax.sharding.NamedSharding) -> None:
+        super().__init__(device)
+        self._sharding = sharding
+        self._shards = shard_from_sharding(sharding)[0].shard_count
+        own = sharding.addressable_devices
+        self._stays = len(own) == 1 and own == {self.device}
+        if device.is_cuda and not self._stays:
+            raise ConfigError(
+                f"DALI makes batches on {device}, but in this process sharding has "
+                f"{sorted(map(str, own))}; start one process for each GPU, or pass "
+                'device="cpu", which makes batches in host memory and puts each part on its device'
+            )
+
+    def images(self, tensor: Any) -> jax.Array:
+        """Return DALI's tensor as this process's part of a global array."""
+        if not self._stays:
+            return self._put(np.from_dlpack(tensor))
+        part = super().images(tensor)
+        return jax.make_array_from_single_device_arrays(
+            self._global_shape(part.shape), self._sharding, [part]
+        )
+
+    def to_numpy(self, values: Any) -> npt.NDArray[Any]:
+        """Return this process's rows of an array as a NumPy array in host memory."""
+        if not isinstance(values, jax.Array) or values.is_fully_addressable:
+            return super().to_numpy(values)
+        parts = {part.index[0].start or 0: part.data for part in values.addressable_shards}
+        return np.concatenate([np.asarray(parts[start]) for start in sorted(parts)])
+
+    def _put(self, values: npt.NDArray[Any]) -> jax.Array:
+        place: Any = jax.make_array_from_process_local_data
+        placed: jax.Array = place(self._sharding, values, self._global_shape(values.shape))
+        return placed
+
+    def _global_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return (shape[0] * self._shards, *shape[1:])
+
+
+def make(device: Device, sharding: jax.sharding.NamedSharding | None = None) -> JaxAdapter:
+    """Return the adapter for a device, or for a sharding if there is one."""
+    return JaxAdapter(device) if sharding is None else ShardedJaxAdapter(device, sharding)
 
 
 def shard_from_jax() -> ShardOptions:
@@ -96,3 +150,42 @@ def shard_from_jax() -> ShardOptions:
             "shard_from_jax(), or leave out shard in a single process"
         )
     return ShardOptions(jax.process_index(), jax.process_count())
+
+
+def shard_from_sharding(sharding: jax.sharding.NamedSharding) -> tuple[ShardOptions, int]:
+    """Return the part of a batch that this process has in a sharding.
+
+    Processes that a sharding gives the same rows take the same part.
+
+    Args:
+        sharding: divides the first dimension of arrays, and no other.
+
+    Returns:
+        This process's shard, and the number of parts into which its own devices divide that.
+
+    Raises:
+        ConfigError: it is no sharding of the first dimension, or the rows of a process do not lie
+            together.
+    """
+    if not isinstance(sharding, jax.sharding.NamedSharding) or len(sharding.spec) > 1:
+        raise ConfigError(
+            f"sharding is {sharding!r}; it must be a NamedSharding that divides the first "
+            'dimension alone, such as NamedSharding(mesh, PartitionSpec("data"))'
+        )
+    rows = len(sharding.device_set)
+    starts: dict[int, set[int]] = {}
+    device: jax.Device
+    for device, (index, *_) in sharding.devices_indices_map((rows,)).items():
+        starts.setdefault(device.process_index, set()).add(index.start or 0)
+    own = starts.get(jax.process_index())
+    if own is None:
+        raise ConfigError(f"sharding is {sharding}, which has no device of this process")
+    parts = sorted({tuple(sorted(each)) for each in starts.values()})
+    every = [start for part in parts for start in part]
+    if len({len(part) for part in parts}) > 1 or every != sorted(set(every)):
+        raise ConfigError(
+            f"sharding gives processes the rows that begin at {parts} of every {rows}; those of a "
+            "process must be contiguous, and as many as any other's: order the mesh's devices as "
+            "jax.devices() does"
+        )
+    return ShardOptions(parts.index(tuple(sorted(own))), len(parts)), len(own)

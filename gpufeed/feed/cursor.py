@@ -14,6 +14,7 @@ from gpufeed.feed.stats import Clock
 
 if TYPE_CHECKING:
     from gpufeed.feed.batch import HandOver
+    from gpufeed.feed.loader import Loader
     from gpufeed.feed.maker import Maker
     from gpufeed.order.schedule import Schedule
 
@@ -69,11 +70,10 @@ class Cursor:
         """Return the numbers of the batches of an epoch."""
         return self._schedule.steps_of(epoch)
 
-    def start(self, steps: range | None = None) -> Pass:
-        """Start a pass over `steps`, by default those of one epoch; it continues from `step`."""
+    def start(self, started: Pass) -> Pass:
+        """End the current pass and make `started` the current one; it continues from `step`."""
         self.supersede()
         self.clock = Clock()
-        started = Pass(self, steps)
         self._pass = weakref.ref(started)
         return started
 
@@ -94,7 +94,8 @@ class Cursor:
             moves = self._moves
             step = next(self._schedule.steps_from(self.step), steps.stop)
             if step >= steps.stop:
-                self.step = steps.stop
+                last = self._schedule.num_steps
+                self.step = steps.stop if last is None else min(steps.stop, last)
                 raise StopIteration
             try:
                 plan, views = self._prefetcher.take(step)
@@ -146,17 +147,20 @@ class Cursor:
 class Pass(Iterator[Any]):
     """One iteration over batches: running, then finished or superseded.
 
-    Trainers make the iterator first and announce the epoch afterwards.
+    Trainers make the iterator first and announce the epoch afterwards. Its state is the loader's,
+    under the names that Grain's iterators use, so that Orbax saves and restores either.
 
     Args:
-        cursor: hands out batches.
+        loader: the loader that is iterated.
+        cursor: hands out its batches.
         steps: the steps of the iteration; None for those of the epoch in which the first batch is
             requested.
     """
 
-    def __init__(self, cursor: Cursor, steps: range | None) -> None:
+    def __init__(self, loader: Loader, cursor: Cursor, steps: range | None) -> None:
+        self._loader = loader
         self._cursor = cursor
-        self._steps = steps
+        self._given = self._steps = steps
         self._finished = False
         self._superseded = False
 
@@ -178,6 +182,23 @@ class Pass(Iterator[Any]):
             except StopIteration:
                 self.close()
                 raise
+
+    def get_state(self) -> bytes:
+        """Return the loader's state as JSON; see `Loader.get_state`."""
+        return self._loader.get_state()
+
+    def set_state(self, state: bytes) -> None:
+        """Move the loader to the result of `get_state`, and continue from there, in any epoch.
+
+        Raises:
+            StateError: see `Loader.load_state_dict`.
+        """
+        self._loader.set_state(state)
+        self._cursor.start(self)
+        self._steps, self._finished, self._superseded = self._given, False, False
+
+    def start_prefetch(self) -> None:
+        """Do nothing; see `Loader.start_prefetch`."""
 
     def close(self) -> None:
         """Stop prefetching; the next pass continues with the work already started."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import operator
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, get_args
 
 from gpufeed._util.identity import brief, encode
@@ -19,8 +19,9 @@ from gpufeed.faults.policy import OnError, Policy
 from gpufeed.faults.quarantine import Quarantine
 from gpufeed.feed import state as states
 from gpufeed.feed.batch import Batch, HandOver
-from gpufeed.feed.cursor import Cursor
+from gpufeed.feed.cursor import Cursor, Pass
 from gpufeed.feed.maker import Maker, check_pixels, check_timeout
+from gpufeed.feed.sharded import follow_sharding
 from gpufeed.feed.stats import Stats
 from gpufeed.feed.trainers import BatchSampler, TrainerEpochs
 from gpufeed.feed.words import explain
@@ -41,6 +42,7 @@ from gpufeed.records import Manifest
 from gpufeed.records.annotations import BoxFormat
 
 if TYPE_CHECKING:
+    import jax
     import polars as pl
     from PIL.Image import Image
 
@@ -105,7 +107,7 @@ class Loader:
             `RecordedSampler`, which documents what it cannot guarantee.
         transforms: a list of transforms, or `Views` of several lists. The default is
             `presets.train()`.
-        batch_size: records in one batch of this shard. A mapping from steps to sizes changes the
+        batch_size: records in one batch of this process. A mapping from steps to sizes changes the
             size during training: {0: 64, 1000: 128} has batches of 128 from step 1000 on. The
             schedule is not part of the state, so pass the same one on resume.
         shard: the part of the global batch that this process takes, as gpufeed's or Grain's
@@ -120,6 +122,12 @@ class Loader:
         device: "auto" (a GPU if there is one), "cpu", "cuda" (the GPU of this process's local rank
             where its launcher sets one, otherwise the first) or "cuda:1".
         framework: "numpy", "torch" or "jax".
+        sharding: for JAX, a sharding of the first dimension, such as
+            `NamedSharding(mesh, PartitionSpec("data"))`. Every array of a batch is then a global
+            `jax.Array` with this sharding, and n above is `batch_size` times the number of shards.
+            `shard` follows from the sharding; processes that hold the same rows are one shard.
+            `batch_size` must be a multiple of the number of parts that this process holds. Boxes
+            need collate_fn="pad". With several devices in a process, use device="cpu".
         targets: what comes with the images: "boxes", "points", and instances of `Field`, such as
             `Column("age")` for a column of the manifest.
         box_format: "xyxy" for (x0, y0, x1, y1) or "xywh" for (x, y, width, height).
@@ -186,6 +194,7 @@ class Loader:
         last_batch: LastBatch = "drop",
         device: str = "auto",
         framework: Framework = "numpy",
+        sharding: jax.sharding.NamedSharding | None = None,
         targets: Collection[str | Field] = (),
         box_format: BoxFormat = "xyxy",
         collate_fn: CollateFn | None = None,
@@ -204,6 +213,16 @@ class Loader:
         _check_manifest(manifest)
         if shard is not None:
             shard = adopt_shard(shard)
+        if sharding is not None:
+            shard = follow_sharding(
+                sharding,
+                shard,
+                framework=framework,
+                batch_size=batch_size,
+                last_batch=last_batch,
+                targets=targets,
+                collate_fn=collate_fn,
+            )
         self.manifest = manifest
         self.sampler = (
             IndexSampler(len(manifest), shuffle=True)
@@ -263,7 +282,7 @@ class Loader:
                 "decoder is set, but here the DALI graph decodes the images; pass "
                 'opener="threads" or leave out decoder'
             )
-        self._adapter = make_adapter(framework, self.device)
+        self._adapter = make_adapter(framework, self.device, sharding)
         self.ledger = self._make_ledger(ledger)
         policy = Policy(on_error, self.sampler, manifest.frame["label"].to_numpy())
         paths = manifest.frame["path"]
@@ -370,8 +389,10 @@ class Loader:
         """The figures of the current pass, or else of the last one."""
         return self._cursor.clock.read()
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Pass:
         """Return an iterator from `step` to the end of its epoch; with `restart`, from batch 0.
+
+        The iterator has this loader's `get_state` and `set_state`, as Grain's iterators do.
 
         With on_error="raise", the iterator raises `DecodeError` when an image of the next batch
         cannot be read or decoded. The loader then still stands before that batch, `skip()` passes
@@ -387,7 +408,7 @@ class Loader:
             self._cursor.seek(0)
         return self._start()
 
-    def forever(self) -> Iterator[Batch]:
+    def forever(self) -> Pass:
         """Return an iterator from `step` on across epochs, to the end of the sampler's last one.
 
         A sampler has no last epoch unless it is given `num_epochs`. For loops that count steps:
@@ -414,13 +435,13 @@ class Loader:
         self._follow_processes()
         return self._start(range(self._end))
 
-    def _start(self, steps: range | None = None) -> Iterator[Batch]:
+    def _start(self, steps: range | None = None) -> Pass:
         if self.step >= self._end:
             raise EpochsExhausted(
                 f"all {self.sampler.num_epochs} epoch(s) of the sampler have been fed; use "
                 "num_epochs=None for an endless sampler, or go back with seek(0)"
             )
-        return self._cursor.start(steps)
+        return self._cursor.start(Pass(self, self._cursor, steps))
 
     @property
     def _end(self) -> int:
@@ -491,7 +512,7 @@ class Loader:
         if batch is None:
             self._follow_processes()
             step = self.step % self._end if self._restart else self.step
-            facts = [f"step {step} (epoch {step // len(self)})", *facts]
+            facts = [f"step {step} (epoch {self._schedule.epoch_of(step)})", *facts]
             batch = self._make(step)
         sheet = draw_batch(
             batch,
@@ -507,7 +528,10 @@ class Loader:
         return sheet
 
     def rows(self, batch: Batch) -> pl.DataFrame:
-        """Return the manifest's rows for the records of a batch, in the batch's order."""
+        """Return the manifest's rows for the records of a batch, in the batch's order.
+
+        With `sharding`, these are the records of this process.
+        """
         return self.manifest.rows(self._adapter.to_numpy(batch["record_key"]))
 
     def seek(self, step: int) -> None:

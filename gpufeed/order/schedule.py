@@ -14,7 +14,7 @@ from gpufeed._util.numbers import is_integer
 from gpufeed.errors import ConfigError, StateError
 from gpufeed.order.shard import ShardOptions
 
-__all__ = ["MAX_EPOCHS", "BatchSize", "LastBatch", "Schedule"]
+__all__ = ["MAX_EPOCHS", "BatchSize", "LastBatch", "Schedule", "check_sizes"]
 
 MAX_EPOCHS = 1 << 32
 """An epoch's number is 32 bits of the address of a random number."""
@@ -70,7 +70,7 @@ class Schedule:
             raise ConfigError(
                 f'last_batch is {self.last_batch!r}; it must be "drop", "pad" or "partial"'
             )
-        sizes = _check_sizes(self.batch_size)
+        sizes = check_sizes(self.batch_size)
         for size in sizes.values():
             self._check_size(size)
         self._segments = [_Segment(0, 0, 0, sizes.pop(0))]
@@ -223,8 +223,12 @@ class Schedule:
         return min(first + place, self.first_step(epoch + 1))
 
 
-def _check_sizes(given: BatchSize) -> dict[int, int]:
-    """Return the size of batches from each step on."""
+def check_sizes(given: BatchSize) -> dict[int, int]:
+    """Return the size of batches from each step on.
+
+    Raises:
+        ConfigError: `given` is neither a size nor a mapping of steps to sizes.
+    """
     sizes = {0: given} if not isinstance(given, Mapping) else dict(given)
     if not all(is_integer(each) for each in (*sizes, *sizes.values())) or (
         isinstance(given, Mapping) and (0 not in sizes or min(sizes) < 0)

@@ -101,9 +101,7 @@ def restore_distributed(loader: Loader, folder: Path) -> int:
     return int(model["trained"])
 
 
-def save_orbax(
-    loader: Loader, folder: Path, trained: int, *, item: Callable[[Loader], Any]
-) -> None:
+def save_orbax(loader: Any, folder: Path, trained: int, *, item: Callable[[Any], Any]) -> None:
     import jax.numpy as jnp
     import orbax.checkpoint as ocp
 
@@ -113,7 +111,7 @@ def save_orbax(
         assert manager.save(trained, args=ocp.args.Composite(**items))
 
 
-def restore_orbax(loader: Loader, folder: Path, *, item: Callable[[Loader], Any]) -> Any:
+def restore_orbax(loader: Any, folder: Path, *, item: Callable[[Any], Any]) -> Any:
     """What Orbax gives back: of the training, and of the loader."""
     import jax.numpy as jnp
     import orbax.checkpoint as ocp
@@ -124,18 +122,34 @@ def restore_orbax(loader: Loader, folder: Path, *, item: Callable[[Loader], Any]
         return manager.restore(manager.latest_step(), args=ocp.args.Composite(**items))
 
 
-def save_grain(loader: Loader, folder: Path, trained: int) -> None:
+def save_grain(loader: Any, folder: Path, trained: int) -> None:
     import grain.checkpoint
 
     save_orbax(loader, folder, trained, item=grain.checkpoint.CheckpointSave)
 
 
-def restore_grain(loader: Loader, folder: Path) -> int:
+def restore_grain(loader: Any, folder: Path) -> int:
     import grain.checkpoint
 
     restored = restore_orbax(loader, folder, item=grain.checkpoint.CheckpointRestore)
     assert restored["loader"] is loader
     return int(restored["training"]["trained"])
+
+
+def save_iterator(loader: Loader, folder: Path, trained: int) -> None:
+    save_grain(iter(loader), folder, trained)
+
+
+def restore_iterator(loader: Loader, folder: Path) -> int:
+    return restore_grain(iter(loader), folder)
+
+
+def save_endless(loader: Loader, folder: Path, trained: int) -> None:
+    save_grain(loader.forever(), folder, trained)
+
+
+def restore_endless(loader: Loader, folder: Path) -> int:
+    return restore_grain(loader.forever(), folder)
 
 
 def save_json(loader: Loader, folder: Path, trained: int) -> None:
@@ -165,6 +179,12 @@ WAYS = {
     "torch.save": Way("torch", (), save_torch, restore_torch),
     "torch.distributed": Way("torch", (), save_distributed, restore_distributed),
     "Orbax, Grain's handler": Way("jax", ("orbax.checkpoint", "grain"), save_grain, restore_grain),
+    "Orbax, Grain's handler, an iterator": Way(
+        "jax", ("orbax.checkpoint", "grain"), save_iterator, restore_iterator
+    ),
+    "Orbax, Grain's handler, an endless iterator": Way(
+        "jax", ("orbax.checkpoint", "grain"), save_endless, restore_endless
+    ),
     "Orbax, JSON": Way("jax", ("orbax.checkpoint",), save_json, restore_json),
 }
 

@@ -10,7 +10,15 @@ import pytest
 import torch
 
 import gpufeed
-from gpufeed import ConfigError, EpochsExhausted, IndexSampler, Loader, Manifest, ShardOptions
+from gpufeed import (
+    ConfigError,
+    EpochsExhausted,
+    IndexSampler,
+    Loader,
+    Manifest,
+    ShardOptions,
+    StateError,
+)
 from tests.support.loaders import digest, make
 
 SMALL = {"transforms": gpufeed.presets.evaluate(16), "device": "cpu", "num_threads": 2}
@@ -195,3 +203,58 @@ def test_what_ends_an_endless_loop(pictures: Manifest) -> None:
         pytest.raises(ConfigError, match=r"restart is True, .* needs a loader with restart=False"),
     ):
         loader.forever()
+
+
+# --------------------------------------------------------------- the state of an iterator
+
+
+@pytest.mark.parametrize("stop", [0, 5, 6, 7, 12])
+@pytest.mark.parametrize("taken", [0, 3, 7], ids=["new", "running", "finished"])
+def test_an_iterator_goes_on_from_a_state(
+    pictures: Manifest, three_epochs: list[str], stop: int, taken: int
+) -> None:
+    """To the end of the state's epoch, wherever it stood itself."""
+    with make(pictures) as loader:
+        batches = loader.forever()
+        for _ in range(stop):
+            next(batches)
+        state = batches.get_state()
+        assert state == loader.get_state()
+    with make(pictures) as loader:
+        batches = iter(loader)
+        for _ in itertools.islice(batches, taken):
+            pass
+        batches.set_state(state)
+        rest = [digest(batch) for batch in batches]
+    assert rest == three_epochs[stop : stop - stop % 6 + 6]
+
+
+def test_an_iterator_that_was_sent_to_a_state_is_the_loaders(
+    pictures: Manifest, three_epochs: list[str]
+) -> None:
+    with make(pictures) as loader:
+        first = iter(loader)
+        state = first.get_state()
+        next(first)
+        second = loader.forever()
+        next(second)
+        with pytest.raises(StateError, match="is not the state of a gpufeed loader"):
+            first.set_state(b"{}")
+        assert digest(next(second)) == three_epochs[2]
+        first.set_state(state)
+        assert digest(next(first)) == three_epochs[0]
+        with pytest.raises(ConfigError, match="this iteration was ended by a later one"):
+            next(second)
+
+
+def test_an_iterator_sent_to_the_end_is_finished(pictures: Manifest) -> None:
+    sampler = IndexSampler(50, shuffle=True, seed=3, num_epochs=2)
+    with make(pictures, sampler=sampler) as loader:
+        loader.seek(12)
+        state = loader.get_state()
+        loader.seek(0)
+        for batches in (iter(loader), loader.forever()):
+            batches.set_state(state)
+            assert list(batches) == []
+            assert loader.get_state() == state
+            loader.seek(0)

@@ -86,7 +86,7 @@ def run(processes: Sequence[tuple[list[str], dict[str, str]]], out: Path) -> lis
 def check(got: list[dict[str, Any]], world: int, alone: Alone) -> None:
     """The shards are those of `world` processes, and their parts make up each global batch."""
     assert [written["shard"] for written in got] == [[index, world] for index in range(world)]
-    for ending in ENDINGS:
+    for ending in got[0]["steps"]:
         shards = [dict(written["steps"][ending]) for written in got]
         share = GLOBAL_BATCH // world
         for shard in shards:
@@ -130,14 +130,43 @@ def test_processes_of_torchrun_are_one(
         assert written["counts"] == [[1] * len(pictures)] * EPOCHS
 
 
-def test_processes_of_jax_are_one(folder: Path, alone: Alone, tmp_path: Path) -> None:
+def run_jax(how: str, folder: Path, out: Path, devices: int) -> list[dict[str, Any]]:
+    """Run two processes of jax.distributed with some simulated devices each."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    environ = {"TEST_COORDINATOR": address, "TEST_PROCESSES": "2"}
-    command = ["-m", feed_a_shard.__name__, "jax", str(folder), str(tmp_path)]
-    got = run([(command, {**environ, "TEST_PROCESS": str(i)}) for i in range(2)], tmp_path)
+    environ = {
+        "TEST_COORDINATOR": address,
+        "TEST_PROCESSES": "2",
+        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+    }
+    command = ["-m", feed_a_shard.__name__, how, str(folder), str(out)]
+    return run([(command, {**environ, "TEST_PROCESS": str(i)}) for i in range(2)], out)
+
+
+def test_processes_of_jax_are_one(folder: Path, alone: Alone, tmp_path: Path) -> None:
+    got = run_jax("jax", folder, tmp_path, devices=1)
+    assert set(got[0]["steps"]) == set(ENDINGS)
     check(got, 2, alone)
+
+
+def test_a_mesh_over_processes_is_one(
+    pictures: Manifest, folder: Path, alone: Alone, tmp_path: Path
+) -> None:
+    """Whatever the order of the processes in it, as long as the rows of each are contiguous."""
+    got = run_jax("mesh", folder, tmp_path, devices=2)
+    check(got, 2, alone)
+    # Over one device of each process, which are here in their own order.
+    parts = [tuple(row) for written in reversed(got) for row in written["one_each"]]
+    assert parts == alone["drop"][0]
+    for written in got:
+        keys = [row[1] for row in written["steps"]["drop"][0][1]]
+        assert written["paths"] == pictures.rows(keys)["path"].to_list()
+        assert written["counts"] == [[1] * len(pictures)] * EPOCHS
+        assert [tuple(row) for row in written["replicated"]] == alone["drop"][0]
+        assert written["refused"].startswith(
+            "sharding gives processes the rows that begin at [(0, 2), (1, 3)] of every 4; those"
+        )
 
 
 # --------------------------------------------------------------- without processes

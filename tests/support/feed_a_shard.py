@@ -2,7 +2,7 @@
 
 python -m tests.support.feed_a_shard HOW SET OUT
 
-HOW is how the process learns its shard: "torch" or "jax". SET is a folder that `save_set`
+HOW is how the process learns its shard: "torch", "jax" or "mesh". SET is a folder that `save_set`
 filled. Each process writes one JSON file below OUT.
 """
 
@@ -49,13 +49,21 @@ def load_set(folder: Path) -> Manifest:
     return Manifest(pl.read_parquet(folder / "table.parquet"), about["root"], about["classes"])
 
 
+def own(values: Any) -> np.ndarray[Any, Any]:
+    """This process's rows of an array, which may lie over devices of several processes."""
+    if getattr(values, "is_fully_addressable", True):
+        return np.asarray(values)
+    starts = {part.index[0].start or 0: part.data for part in values.addressable_shards}
+    return np.concatenate([starts[start] for start in sorted(starts)])
+
+
 def rows(batch: Batch) -> list[Row]:
     names = ("epoch", "record_key", "label", "image")
-    epochs, keys, labels, images = (np.asarray(batch[name]) for name in names)
+    epochs, keys, labels, images = (own(batch[name]) for name in names)
     digests = [
         hashlib.sha256(np.ascontiguousarray(image).tobytes()).hexdigest() for image in images
     ]
-    valid = np.asarray(batch["valid"]) if "valid" in batch else np.ones(len(keys), dtype=bool)
+    valid = own(batch["valid"]) if "valid" in batch else np.ones(len(keys), dtype=bool)
     return list(
         zip(epochs.tolist(), keys.tolist(), labels.tolist(), digests, valid.tolist(), strict=True)
     )
@@ -66,6 +74,7 @@ def make(
     shard: ShardOptions | int,
     last_batch: LastBatch,
     framework: Framework = "numpy",
+    **options: Any,
 ) -> Loader:
     """A loader of a shard, or one of this many processes, which finds its shard itself."""
     given = shard if isinstance(shard, ShardOptions) else None
@@ -83,6 +92,7 @@ def make(
         device="cpu",
         framework=framework,
         num_threads=1,
+        **options,
     )
 
 
@@ -142,10 +152,63 @@ def feed_jax(manifest: Manifest) -> dict[str, Any]:
     return {"shard": shard, "steps": steps}
 
 
+def feed_mesh(manifest: Manifest) -> dict[str, Any]:
+    """Over two devices of each process, of which the second process has the first part.
+
+    Also count, by a collective in each padded step, how often all processes got each record.
+    """
+    import jax
+    import jax.numpy as jnp
+    from jax.sharding import Mesh, NamedSharding
+    from jax.sharding import PartitionSpec as P
+
+    process = int(os.environ["TEST_PROCESS"])
+    jax.distributed.initialize(
+        os.environ["TEST_COORDINATOR"], 2, process, initialization_timeout=PATIENCE
+    )
+    devices = np.array(jax.devices()).reshape(2, 2)
+    mesh = Mesh(devices[::-1], ("process", "device"))
+    sharding = NamedSharding(mesh, P(("process", "device")))
+    counts = jax.device_put(np.zeros((EPOCHS, len(manifest)), np.int32), NamedSharding(mesh, P()))
+
+    @jax.jit
+    def add(counts: jax.Array, batch: Batch) -> jax.Array:
+        return counts.at[batch["epoch"], batch["record_key"]].add(batch["valid"].astype(jnp.int32))
+
+    def count_everywhere(batch: Batch) -> None:
+        nonlocal counts
+        counts = add(counts, batch)
+
+    steps = {
+        ending: feed(make(manifest, 2, ending, "jax", sharding=sharding), on_batch)
+        for ending, on_batch in (("drop", None), ("pad", count_everywhere))
+    }
+    whole = make(manifest, 2, "drop", "jax", sharding=sharding)
+    one_each = NamedSharding(Mesh(devices[:, 0], ("process",)), P("process"))
+    replicas = NamedSharding(mesh, P("device"))
+    apart = NamedSharding(mesh, P(("device", "process")))
+    refused = ""
+    try:
+        make(manifest, 2, "drop", "jax", sharding=apart)
+    except gpufeed.ConfigError as error:
+        refused = str(error)
+    got = {
+        "shard": ShardOptions(1 - process, 2),
+        "steps": steps,
+        "counts": np.asarray(counts.addressable_data(0)).tolist(),
+        "paths": whole.rows(whole.batch(0))["path"].to_list(),
+        "one_each": rows(make(manifest, 2, "drop", "jax", sharding=one_each).batch(0)),
+        "replicated": rows(make(manifest, 1, "drop", "jax", sharding=replicas).batch(0)),
+        "refused": refused,
+    }
+    jax.distributed.shutdown()
+    return got
+
+
 def main(how: str, folder: Path, out: Path) -> None:
     # A collective that waits for ever holds no lock of Python's, but does not return to it either.
     faulthandler.dump_traceback_later(PATIENCE, exit=True)
-    got = {"torch": feed_torch, "jax": feed_jax}[how](load_set(folder))
+    got = {"torch": feed_torch, "jax": feed_jax, "mesh": feed_mesh}[how](load_set(folder))
     got["shard"] = (got["shard"].shard_index, got["shard"].shard_count)
     # By process, not by shard: processes that take the same shard are then seen.
     (out / f"{os.getpid()}.json").write_text(json.dumps(got))
