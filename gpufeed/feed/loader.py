@@ -11,6 +11,7 @@ from gpufeed._util.identity import brief, encode
 from gpufeed._util.limits import available_threads
 from gpufeed._util.numbers import is_integer
 from gpufeed.adapters import Framework, make_adapter
+from gpufeed.decode.diagnose import MAX_PIXELS
 from gpufeed.engine.device import Device, resolve_device
 from gpufeed.errors import ConfigError, EpochsExhausted, StateError
 from gpufeed.faults.failures import Failures
@@ -42,19 +43,11 @@ from gpufeed.records.annotations import BoxFormat
 if TYPE_CHECKING:
     import polars as pl
 
-    from gpufeed.open.decoders import Decoder
+    from gpufeed.decode.decoders import Decoder
     from gpufeed.order.sampler import Sampler
     from gpufeed.transforms import Transform, Views
 
 __all__ = ["Batch", "Loader"]
-
-MAX_PIXELS = 1 << 27
-"""Pixels of the largest image that is decoded.
-
-Such an image takes 1.2 GB while it is decoded and resized; `Budget` bounds how many are at a time.
-The limit is a constant, not a share of the machine's memory, so that a batch is the same on every
-machine.
-"""
 
 
 class Loader:

@@ -14,12 +14,12 @@ import polars as pl
 
 from gpufeed._util.rows import first_true
 from gpufeed._util.sanitize import sanitize
+from gpufeed.decode.headers import max_file_bytes
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.faults.quarantine import Quarantine
 from gpufeed.records.annotations import BOX_LABELS, BOXES, POINTS, check_annotations, flatten
 from gpufeed.records.bounding_box import BOX_COLUMNS
 from gpufeed.records.fingerprint import check_dtypes, fingerprint
-from gpufeed.records.headers import max_file_bytes
 from gpufeed.records.splits import rows_of_split
 from gpufeed.records.table_files import read_parquet
 from gpufeed.source.base import Source, check_source
