@@ -187,6 +187,14 @@ class Maker:
             opened = await_result(self.prepare(step, reader))
         return self.finish(opened)
 
+    def make_planned(self, plan: BatchPlan) -> Made:
+        """Make a batch that has been planned; see `finish` for the errors raised."""
+        self.check_process()
+        self.open()
+        with self.reader() as reader:
+            opened = await_result(self.opener.open(plan, self._read(plan, reader)))
+        return self.finish(opened)
+
     def finish(self, opened: Opened, run: Run | None = None) -> Made:
         """Wait for a batch, and make it again while some of its images are bad.
 
@@ -214,9 +222,8 @@ class Maker:
             opened = self._open_again(opened, errors, repair)
 
     def _open_again(self, before: Opened, bad: Collection[int], repair: Repair) -> Opened:
-        plan = self._planner.plan(before.plan.step, repair)
-        if plan is None:
-            raise AssertionError("a batch that was planned once has records")
+        plan = before.plan
+        plan = self._planner.plan_positions(plan.step, plan.positions, plan.delivered, repair)
         with self.reader() as reader:
             read = self._read(plan, reader, bad)
         encoded = [
