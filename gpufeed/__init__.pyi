@@ -43,13 +43,13 @@ from gpufeed.order.uniform import SequentialSampler as SequentialSampler
 from gpufeed.order.uniform import SubsetSampler as SubsetSampler
 from gpufeed.order.weighted import WeightedSampler as WeightedSampler
 from gpufeed.order.weighted import balanced_weights as balanced_weights
-from gpufeed.plan.fields import Column as Column
 from gpufeed.plan.fields import Field as Field
 from gpufeed.records import Manifest as Manifest
 from gpufeed.records import concat as concat
 from gpufeed.records import read_folder as read_folder
 from gpufeed.records import read_nabirds as read_nabirds
 from gpufeed.records import read_table as read_table
+from gpufeed.records.record import Record as Record
 from gpufeed.source import FileSource as FileSource
 from gpufeed.source import MemorySource as MemorySource
 from gpufeed.source import Source as Source

@@ -23,6 +23,7 @@ __all__ = [
     "CHOICE_STREAM",
     "MAX_TRANSFORMS",
     "ORDER_STREAM",
+    "SPLIT_STREAM",
     "SUBSTITUTE_STREAM",
     "BatchRng",
     "check_seed",
@@ -40,6 +41,8 @@ CHOICE_STREAM = 0xFFFE
 """Transform number of the samplers' other draws; reserved."""
 SUBSTITUTE_STREAM = 0xFFFD
 """Transform number of the choice of substitutes for bad records; reserved."""
+SPLIT_STREAM = 0xFFFC
+"""Transform number of the random division of a manifest; reserved."""
 MAX_TRANSFORMS = 0xFF00
 """Limit of the number of transforms, so that none has a reserved number."""
 

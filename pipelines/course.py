@@ -15,8 +15,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+import numpy as np
+
 import gpufeed
 from pipelines.command import options, run
+
+COLUMNS = ("species_name", "photographer")
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,7 @@ def build(config: Config, split: Literal["train", "test"] = "train") -> gpufeed.
             transforms=gpufeed.presets.course_evaluate(),
             batch_size=config.batch_size or 64,
             last_batch="partial",
+            columns=COLUMNS,
             device=config.device,
             framework=config.framework,
         )
@@ -48,6 +53,7 @@ def build(config: Config, split: Literal["train", "test"] = "train") -> gpufeed.
         sampler=gpufeed.IndexSampler(len(birds), shuffle=True, seed=config.seed),
         transforms=gpufeed.presets.course_train(),
         batch_size=config.batch_size or 32,
+        columns=COLUMNS,
         device=config.device,
         framework=config.framework,
     )
@@ -60,12 +66,10 @@ def course_batches(loader: gpufeed.Loader) -> Iterator[dict[str, Any]]:
     counts from 0, so that a loss can take it directly; the course's counts from 1.
     """
     for batch in loader:
-        rows = loader.rows(batch)
         yield {
             "img": batch["image"],
             "species_id": batch["label"],
-            "species_name": rows["species_name"].to_numpy(),
-            "photographer": rows["photographer"].to_numpy(),
+            **{name: np.array(batch[name]) for name in COLUMNS},
         }
 
 

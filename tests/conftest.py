@@ -107,7 +107,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.fixture
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The files that the host's threads decode, in order."""
-    from gpufeed.open.decoders import NvImageCodec
+    from gpufeed.decode.decoders import NvImageCodec
 
     files: list[bytes] = []
     decode = NvImageCodec.decode

@@ -48,7 +48,7 @@ def check(
     The exit code is 1 if a run would fail on an image, and 2 if the data cannot be listed.
     Records are numbered over the whole list, across splits.
     """
-    from gpufeed.feed.loader import MAX_PIXELS
+    from gpufeed.decode.diagnose import MAX_PIXELS
     from gpufeed.tools.check.dataset import check as check_images
     from gpufeed.tools.check.page import save_page
     from gpufeed.tools.resolve import list_images

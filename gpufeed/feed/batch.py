@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     from gpufeed.adapters import Adapter
+    from gpufeed.feed.columns import Columns
     from gpufeed.feed.stats import Clock
     from gpufeed.ledger import Ledger
     from gpufeed.plan.planner import BatchPlan
@@ -26,15 +27,23 @@ class HandOver:
     Args:
         adapter: converts arrays to the framework.
         targets: makes the arrays of boxes, points and fields.
+        columns: looks up the columns that come with batches.
         ledger: records the batches handed out by iterating; None for no record.
         marks_valid: whether batches have the key `valid`.
     """
 
     def __init__(
-        self, adapter: Adapter, targets: Targets, ledger: Ledger | None, *, marks_valid: bool
+        self,
+        adapter: Adapter,
+        targets: Targets,
+        columns: Columns,
+        ledger: Ledger | None,
+        *,
+        marks_valid: bool,
     ) -> None:
         self._adapter = adapter
         self._targets = targets
+        self._columns = columns
         self._ledger = ledger
         self._marks_valid = marks_valid
 
@@ -73,13 +82,25 @@ class HandOver:
             batch["lam"] = adapter.arrays(plan.mix.share)
         if plan.soft_labels is not None:
             batch["soft_label"] = adapter.arrays(plan.soft_labels)
+        batch |= self._columns.of(plan.record_keys, adapter)
         return batch | self._targets.arrays(plan, adapter)
 
     def collate(self, batch: Batch) -> Any:
         """Return a batch after `collate_fn`."""
-        images = batch["image"]
-        views = len(images) if isinstance(images, list) else 1
-        return self._targets.collate(batch, len(batch["record_key"]), views)
+        collate = self._targets.collate_fn
+        if collate is None:
+            return batch
+        return collate([self.record(batch, place) for place in range(len(batch["record_key"]))])
+
+    def record(self, batch: Batch, place: int) -> Batch:
+        """Return one record of a batch: its values without the first dimension."""
+        several: Collection[str] = ()
+        if isinstance(batch["image"], list):
+            several = ("image", *self._targets.moving)
+        return {
+            name: [view[place] for view in values] if name in several else values[place]
+            for name, values in batch.items()
+        }
 
     def rows(self, batch: Batch, which: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         """Return the pixels of k records in host memory, (k, ...), with views concatenated.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import operator
 import os
@@ -12,6 +13,7 @@ from gpufeed._util.identity import brief, encode
 from gpufeed._util.limits import available_threads
 from gpufeed._util.numbers import is_integer
 from gpufeed.adapters import Framework, make_adapter
+from gpufeed.decode.diagnose import MAX_PIXELS
 from gpufeed.engine.device import Device, resolve_device
 from gpufeed.errors import ConfigError, EpochsExhausted, StateError
 from gpufeed.faults.failures import Failures
@@ -19,6 +21,7 @@ from gpufeed.faults.policy import OnError, Policy
 from gpufeed.faults.quarantine import Quarantine
 from gpufeed.feed import state as states
 from gpufeed.feed.batch import Batch, HandOver
+from gpufeed.feed.columns import Columns
 from gpufeed.feed.cursor import Cursor, Pass
 from gpufeed.feed.maker import Maker, check_pixels, check_timeout
 from gpufeed.feed.sharded import follow_sharding
@@ -32,7 +35,7 @@ from gpufeed.order.foreign import adopt
 from gpufeed.order.schedule import MAX_EPOCHS, BatchSize, LastBatch, Schedule
 from gpufeed.order.shard import ShardOptions, adopt_shard
 from gpufeed.order.uniform import IndexSampler, SequentialSampler, SubsetSampler
-from gpufeed.plan.fields import Field
+from gpufeed.plan.fields import BATCH_KEYS, Field
 from gpufeed.plan.planner import Planner
 from gpufeed.plan.stages import check_functions
 from gpufeed.plan.targets import CollateFn, Targets
@@ -40,25 +43,18 @@ from gpufeed.presets import evaluate as evaluate_preset
 from gpufeed.presets import train as train_preset
 from gpufeed.records import Manifest
 from gpufeed.records.annotations import BoxFormat
+from gpufeed.records.subset import Subset, as_manifest
 
 if TYPE_CHECKING:
     import jax
     import polars as pl
     from PIL.Image import Image
 
-    from gpufeed.open.decoders import Decoder
+    from gpufeed.decode.decoders import Decoder
     from gpufeed.order.sampler import Sampler
     from gpufeed.transforms import Transform, Views
 
 __all__ = ["Batch", "Loader"]
-
-MAX_PIXELS = 1 << 27
-"""Pixels of the largest image that is decoded.
-
-Such an image takes 1.2 GB while it is decoded and resized; `Budget` bounds how many are at a time.
-The limit is a constant, not a share of the machine's memory, so that a batch is the same on every
-machine.
-"""
 
 
 class Loader:
@@ -91,15 +87,21 @@ class Loader:
     - `points` and `point_visible`, with targets=("points",): float32 (n, k, 2) of (x, y) in pixels
       of the output image, and bool (n, k), False where a point was not visible in the original or
       is no longer on the image.
+    - each of `columns`: numbers and booleans, and fixed-size arrays of them, as arrays with a row
+      for each record, float32, bool, or of the same dtype as `label`; text as a list of n str, and
+      everything else as a list of what polars gives, such as `datetime.date`, with None for null.
+      A padded, blank or substituted image has the values of its `record_key`. A function that
+      `jax.jit` compiles takes the arrays of a batch, and no lists of text.
 
     Boxes are clipped to the image. Boxes whose width or height is then below one pixel are dropped
     with their labels, as torchvision's SanitizeBoundingBoxes does. Labels count from 0; add 1 to
     `box_labels` for torchvision's detectors, which take 0 as the background. With `Views`, boxes
-    and points are lists with one entry for each view. Targets change neither pixels nor order, and
-    a state loads whatever targets are requested.
+    and points are lists with one entry for each view. Targets and columns change neither pixels nor
+    order, and a state loads whatever is requested.
 
     Args:
-        manifest: the images and their labels.
+        manifest: the images and their labels; or torch's `Subset` of a manifest, as its
+            `random_split` returns, which has record keys of its own, from 0.
         sampler: the order of the records. The default is an endless shuffle of all records with
             seed 0. A torch or Grain sampler is taken as it is, if it is made for as many records as
             the manifest has. A list or array of record keys, such as those of a subset, becomes a
@@ -128,8 +130,8 @@ class Loader:
             `shard` follows from the sharding; processes that hold the same rows are one shard.
             `batch_size` must be a multiple of the number of parts that this process holds. Boxes
             need collate_fn="pad". With several devices in a process, use device="cpu".
-        targets: what comes with the images: "boxes", "points", and instances of `Field`, such as
-            `Column("age")` for a column of the manifest.
+        targets: what comes with the images: "boxes", "points", and instances of `Field`.
+        columns: names of columns of the manifest whose values come with the images.
         box_format: "xyxy" for (x0, y0, x1, y1) or "xywh" for (x, y, width, height).
         collate_fn: None; "pad" for boxes in arrays of one shape; or a function from a list of n
             dicts, one for each record of the batch, to what the loader hands out.
@@ -185,7 +187,7 @@ class Loader:
     @explain
     def __init__(
         self,
-        manifest: Manifest,
+        manifest: Manifest | Subset,
         *,
         sampler: Sampler | Iterable[int] | None = None,
         transforms: Sequence[Transform] | Views | None = None,
@@ -196,6 +198,7 @@ class Loader:
         framework: Framework = "numpy",
         sharding: jax.sharding.NamedSharding | None = None,
         targets: Collection[str | Field] = (),
+        columns: Collection[str] = (),
         box_format: BoxFormat = "xyxy",
         collate_fn: CollateFn | None = None,
         max_boxes: int | None = None,
@@ -210,7 +213,7 @@ class Loader:
         opener: OpenerKind = "auto",
         decoder: Callable[[], Decoder] | None = None,
     ) -> None:
-        _check_manifest(manifest)
+        manifest = as_manifest(manifest)
         if shard is not None:
             shard = adopt_shard(shard)
         if sharding is not None:
@@ -239,6 +242,7 @@ class Loader:
             if not is_integer(value) or value < 1:
                 raise ConfigError(f"{name} is {value!r}; it must be an integer of 1 or more")
         self._restart = restart
+        self._sharded = sharding is not None
         self._schedule = Schedule(
             self.sampler.epoch_size,
             1 if restart else self.sampler.num_epochs,
@@ -305,8 +309,13 @@ class Loader:
             reduce_depth=manifest.reduce_depth,
         )
         marks_valid = last_batch == "pad" or policy.blanks
+        fields = [each.name for each in targets if isinstance(each, Field)]
         self._hand_over = HandOver(
-            self._adapter, target_arrays, self.ledger, marks_valid=marks_valid
+            self._adapter,
+            target_arrays,
+            Columns(manifest, columns, (*BATCH_KEYS, *fields)),
+            self.ledger,
+            marks_valid=marks_valid,
         )
         self._cursor = Cursor(self._schedule, self._maker, self._hand_over, prefetch)
         # Lightning announces epochs to it.
@@ -317,7 +326,7 @@ class Loader:
     @classmethod
     def for_evaluation(
         cls,
-        manifest: Manifest,
+        manifest: Manifest | Subset,
         *,
         sampler: Sampler | Iterable[int] | None = None,
         transforms: Sequence[Transform] | Views | None = None,
@@ -346,7 +355,7 @@ class Loader:
         Raises:
             ConfigError: see `Loader`.
         """
-        _check_manifest(manifest)
+        manifest = as_manifest(manifest)
         return cls(
             manifest,
             sampler=SequentialSampler(len(manifest)) if sampler is None else sampler,
@@ -526,6 +535,51 @@ class Loader:
         if target is not None:
             save_sheet(sheet, target)
         return sheet
+
+    def record(self, key: int, *, epoch: int | None = None) -> Batch:
+        """Return one record as it is fed in an epoch, without moving the loader.
+
+        It is what the record's row is in the batch, of any shard, in which the record first comes
+        in that epoch, whether or not the epoch's end is dropped. Records that are mixed with it are
+        read too. The order is searched for the record, which takes a second for millions.
+
+        Args:
+            key: the record_key.
+            epoch: the epoch; by default that of the batch that iterating hands out next, or the
+                last one at the end. `batch["epoch"]` says that of a batch.
+
+        Returns:
+            A dict with the keys of a batch and values without their first dimension, such as an
+            image (height, width, 3), as a `collate_fn` receives it.
+
+        Raises:
+            IndexError: there is no such record or epoch.
+            ConfigError: the sampler's epoch does not have the record, or is not available; or the
+                loader has `sharding`.
+            DecodeError: see `batch`.
+            TooManyFailuresError: see `batch`.
+        """
+        if self._sharded:
+            raise ConfigError(
+                "with sharding a batch has global arrays only; make a loader without sharding to "
+                "look at a record"
+            )
+        self._cursor.check_process()
+        self._follow_processes()
+        key, epochs = operator.index(key), self._schedule.num_epochs or MAX_EPOCHS
+        if not 0 <= key < len(self.manifest):
+            raise IndexError(f"key is {key}; there are records 0 to {len(self.manifest) - 1}")
+        epoch = min(self.epoch, epochs - 1) if epoch is None else operator.index(epoch)
+        if not 0 <= epoch < epochs:
+            raise IndexError(f"epoch is {epoch}; there are epochs 0 to {epochs - 1}")
+        self.sampler.check_reachable(epoch)
+        with self._cursor.turn:
+            position = self._planner.first_visit(key, epoch)
+            starts_at = self._schedule.records_before
+            step = bisect.bisect_right(range(position + 2), position, key=starts_at) - 1
+            plan, place = self._planner.plan_visit(step, position)
+            batch = self._hand_over.batch(*self._maker.make_planned(plan))
+            return self._hand_over.record(batch, place)
 
     def rows(self, batch: Batch) -> pl.DataFrame:
         """Return the manifest's rows for the records of a batch, in the batch's order.
@@ -719,14 +773,6 @@ class Loader:
             per_epoch=self._schedule.records_per_epoch,
             repeats=self.sampler.has_repeats,
             pixels=pixels,
-        )
-
-
-def _check_manifest(manifest: object) -> None:
-    if not isinstance(manifest, Manifest):
-        raise ConfigError(
-            f"manifest is {manifest!r}; it must be a Manifest, such as read_nabirds, read_folder "
-            "and read_table return"
         )
 
 

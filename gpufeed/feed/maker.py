@@ -12,6 +12,7 @@ import numpy as np
 
 from gpufeed._util.limits import quarter_of_memory
 from gpufeed._util.numbers import is_integer, is_number
+from gpufeed.decode.diagnose import too_large, unreadable
 from gpufeed.errors import ConfigError, DecodeError
 from gpufeed.faults.blank import blank_image
 from gpufeed.faults.failures import Failures
@@ -24,10 +25,10 @@ from gpufeed.source.timeout import Timeout
 from gpufeed.source.wrapper import Wrapper
 
 if TYPE_CHECKING:
+    from gpufeed.decode.decoders import Decoder
     from gpufeed.engine.device import Device
     from gpufeed.engine.engine import Engine, Run
     from gpufeed.open.base import Opened, Opener
-    from gpufeed.open.decoders import Decoder
     from gpufeed.plan.planner import BatchPlan, Planner
 
 __all__ = ["Made", "Maker", "await_result", "check_pixels", "check_timeout"]
@@ -125,7 +126,7 @@ class Maker:
             from gpufeed.open.graph import GraphOpener
 
             return GraphOpener(name, on_gpu=self._device.is_cuda, reduce_depth=self._reduce_depth)
-        from gpufeed.open.decoders import NvImageCodec
+        from gpufeed.decode.decoders import NvImageCodec
         from gpufeed.open.host import HostOpener
 
         return HostOpener(
@@ -186,6 +187,14 @@ class Maker:
             opened = await_result(self.prepare(step, reader))
         return self.finish(opened)
 
+    def make_planned(self, plan: BatchPlan) -> Made:
+        """Make a batch that has been planned; see `finish` for the errors raised."""
+        self.check_process()
+        self.open()
+        with self.reader() as reader:
+            opened = await_result(self.opener.open(plan, self._read(plan, reader)))
+        return self.finish(opened)
+
     def finish(self, opened: Opened, run: Run | None = None) -> Made:
         """Wait for a batch, and make it again while some of its images are bad.
 
@@ -213,9 +222,8 @@ class Maker:
             opened = self._open_again(opened, errors, repair)
 
     def _open_again(self, before: Opened, bad: Collection[int], repair: Repair) -> Opened:
-        plan = self._planner.plan(before.plan.step, repair)
-        if plan is None:
-            raise AssertionError("a batch that was planned once has records")
+        plan = before.plan
+        plan = self._planner.plan_positions(plan.step, plan.positions, plan.delivered, repair)
         with self.reader() as reader:
             read = self._read(plan, reader, bad)
         encoded = [
@@ -244,22 +252,14 @@ class Maker:
             elif plan.blank[place]:
                 contents.append(blank_image(*size))
             else:
-                contents.append(self._too_large(int(plan.record_keys[place]), *size))
+                key = int(plan.record_keys[place])
+                contents.append(too_large(tuple(size), self._max_pixels, key, self._source.name))
         return contents
 
-    def _checked(self, record_key: int, result: Encoded | OSError) -> Encoded | DecodeError:
+    def _checked(self, key: int, result: Encoded | OSError) -> Encoded | DecodeError:
         if not isinstance(result, OSError):
             return result
-        reason = f"cannot be read: {result.strerror or result}"
-        return DecodeError(record_key, self._source.name(record_key), reason)
-
-    def _too_large(self, record_key: int, height: int, width: int) -> DecodeError:
-        return DecodeError(
-            record_key,
-            self._source.name(record_key),
-            f"the image has {width} x {height} = {width * height:,} pixels, more than max_pixels "
-            f"({self._max_pixels:,}); raise it if there is enough memory",
-        )
+        return unreadable(result, key, self._source.name)
 
     def close(self) -> None:
         """Free the engine and the opener; using the maker again makes new ones."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from gpufeed.source.base import Encoded
 
 __all__ = [
-    "Name",
     "Opened",
     "Opener",
     "OpenerKind",
@@ -30,8 +29,6 @@ __all__ = [
 
 OpenerKind = Literal["auto", "threads", "graph"]
 Pixels = npt.NDArray[np.uint8]
-Name = Callable[[int], str]
-"""From a record key to the name of its image in errors."""
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from nvidia.dali import fn, types
 
+from gpufeed.decode.accept import Acceptor
+from gpufeed.decode.decoders import NvImageCodec
+from gpufeed.decode.diagnose import Name, undecodable
 from gpufeed.errors import DecodeError
-from gpufeed.open.accept import Acceptor
-from gpufeed.open.base import Name, Opened, finished, without_traceback
-from gpufeed.open.diagnose import find_undecodable
+from gpufeed.open.base import Opened, finished, without_traceback
 from gpufeed.open.geometry import PLACES, resample
 from gpufeed.open.inputs import declare, declare_images, feeds, share
 from gpufeed.plan.stages import Resample
@@ -86,8 +87,21 @@ class GraphOpener:
         return finished(Opened(plan, encoded, fed))
 
     def blame(self, opened: Opened) -> dict[int, DecodeError]:
-        """Return the errors of images whose window cannot be decoded: see `Opener`."""
-        return find_undecodable(opened, self._name)
+        """Return the errors of images whose window cannot be decoded: see `Opener`.
+
+        DALI's messages seldom say which they are. Only the window is decoded, so that a damaged
+        image counts as bad in every batch or in none.
+        """
+        decoder = NvImageCodec()
+        window, keys = opened.plan.stages.window, opened.plan.record_keys.tolist()
+        starts, shapes = window.start.tolist(), window.shape.tolist()
+        errors: dict[int, DecodeError] = {}
+        for place, content in enumerate(opened.encoded):
+            if isinstance(content, DecodeError):
+                continue
+            if decoder.decode(content, tuple(starts[place]), tuple(shapes[place])) is None:
+                errors[place] = undecodable(content, keys[place], self._name)
+        return errors
 
     def close(self) -> None:
         """Do nothing: this opener has no threads."""

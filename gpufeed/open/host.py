@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpufeed.decode.accept import Acceptor
+from gpufeed.decode.decoders import Decoder, NvImageCodec
+from gpufeed.decode.diagnose import Name, undecodable
 from gpufeed.errors import (
     ConfigError,
     DecodeError,
@@ -21,10 +24,7 @@ from gpufeed.errors import (
     PipelineError,
     TransformError,
 )
-from gpufeed.open.accept import Acceptor
-from gpufeed.open.base import Name, Opened, Pixels, finished, out_of_memory, without_traceback
-from gpufeed.open.decoders import Decoder, NvImageCodec
-from gpufeed.open.diagnose import undecodable
+from gpufeed.open.base import Opened, Pixels, finished, out_of_memory, without_traceback
 from gpufeed.open.inputs import declare_images, share
 from gpufeed.open.memory import Memory
 from gpufeed.open.resize import Resizer

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from gpufeed.errors import ConfigError
 
@@ -16,13 +15,13 @@ if TYPE_CHECKING:
     from gpufeed.records import Manifest
     from gpufeed.transforms import Frame
 
-__all__ = ["Column", "Field", "check_fields", "values_of"]
+__all__ = ["BATCH_KEYS", "Field", "check_fields", "narrowed", "values_of"]
 
-_TAKEN = (
+BATCH_KEYS = (
     *("image", "label", "record_key", "epoch", "label_b", "lam", "soft_label", "valid"),
     *("boxes", "box_labels", "box_valid", "points", "point_visible"),
 )
-"""Keys of a batch that no field may have."""
+"""Keys of a batch that no field or column may have."""
 
 _INT32_MAX = 2**31 - 1
 
@@ -60,36 +59,6 @@ class Field(abc.ABC):
         """
 
 
-class Column(Field):
-    """A column of the manifest: numbers, booleans, or fixed-size arrays of them.
-
-    Args:
-        column: name in the manifest, and key in the batch.
-    """
-
-    def __init__(self, column: str) -> None:
-        self.name = column
-
-    def bind(self, manifest: Manifest) -> Values:
-        """Read the column: see `Field`."""
-        frame = manifest.frame
-        if self.name not in frame.columns:
-            raise ConfigError(f"there is no column {self.name!r}; there are {frame.columns}")
-        column = frame[self.name]
-        inner = column.dtype.inner if isinstance(column.dtype, pl.Array) else column.dtype
-        nulls = column.null_count()
-        if isinstance(column.dtype, pl.Array):
-            nulls += column.explode().null_count()
-        if inner is None or not (inner.is_numeric() or inner == pl.Boolean) or nulls:
-            raise ConfigError(
-                f"column {self.name!r} is of dtype {column.dtype}, with {nulls} "
-                "nulls; a field needs numbers or booleans, or fixed-size arrays of them, and no "
-                "null"
-            )
-        values = column.to_numpy()
-        return lambda keys, _: values[keys]
-
-
 def check_fields(fields: Sequence[Field]) -> None:
     """Check the names of fields.
 
@@ -98,10 +67,10 @@ def check_fields(fields: Sequence[Field]) -> None:
     """
     names = [field.name for field in fields]
     for place, name in enumerate(names):
-        if not isinstance(name, str) or name in _TAKEN or name in names[:place]:
+        if not isinstance(name, str) or name in BATCH_KEYS or name in names[:place]:
             raise ConfigError(
                 f"targets has a field with the name {name!r}; names must be text, different from "
-                f"each other and from {', '.join(_TAKEN)}"
+                f"each other and from {', '.join(BATCH_KEYS)}"
             )
 
 
@@ -134,14 +103,19 @@ def values_of(
                 f"field {field.name!r} returned {given.dtype} {given.shape} for {len(keys)} "
                 "records; it must return numbers or booleans, with a row for each record"
             )
-        if given.dtype.kind in "iu" and given.size:
-            for extreme in (given.min(), given.max()):
-                if not -_INT32_MAX - 1 <= extreme <= _INT32_MAX:
-                    raise ConfigError(
-                        f"field {field.name!r} returned {extreme}, which does not fit in int32"
-                    )
-        narrow: Any = {"f": np.float32, "b": np.bool_}.get(given.dtype.kind, np.int32)
-        narrowed = given.astype(narrow)  # a copy, which may be changed
-        narrowed[blank] = 0
-        found.append(narrowed)
+        found.append(narrowed(given, f"field {field.name!r} returned"))
+        found[-1][blank] = 0
     return found
+
+
+def narrowed(values: npt.NDArray[Any], said: str) -> npt.NDArray[Any]:
+    """Return a copy of numbers or booleans in the dtype of batches: float32, int32 or bool.
+
+    Raises:
+        ConfigError: an integer does not fit in int32; the message begins with `said`.
+    """
+    if values.dtype.kind in "iu" and values.size:
+        for extreme in (values.min(), values.max()):
+            if not -_INT32_MAX - 1 <= extreme <= _INT32_MAX:
+                raise ConfigError(f"{said} {extreme}, which does not fit in int32")
+    return values.astype({"f": np.float32, "b": np.bool_}.get(values.dtype.kind, np.int32))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchPlan", "Planner"]
 
+_SEARCHED = 1 << 16
+"""Positions that are searched at a time."""
+
 Substituted = tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]
 """What `Repair` returns: record keys (n,), and which records are blank images (n,)."""
 
@@ -42,6 +46,7 @@ class BatchPlan:
 
     Attributes:
         step: the batch's number.
+        positions: int64 (n,), positions in the sampler's order.
         record_keys: int64 (n,), rows of the manifest.
         ordered_keys: int64 (n,), the sampler's record keys, before substitution.
         blank: bool (n,), True for blank images.
@@ -58,6 +63,7 @@ class BatchPlan:
     """
 
     step: int
+    positions: npt.NDArray[np.int64]
     record_keys: npt.NDArray[np.int64]
     ordered_keys: npt.NDArray[np.int64]
     blank: npt.NDArray[np.bool_]
@@ -217,14 +223,8 @@ class Planner:
             )
         return Visits(*(values.astype(np.int64, copy=False) for values in arrays.values()))
 
-    def plan(
-        self, step: int, substitute: Callable[[Visits], Substituted] | None = None
-    ) -> BatchPlan | None:
+    def plan(self, step: int) -> BatchPlan | None:
         """Plan batch `step`; None where this shard gets no record of it.
-
-        Args:
-            step: the batch's number.
-            substitute: replaces bad records of its visits, as `Repair` does.
 
         Raises:
             IndexError: there is no such batch.
@@ -232,8 +232,58 @@ class Planner:
             TransformError: a transform raised an error of its own.
         """
         positions, delivered = self._schedule.positions(step)
-        if not len(positions):
-            return None
+        return self.plan_positions(step, positions, delivered) if len(positions) else None
+
+    def first_visit(self, record_key: int, epoch: int) -> int:
+        """Return the position of a record's first visit in an epoch.
+
+        Raises:
+            ConfigError: the record does not come in this epoch.
+        """
+        size = self._sampler.epoch_size
+        for start in range(0, size, _SEARCHED):
+            positions = epoch * size + np.arange(start, min(start + _SEARCHED, size))
+            found = np.flatnonzero(self._visits(positions).record_key == record_key)
+            if len(found):
+                return int(positions[found[0]])
+        raise ConfigError(f"record {record_key} does not come in epoch {epoch} of the sampler")
+
+    def plan_visit(self, step: int, position: int) -> tuple[BatchPlan, int]:
+        """Plan the record at one position of the order, with those that are mixed with it.
+
+        They are planned as they are in their batch, of which `step` is the number.
+
+        Returns:
+            The plan, and the record's place in it.
+        """
+        transforms = itertools.chain(*self.views)
+        group = math.lcm(*(each.group for each in transforms if isinstance(each, MixTransform)))
+        epoch, within = divmod(position, self._sampler.epoch_size)
+        first = within - within % group
+        last = min(first + group, self._sampler.epoch_size)
+        positions = epoch * self._sampler.epoch_size + np.arange(first, last, dtype=np.int64)
+        delivered = np.ones(len(positions), dtype=np.bool_)
+        return self.plan_positions(step, positions, delivered), within - first
+
+    def plan_positions(
+        self,
+        step: int,
+        positions: npt.NDArray[np.int64],
+        delivered: npt.NDArray[np.bool_],
+        substitute: Callable[[Visits], Substituted] | None = None,
+    ) -> BatchPlan:
+        """Plan the records at some positions of the order.
+
+        Args:
+            step: the number of their batch.
+            positions: int64 (n,).
+            delivered: bool (n,), False for padding.
+            substitute: replaces bad records of its visits, as `Repair` does.
+
+        Raises:
+            ConfigError: a transform cannot be applied to one of the images.
+            TransformError: a transform raised an error of its own.
+        """
         visits = self._visits(positions)
         keys, blank = visits.record_key, np.zeros(len(positions), dtype=np.bool_)
         if substitute is not None:
@@ -268,6 +318,7 @@ class Planner:
         other, share = (None, None) if mix is None else (labels[mix.partner], mix.share)
         return BatchPlan(
             step=step,
+            positions=positions,
             record_keys=keys,
             ordered_keys=visits.record_key,
             blank=blank,

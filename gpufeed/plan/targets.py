@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -86,6 +86,10 @@ def follow(
 class Targets:
     """Turns the targets of batches into arrays; see `Loader` for the arguments.
 
+    Attributes:
+        collate_fn: the function `collate_fn`; None if it is none.
+        moving: keys whose values are lists, one for each view, if there are several views.
+
     Raises:
         ConfigError: an argument is out of range, contradicts another, or requests targets that the
             manifest does not have.
@@ -105,9 +109,9 @@ class Targets:
             raise ConfigError(
                 f'targets is {asked!r}; it may hold "boxes", "points" and instances of Field'
             )
-        self.fields = [each for each in asked if isinstance(each, Field)]
+        fields = [each.name for each in asked if isinstance(each, Field) and each.moves]
         kinds = [each for each in asked if isinstance(each, str)]
-        moving = [*kinds, *(field.name for field in self.fields if field.moves)]
+        moving = [*kinds, *fields]
         for transform in transforms:
             if moving and transform.loses_targets:
                 raise ConfigError(
@@ -120,7 +124,8 @@ class Targets:
             raise ConfigError(f'collate_fn is {collate_fn!r}; it must be None, "pad" or callable')
         if pads and "boxes" not in kinds:
             raise ConfigError('collate_fn is "pad", which pads boxes; ask for targets=("boxes",)')
-        self._collate = None if isinstance(collate_fn, str) else collate_fn
+        self.collate_fn = None if isinstance(collate_fn, str) else collate_fn
+        self.moving = ("boxes", "box_labels", "box_valid", "points", "point_visible", *fields)
         objects = Objects.of(manifest) if "boxes" in kinds else None
         if "boxes" in kinds and objects is None:
             raise ConfigError(
@@ -188,22 +193,3 @@ class Targets:
             "box_labels": adapter.labels(labels),
             "box_valid": adapter.arrays(valid),
         }
-
-    def collate(self, batch: Mapping[str, Any], count: int, views: int) -> Any:
-        """Apply a callable `collate_fn` to a batch of `count` records."""
-        if self._collate is None:
-            return batch
-        several: set[str] = set()
-        if views > 1:
-            moving = (field.name for field in self.fields if field.moves)
-            several = {"image", "boxes", "box_labels", "points", "point_visible", *moving}
-
-        def of_record(name: str, values: Sequence[Any], place: int) -> Any:
-            return [view[place] for view in values] if name in several else values[place]
-
-        return self._collate(
-            [
-                {name: of_record(name, values, place) for name, values in batch.items()}
-                for place in range(count)
-            ]
-        )

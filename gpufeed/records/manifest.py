@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from types import MappingProxyType
+from typing import SupportsIndex, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +16,14 @@ import polars as pl
 
 from gpufeed._util.rows import first_true
 from gpufeed._util.sanitize import sanitize
+from gpufeed.decode.headers import max_file_bytes
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.faults.quarantine import Quarantine
 from gpufeed.records.annotations import BOX_LABELS, BOXES, POINTS, check_annotations, flatten
 from gpufeed.records.bounding_box import BOX_COLUMNS
+from gpufeed.records.divide import divide, fold_sizes, part_sizes
 from gpufeed.records.fingerprint import check_dtypes, fingerprint
-from gpufeed.records.headers import max_file_bytes
+from gpufeed.records.record import Record
 from gpufeed.records.splits import rows_of_split
 from gpufeed.records.table_files import read_parquet
 from gpufeed.source.base import Source, check_source
@@ -38,6 +42,7 @@ class Manifest:
     """The images of a dataset: an immutable table with one row per image, in a fixed order.
 
     A record_key is a row number of one manifest, so `filter` and `split` renumber the records.
+    `manifest[key]` is a `Record`, with its `row` and its `image()`; iterating yields all of them.
 
     Args:
         frame: has at least the columns
@@ -137,7 +142,10 @@ class Manifest:
 
     @property
     def selected_from(self) -> int:
-        """The number of images of the manifest that this one was selected from, or its own."""
+        """The number of images of the manifest that `filter` or `take` selected these from.
+
+        Its own for manifests that are made otherwise, and for splits and folds.
+        """
         return self._selected_from
 
     @property
@@ -152,6 +160,35 @@ class Manifest:
 
     def __len__(self) -> int:
         return self._frame.height
+
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> Record: ...
+
+    @overload
+    def __getitem__(self, key: slice) -> Manifest: ...
+
+    def __getitem__(self, key: SupportsIndex | slice) -> Record | Manifest:
+        """Return a record, or with a slice a manifest, as `take` does; both as in a list.
+
+        Raises:
+            IndexError: there is no such record.
+            ManifestError: the slice has no image.
+            TypeError: the key is neither an integer nor a slice.
+        """
+        if isinstance(key, slice):
+            return self.take(np.arange(len(self))[key])
+        if not hasattr(key, "__index__"):
+            raise TypeError(
+                f"a manifest is indexed by integers and slices, not {_kind(key)}; take() takes a "
+                "list of record keys, filter() a mask"
+            )
+        number = operator.index(key)
+        if not -len(self) <= number < len(self):
+            raise IndexError(f"there is no record {number}; there are records 0 to {len(self) - 1}")
+        return Record(self, number % len(self))
+
+    def __iter__(self) -> Iterator[Record]:
+        return map(self.__getitem__, range(len(self)))
 
     def __repr__(self) -> str:
         boxes = "with boxes" if self.has_boxes else "no boxes"
@@ -310,7 +347,59 @@ class Manifest:
             ManifestError: there is neither column, `is_training_img` is neither boolean nor 0 and
                 1, or no image is in this split.
         """
-        return self._select(rows_of_split(self._frame, name), f"no image is in split {name!r}")
+        mask = rows_of_split(self._frame, name)
+        return self._select(mask, f"no image is in split {name!r}")._as_whole()
+
+    def random_split(
+        self, lengths: Sequence[float], *, seed: int = 0, stratify: bool = True
+    ) -> list[Manifest]:
+        """Divide the images at random into parts, each in the manifest's order.
+
+            train, val, test = manifest.random_split([0.8, 0.1, 0.1])
+
+        The parts have all classes in their `classes`. They are the same on every machine.
+
+        Args:
+            lengths: fractions that sum to 1, or numbers of images that sum to all of them. Sizes of
+                fractions are rounded by their largest remainders.
+            seed: seed of the division, 0 to 2**64 - 1.
+            stratify: whether each part has its share of each class, to within one image.
+
+        Returns:
+            A manifest for each length.
+
+        Raises:
+            ConfigError: the lengths are neither, or the seed is out of range.
+            ManifestError: a part has no image.
+        """
+        sizes = part_sizes(lengths, len(self))
+        if 0 in sizes:
+            raise ManifestError(
+                f"part {sizes.index(0)} of {list(lengths)} has no image of {len(self)}"
+            )
+        parts = divide(self._strata(stratify), sizes, seed)
+        return [self.take(np.flatnonzero(parts == part))._as_whole() for part in range(len(sizes))]
+
+    def k_fold(
+        self, folds: int, *, fold: int, seed: int = 0, stratify: bool = True
+    ) -> tuple[Manifest, Manifest]:
+        """Return the training and the validation set of one fold of a cross-validation.
+
+        The validation sets of all folds divide the manifest, into sizes that differ by one at most.
+        A class with fewer images than folds is missing in some of them.
+
+        Args:
+            folds: the number of folds, from 2 to the number of images.
+            fold: the number of this one, from 0.
+            seed: as for `random_split`; the same for all folds.
+            stratify: as for `random_split`.
+
+        Raises:
+            ConfigError: an argument is out of range.
+        """
+        parts = divide(self._strata(stratify), fold_sizes(folds, fold, len(self)), seed)
+        train, validation = np.flatnonzero(parts != fold), np.flatnonzero(parts == fold)
+        return self.take(train)._as_whole(), self.take(validation)._as_whole()
 
     def check_same_classes(self, other: Manifest) -> None:
         """Check that labels mean the same in another manifest, as in the one to evaluate on.
@@ -396,6 +485,15 @@ class Manifest:
         if self._fingerprint is None:
             self._fingerprint = fingerprint(self._frame, self._classes)
         return self._fingerprint
+
+    def _strata(self, stratify: bool) -> npt.NDArray[np.int32]:
+        labels = self._frame["label"].to_numpy()
+        return labels if stratify else np.zeros_like(labels)
+
+    def _as_whole(self) -> Manifest:
+        """Count a new selection as no division among processes; return it."""
+        self._selected_from = len(self)
+        return self
 
     def _integers(self, *columns: str) -> npt.NDArray[np.int32]:
         return np.column_stack([self._frame[column].to_numpy() for column in columns])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from gpufeed.decode.headers import check_depth, image_header
 from gpufeed.records.bad_images import OnBadImage, bad_images_error
-from gpufeed.records.headers import check_depth, image_header
 from gpufeed.records.manifest import Manifest
 from gpufeed.source.base import open_image
 

@@ -15,9 +15,9 @@ from gpufeed._util.cache_folder import cache_folder
 from gpufeed._util.limits import local_world_size
 from gpufeed._util.progress import progress
 from gpufeed._util.thread_map import thread_map
+from gpufeed.decode.headers import ImageHeader, check_depth, image_header
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.bad_images import OnBadImage, bad_images_error
-from gpufeed.records.headers import ImageHeader, check_depth, image_header
 from gpufeed.records.table_files import count_rows, read_parquet
 from gpufeed.source.base import Source, open_image
 from gpufeed.source.files import FileSource

@@ -43,8 +43,7 @@ def rows_of_split(frame: pl.DataFrame, name: str) -> pl.Series:
     if wanted not in ("train", "test"):
         raise ConfigError(
             f"there is no split {name!r}: 'is_training_img', which NABirds has, gives \"train\" "
-            'and "test" only; to hold out part of train, use filter() with a mask such as '
-            "numpy.random.default_rng(0).random(len(train)) < 0.1, and with its inverse"
+            'and "test" only; random_split([0.9, 0.1]) divides train at random'
         )
     values = frame["is_training_img"]
     if values.dtype.is_integer() and values.is_in([0, 1]).all(ignore_nulls=False):

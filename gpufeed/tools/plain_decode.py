@@ -68,7 +68,7 @@ class PlainDecode:
     def _decode_one(self, key: np.int64) -> None:
         decode: Callable[[Encoded], Any] | None = getattr(self._decoders, "decode", None)
         if decode is None:
-            from gpufeed.open.decoders import cpu_decoder
+            from gpufeed.decode.decoders import cpu_decoder
 
             # A decoder for each thread: nvImageCodec's own pool uses one thread less than asked.
             decode = self._decoders.decode = cpu_decoder().decode

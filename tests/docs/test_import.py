@@ -89,6 +89,7 @@ LAYERS = [
     {"rng"},
     {"faults", "ledger"},
     {"source"},
+    {"decode"},
     {"records"},
     {"order"},
     {"transforms"},
@@ -107,6 +108,7 @@ MAY_IMPORT = {
     # Where a graph is run, and where its operators are written down.
     "nvidia": {
         "_util/dali_private.py",
+        "decode",
         "engine",
         "open",
         "tools/plain_decode.py",

@@ -41,8 +41,8 @@ from gpufeed import (
     read_table,
 )
 from gpufeed import transforms as tf
+from gpufeed.decode.decoders import NvImageCodec
 from gpufeed.faults.blank import blank_sizes
-from gpufeed.open.decoders import NvImageCodec
 from gpufeed.plan.planner import BatchPlan
 from tests.support.media import jpeg, make_manifest, picture
 

@@ -25,7 +25,7 @@ from PIL import Image, ImageOps
 
 from gpufeed import DecodeError, GpufeedError, Ledger, Loader, Manifest, SequentialSampler
 from gpufeed import transforms as tf
-from gpufeed.feed.loader import MAX_PIXELS
+from gpufeed.decode.diagnose import MAX_PIXELS
 from tests.support.damage import Damaged, Damager
 from tests.support.heap import used_bytes
 
@@ -101,7 +101,7 @@ def by_pillow(content: bytes) -> np.ndarray | None:
 
 def by_gpufeed(content: bytes, size: tuple[int, int], decoder: Any) -> np.ndarray | None:
     """The pixels that a run makes of a file of this (height, width), or None where it refuses."""
-    from gpufeed.open.diagnose import check_header
+    from gpufeed.decode.diagnose import check_header
 
     try:
         check_header(content, size, 0, str)
@@ -122,7 +122,7 @@ def apart(one: np.ndarray, other: np.ndarray) -> tuple[float, int]:
 
 def compare(settings: dict[str, Any]) -> None:
     """Say of each file whether Pillow decodes it, and how far the pixels are from gpufeed's."""
-    from gpufeed.open.decoders import NvImageCodec
+    from gpufeed.decode.decoders import NvImageCodec
 
     decoder = NvImageCodec()
     manifest = manifest_of(settings["table"], settings["root"])

@@ -23,7 +23,7 @@ import polars as pl
 from PIL import Image
 
 from gpufeed._util.progress import progress
-from gpufeed.feed.loader import MAX_PIXELS
+from gpufeed.decode.diagnose import MAX_PIXELS
 from tests.hostile import child
 from tests.hostile.child import CLASSES, POLICIES
 from tests.hostile.table import DOCUMENT, compared, fed, peaks, refusals

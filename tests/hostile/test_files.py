@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpufeed.records.headers import image_size
+from gpufeed.decode.headers import image_size
 from tests.hostile import run as hostile
 from tests.hostile import table as hostile_table
 from tests.hostile.child import EXACT, POLICIES

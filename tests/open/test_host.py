@@ -13,8 +13,9 @@ import pytest
 
 from gpufeed import DecodeError, Loader, Manifest, PipelineError, SequentialSampler
 from gpufeed import transforms as tf
-from gpufeed.open import decoders, host
-from gpufeed.open.decoders import NvImageCodec
+from gpufeed.decode import decoders
+from gpufeed.decode.decoders import NvImageCodec
+from gpufeed.open import host
 from tests.support.heap import used_bytes
 from tests.support.media import jpeg, make_manifest, picture
 

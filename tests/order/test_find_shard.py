@@ -8,6 +8,7 @@ import sys
 import warnings
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 
@@ -147,6 +148,12 @@ def test_records_that_were_divided_already_are_warned_of(
         build(ShardOptions(0, 1))
         make(pictures)
         make(pictures.filter(np.arange(len(pictures)) % 3 > 0))
+        for part in (*pictures.random_split([0.25] * 4), pictures.k_fold(4, fold=0)[1]):
+            assert len(part) in (12, 13)
+            make(part, batch_size=1)
+        split = pl.Series("split", ["train", "val", "test", "rest"] * 13)[: len(pictures)]
+        named = Manifest(pictures.frame.with_columns(split), pictures.root, pictures.classes)
+        make(named.split("val"), batch_size=1)
 
 
 def test_finding_the_shard_imports_no_framework(tmp_path: object) -> None:

@@ -237,8 +237,7 @@ def test_splits_it_refuses() -> None:
             manifest(is_training_img=[1, 0, 1]).split(name)
         assert str(caught.value) == (
             f"there is no split {name!r}: 'is_training_img', which NABirds has, gives \"train\" "
-            'and "test" only; to hold out part of train, use filter() with a mask such as '
-            "numpy.random.default_rng(0).random(len(train)) < 0.1, and with its inverse"
+            'and "test" only; random_split([0.9, 0.1]) divides train at random'
         )
     with pytest.raises(ConfigError, match="split must be a name such as 'train', not 1"):
         manifest(is_training_img=[1, 0, 1]).split(1)

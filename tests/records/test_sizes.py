@@ -9,9 +9,9 @@ from typing import BinaryIO
 import polars as pl
 import pytest
 
+from gpufeed.decode.headers import ImageHeader
 from gpufeed.errors import ManifestError
 from gpufeed.records import sizes
-from gpufeed.records.headers import ImageHeader
 from gpufeed.records.sizes import read_sizes
 from gpufeed.source import FileSource
 from tests.support.nabirds_data import write_picture

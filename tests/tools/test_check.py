@@ -17,7 +17,7 @@ from PIL import Image, ImageFile
 from gpufeed import DecodeError, Loader, Manifest, ManifestError, SequentialSampler, read_folder
 from gpufeed import transforms as tf
 from gpufeed.cli import main
-from gpufeed.open.decoders import NvImageCodec
+from gpufeed.decode.decoders import NvImageCodec
 from gpufeed.source import FileSource
 from gpufeed.tools.check.dataset import Report, check
 from gpufeed.tools.check.kinds import KINDS, Kind

@@ -12,9 +12,9 @@ from pathlib import Path
 import polars as pl
 
 from gpufeed._util.rows import first_true
+from gpufeed.decode.headers import image_size
 from gpufeed.errors import ManifestError
 from gpufeed.records.bounding_box import BOX_COLUMNS
-from gpufeed.records.headers import image_size
 from gpufeed.records.nabirds.classes import (
     join_name,
     label_classes,

@@ -19,10 +19,10 @@ from gpufeed._util.limits import available_threads, quarter_of_memory
 from gpufeed._util.progress import progress as progress_bar
 from gpufeed._util.sanitize import sanitize
 from gpufeed._util.thread_map import thread_map
-from gpufeed.feed.loader import MAX_PIXELS
+from gpufeed.decode.diagnose import MAX_PIXELS
+from gpufeed.decode.headers import max_file_bytes
 from gpufeed.open.budget import Budget
 from gpufeed.records.bounding_box import BOX_COLUMNS
-from gpufeed.records.headers import max_file_bytes
 from gpufeed.source.base import Source, check_source
 from gpufeed.source.files import FileSource
 from gpufeed.source.paths import find_escapes

@@ -10,15 +10,15 @@ import numpy as np
 from PIL import Image
 
 from gpufeed._util.open_regular import EmptyFileError, FileTooLongError
-from gpufeed.open.budget import Budget
-from gpufeed.open.decoders import NvImageCodec
-from gpufeed.records.headers import (
+from gpufeed.decode.decoders import NvImageCodec
+from gpufeed.decode.headers import (
     DepthError,
     check_depth,
     check_scans,
     image_header,
     max_file_bytes,
 )
+from gpufeed.open.budget import Budget
 from gpufeed.source.base import Encoded, Source, read_images
 from gpufeed.tools.check.kinds import Finding, Kind
 

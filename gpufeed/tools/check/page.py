@@ -13,8 +13,8 @@ import polars as pl
 from PIL import Image, ImageFile, ImageOps
 
 from gpufeed._util.atomic_write import atomic_write
-from gpufeed.open.decoders import NvImageCodec
-from gpufeed.records.headers import check_scans, image_size
+from gpufeed.decode.decoders import NvImageCodec
+from gpufeed.decode.headers import check_scans, image_size
 from gpufeed.source.base import Encoded, Source, read_images
 from gpufeed.tools.check.dataset import Report
 from gpufeed.tools.check.kinds import KINDS, Kind

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from gpufeed._util.open_regular import open_regular
 from gpufeed._util.sanitize import printable
-from gpufeed.records.exif import orientation as exif_orientation
+from gpufeed.decode.exif import orientation as exif_orientation
 from gpufeed.source.base import Encoded
 
 __all__ = [

@@ -5,7 +5,7 @@ orientation the manifest does not know would show another window than requested.
 the value of the first orientation entry, whatever its type and count, and ignores the whole block
 if an entry that it knows points outside the block.
 
-`gpufeed.records.headers` decides which blocks of a file count and requires them to agree. It also
+`gpufeed.decode.headers` decides which blocks of a file count and requires them to agree. It also
 reads the orientation of a TIFF, whose entry's type and count do matter.
 """
 

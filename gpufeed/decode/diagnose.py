@@ -1,15 +1,13 @@
-"""Finding the bad images of a batch, which DALI's messages seldom identify."""
+"""The errors of bad images: those that cannot be read, are refused, or cannot be decoded."""
 
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from PIL import Image
 
-from gpufeed.errors import DecodeError, SizeMismatchError
-from gpufeed.open.decoders import NvImageCodec
-from gpufeed.records.headers import (
+from gpufeed.decode.headers import (
     DepthError,
     ImageHeader,
     check_depth,
@@ -17,14 +15,38 @@ from gpufeed.records.headers import (
     image_header,
     max_file_bytes,
 )
+from gpufeed.errors import DecodeError, SizeMismatchError
+from gpufeed.source.base import Encoded
 
-if TYPE_CHECKING:
-    from gpufeed.open.base import Name, Opened
-    from gpufeed.source.base import Encoded
+__all__ = ["MAX_PIXELS", "Name", "check_header", "too_large", "undecodable", "unreadable"]
 
-__all__ = ["check_header", "find_undecodable", "undecodable"]
+MAX_PIXELS = 1 << 27
+"""Pixels of the largest image that is decoded.
 
+Such an image takes 1.2 GB while it is decoded and resized; `Budget` bounds how many are at a time.
+The limit is a constant, not a share of the machine's memory, so that a batch is the same on every
+machine.
+"""
+
+Name = Callable[[int], str]
+"""From a record key to the name of its image in errors."""
 Size = tuple[int, int]
+
+
+def unreadable(error: OSError, record_key: int, name: Name) -> DecodeError:
+    """Return the error for an image that its source cannot read."""
+    return DecodeError(record_key, name(record_key), f"cannot be read: {error.strerror or error}")
+
+
+def too_large(size: Size, max_pixels: int, record_key: int, name: Name) -> DecodeError:
+    """Return the error for an image whose (height, width) has more than `max_pixels`."""
+    height, width = size
+    return DecodeError(
+        record_key,
+        name(record_key),
+        f"the image has {width} x {height} = {width * height:,} pixels, more than max_pixels "
+        f"({max_pixels:,}); raise it if there is enough memory",
+    )
 
 
 def check_header(
@@ -85,20 +107,3 @@ def undecodable(content: Encoded, record_key: int, name: Name) -> DecodeError:
     else:
         reason = f"nvImageCodec cannot decode this image, which Pillow reads as {kind}"
     return DecodeError(record_key, name(record_key), reason)
-
-
-def find_undecodable(opened: Opened, name: Name) -> dict[int, DecodeError]:
-    """Return the errors of the images whose window cannot be decoded, by their places.
-
-    Only the window is decoded, so that a damaged image counts as bad in every batch or in none.
-    """
-    decoder = NvImageCodec()
-    window, keys = opened.plan.stages.window, opened.plan.record_keys.tolist()
-    starts, shapes = window.start.tolist(), window.shape.tolist()
-    errors: dict[int, DecodeError] = {}
-    for place, content in enumerate(opened.encoded):
-        if isinstance(content, DecodeError):
-            continue
-        if decoder.decode(content, tuple(starts[place]), tuple(shapes[place])) is None:
-            errors[place] = undecodable(content, keys[place], name)
-    return errors

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
 
 import numpy as np
 from nvidia import nvimgcodec
 
-from gpufeed.open.decoders import cpu_decoder
-from gpufeed.open.diagnose import check_header, undecodable
-
-if TYPE_CHECKING:
-    from gpufeed.open.base import Name
-    from gpufeed.source.base import Encoded
+from gpufeed.decode.decoders import cpu_decoder
+from gpufeed.decode.diagnose import Name, check_header, undecodable
+from gpufeed.source.base import Encoded
 
 __all__ = ["Acceptor"]
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gpufeed.open.decoders import NvImageCodec
-from gpufeed.records.exif import orientation
-from gpufeed.records.headers import image_header, image_size
+from gpufeed.decode.decoders import NvImageCodec
+from gpufeed.decode.exif import orientation
+from gpufeed.decode.headers import image_header, image_size
 from tests.support.media import picture
 
 TURNS = {

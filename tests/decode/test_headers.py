@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from gpufeed.open.decoders import NvImageCodec
-from gpufeed.records.headers import check_scans, image_size
+from gpufeed.decode.decoders import NvImageCodec
+from gpufeed.decode.headers import check_scans, image_size
 from tests.support.damage import pieces
 
 TURN = Image.Exif()

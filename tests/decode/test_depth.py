@@ -14,8 +14,8 @@ from PIL import Image
 import gpufeed
 from gpufeed import DecodeError, Manifest, ManifestError, MemorySource, read_table
 from gpufeed import transforms as tf
+from gpufeed.decode.headers import DepthError, image_header
 from gpufeed.open import graph
-from gpufeed.records.headers import DepthError, image_header
 from gpufeed.tools.check.dataset import check
 from gpufeed.tools.check.kinds import Kind
 from tests.support.deep import Values, png, pnm, ramp, tiff

@@ -1,0 +1,1 @@
+"""From encoded images to pixels: their headers, what is accepted, and decoders."""

@@ -1,0 +1,82 @@
+"""Columns of the manifest that come with batches."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from gpufeed.errors import ConfigError
+from gpufeed.plan.fields import narrowed
+
+if TYPE_CHECKING:
+    from gpufeed.adapters import Adapter
+    from gpufeed.records import Manifest
+
+__all__ = ["Columns"]
+
+
+class Columns:
+    """Looks up the columns of a batch's records; see `Loader`.
+
+    Args:
+        manifest: has the columns.
+        names: their names.
+        taken: the other keys that a batch may have.
+
+    Raises:
+        ConfigError: there is no such column, its name is taken, or it holds numbers that no array
+            can have.
+    """
+
+    def __init__(
+        self, manifest: Manifest, names: Collection[str], taken: Collection[str] = ()
+    ) -> None:
+        frame = manifest.frame
+        if isinstance(names, str):
+            raise ConfigError(f"columns is {names!r}; it must be a list of names, as [{names!r}]")
+        self._arrays: dict[str, npt.NDArray[Any]] = {}
+        self._lists: dict[str, pl.Series] = {}
+        for name in names:
+            if name not in frame.columns:
+                raise ConfigError(
+                    f"columns has {name!r}, but the manifest has only {frame.columns}"
+                )
+            if name in taken or name in self._arrays or name in self._lists:
+                raise ConfigError(
+                    f"columns has {name!r}, which a batch has already, or may have; leave it out, "
+                    "or rename the column"
+                )
+            array = _array(frame[name])
+            if array is None:
+                self._lists[name] = frame[name]
+            else:
+                self._arrays[name] = array
+
+    def of(self, keys: npt.NDArray[np.int64], adapter: Adapter) -> dict[str, Any]:
+        """Return the values of records by column: arrays of the framework, or lists."""
+        made: dict[str, Any] = {}
+        for name, values in self._arrays.items():
+            put = adapter.labels if values.dtype == np.int32 else adapter.arrays
+            made[name] = put(values[keys])
+        return made | {name: series[keys].to_list() for name, series in self._lists.items()}
+
+
+def _array(series: pl.Series) -> npt.NDArray[Any] | None:
+    """Return numbers, booleans and fixed-size arrays of them; None for what comes as a list.
+
+    Raises:
+        ConfigError: there are nulls, or integers that do not fit in int32.
+    """
+    flat = series.reshape((-1,)) if isinstance(series.dtype, pl.Array) else series
+    if not (flat.dtype.is_integer() or flat.dtype.is_float() or flat.dtype == pl.Boolean):
+        return None
+    if nulls := flat.null_count():
+        raise ConfigError(
+            f"column {series.name!r} has {nulls} nulls; numbers and booleans come as arrays, which "
+            "have none: fill or filter them, or cast the column to text"
+        )
+    return narrowed(series.to_numpy(), f"column {series.name!r} has")

@@ -1,0 +1,36 @@
+"""Takes torch's `Subset` of a manifest for a manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from gpufeed.errors import ConfigError
+from gpufeed.records.manifest import Manifest
+
+__all__ = ["Subset", "as_manifest"]
+
+
+class Subset(Protocol):
+    """What `torch.utils.data.Subset` has: part of a dataset."""
+
+    @property
+    def dataset(self) -> Any: ...  # noqa: D102
+    @property
+    def indices(self) -> Sequence[int]: ...  # noqa: D102
+
+
+def as_manifest(data: Manifest | Subset) -> Manifest:
+    """Return a manifest, or the images of a subset of one, or of a subset of a subset.
+
+    Raises:
+        ConfigError: it is neither, or an index is out of range.
+    """
+    if isinstance(data, Manifest):
+        return data
+    if not (hasattr(data, "dataset") and hasattr(data, "indices")):
+        raise ConfigError(
+            f"manifest is {data!r}; it must be a Manifest, such as read_nabirds, read_folder and "
+            "read_table return, or torch's Subset of one"
+        )
+    return as_manifest(data.dataset).take(data.indices)
