@@ -16,7 +16,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
-from gpufeed import Column, ConfigError, Manifest, ShardOptions
+from gpufeed import ConfigError, Manifest, ShardOptions
 from gpufeed import transforms as tf
 from gpufeed.adapters import make_adapter
 from gpufeed.engine.device import Device
@@ -35,7 +35,8 @@ SHARDINGS = {
 }
 ALL: dict[str, Any] = {
     "transforms": [tf.Resize((24, 24)), tf.RandomHorizontalFlip(), tf.Normalize()],
-    "targets": ("boxes", Column("width")),
+    "targets": ("boxes",),
+    "columns": ("width",),
     "collate_fn": "pad",
     "last_batch": "pad",
     "ledger": "pixels",
