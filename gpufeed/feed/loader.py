@@ -560,6 +560,13 @@ class Loader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __reduce__(self) -> NoReturn:
+        """Raise `ConfigError`: a loader belongs to its process."""
+        raise ConfigError(
+            "a Loader cannot be pickled or copied; make it in the process that uses it, from a "
+            "manifest, a sampler and transforms, which can, or save its state_dict()"
+        )
+
     def __repr__(self) -> str:
         batches = len(self)  # first, since it may find another shard
         shard, origin = self._found
