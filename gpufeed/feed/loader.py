@@ -26,7 +26,7 @@ from gpufeed.feed.words import explain
 from gpufeed.ledger import Ledger, Run
 from gpufeed.open.base import OpenerKind
 from gpufeed.order.find_shard import FoundShard, find_shard, warn_if_cut_twice
-from gpufeed.order.foreign import adopt
+from gpufeed.order.foreign import GrainSampler, adopt
 from gpufeed.order.schedule import MAX_EPOCHS, LastBatch, Schedule
 from gpufeed.order.shard import ShardOptions, adopt_shard
 from gpufeed.order.uniform import IndexSampler, SequentialSampler, SubsetSampler
@@ -98,9 +98,10 @@ class Loader:
         manifest: the images and their labels.
         sampler: the order of the records. The default is an endless shuffle of all records with
             seed 0. A torch or Grain sampler is taken as it is, if it is made for as many records as
-            the manifest has. A list or array of record keys, such as those of a subset, becomes a
-            `SubsetSampler`; any other iterable of record keys that has a length becomes a
-            `RecordedSampler`, which documents what it cannot guarantee.
+            the manifest has, and a Grain `MapDataset` of record keys. A list or array of record
+            keys, such as those of a subset, becomes a `SubsetSampler`; any other iterable of record
+            keys that has a length becomes a `RecordedSampler`, which documents what it cannot
+            guarantee.
         transforms: a list of transforms, or `Views` of several lists. The default is
             `presets.train()`.
         batch_size: records in one batch of this shard.
@@ -608,7 +609,7 @@ class Loader:
             self._cursor.placed = placed
             if self.ledger is not None:
                 self.ledger.run = self._run(self.ledger.run.pixels)
-            if isinstance(self.sampler, SubsetSampler):
+            if isinstance(self.sampler, SubsetSampler | GrainSampler):
                 warn_if_cut_twice(self.sampler.epoch_size, len(self.manifest), found)
             else:
                 warn_if_cut_twice(len(self.manifest), self.manifest.selected_from, found)
