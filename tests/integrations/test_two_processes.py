@@ -73,13 +73,13 @@ class TwoProcesses:
 def test_lightning_starts_processes(
     small: Manifest, train: Batches, evaluation: Batches, tmp_path: Path
 ) -> None:
-    """With a loader made before, one made when they are up, and one of a data module."""
+    """With a loader made before, one made when they are up, and one that a forked process makes."""
     ran = TwoProcesses("lightning", [], small, tmp_path)
     assert ran.together("lightning", "train") == train
     assert ran.together("lightning", "sanity_check") == evaluation[:2]
     assert ran.together("lightning", "validate") == evaluation * EPOCHS
     assert ran.together("lightning", "resumed") == train[SAVED_AT:]
-    assert ran.together("lightning", "data module") == train
+    assert ran.together("lightning", "forked") == train
 
 
 def test_trainers_under_torchrun(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import faulthandler
 import json
+import multiprocessing
 import os
 import re
 import sys
@@ -56,7 +57,7 @@ def loss_of(model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch.Ten
 
 
 def train_lightning(manifest: Manifest, out: Path) -> Seen:
-    """A run, one that goes on from its checkpoint, and one whose data module makes the loader."""
+    """A run, one that goes on from its checkpoint, and one in forked processes."""
     from lightning.pytorch import LightningDataModule, LightningModule, Trainer
     from lightning.pytorch.callbacks import ModelCheckpoint
 
@@ -73,6 +74,11 @@ def train_lightning(manifest: Manifest, out: Path) -> Seen:
         def validation_step(self, batch: dict[str, Any]) -> None:
             self.training_step(batch)
 
+        def on_train_end(self) -> None:
+            if multiprocessing.parent_process():  # what is forked takes its memory with it
+                seen = [each for _, each in self.seen]
+                (out / f"forked-{self.global_rank}").write_text(json.dumps(seen))
+
         def configure_optimizers(self) -> torch.optim.Optimizer:
             return torch.optim.SGD(self.parameters(), lr=0.01)
 
@@ -80,10 +86,12 @@ def train_lightning(manifest: Manifest, out: Path) -> Seen:
         def train_dataloader(self) -> Loader:
             return train_loader(manifest)
 
-    def fit(*data: Any, saver: Any = None, **options: Any) -> list[tuple[str, list[Row]]]:
+    def fit(
+        *data: Any, saver: Any = None, strategy: str = "ddp", **options: Any
+    ) -> list[tuple[str, list[Row]]]:
         module = Module()
         Trainer(
-            strategy="ddp",
+            strategy=strategy,
             accelerator="cpu",
             devices=2,
             max_epochs=EPOCHS,
@@ -95,6 +103,8 @@ def train_lightning(manifest: Manifest, out: Path) -> Seen:
         ).fit(module, *data, **options)
         return module.seen
 
+    if "LOCAL_RANK" not in os.environ:  # the second process of "ddp" runs this script again
+        fit(datamodule=Data(), strategy="ddp_fork")
     # Made before there are two processes. The later ones are made when there are.
     train, held_out = train_loader(manifest), evaluation_loader(manifest)
     assert "RANK" not in os.environ
@@ -105,7 +115,7 @@ def train_lightning(manifest: Manifest, out: Path) -> Seen:
     stages = ("train", "sanity_check", "validate")
     seen = {stage: [each for at, each in fitted if at == stage] for stage in stages}
     seen["resumed"] = [each for _, each in resumed]
-    seen["data module"] = [each for _, each in fit(datamodule=Data())]
+    seen["forked"] = json.loads((out / f"forked-{torch.distributed.get_rank()}").read_text())
     return seen
 
 
