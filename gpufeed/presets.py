@@ -62,6 +62,8 @@ def train(
     size: int = 224,
     *,
     interpolation: Interpolation = "bilinear",
+    mean: float | Sequence[float] = IMAGENET_MEAN,
+    std: float | Sequence[float] = IMAGENET_STD,
     dtype: DType = "float32",
     layout: Layout | None = None,
 ) -> list[Transform]:
@@ -72,13 +74,15 @@ def train(
     Args:
         size: side of the output, pixels.
         interpolation: "bilinear" or "bicubic".
+        mean: mean of each channel, with pixel values from 0 to 1.
+        std: standard deviation of each channel.
         dtype: "float32", "float16", or "uint8" for pixel values that are not normalised.
         layout: "NCHW" or "NHWC"; None for NHWC with framework="jax", otherwise NCHW.
     """
     return [
         RandomResizedCrop(size, interpolation=interpolation),
         RandomHorizontalFlip(),
-        _output(dtype, layout, IMAGENET_MEAN, IMAGENET_STD),
+        _output(dtype, layout, mean, std),
     ]
 
 
@@ -87,6 +91,8 @@ def evaluate(
     *,
     resize: int | None = None,
     interpolation: Interpolation = "bilinear",
+    mean: float | Sequence[float] = IMAGENET_MEAN,
+    std: float | Sequence[float] = IMAGENET_STD,
     dtype: DType = "float32",
     layout: Layout | None = None,
 ) -> list[Transform]:
@@ -97,13 +103,15 @@ def evaluate(
         resize: shorter side after the resize, pixels; None for 256/224 of `size`. Models trained
             with `torchvision_train` are evaluated with 232 for a size of 224.
         interpolation: "bilinear" or "bicubic".
+        mean: mean of each channel, with pixel values from 0 to 1.
+        std: standard deviation of each channel.
         dtype: "float32", "float16", or "uint8" for pixel values that are not normalised.
         layout: "NCHW" or "NHWC"; None for NHWC with framework="jax", otherwise NCHW.
     """
     return [
         Resize(resize or round(size * 256 / 224), interpolation=interpolation),
         CenterCrop(size),
-        _output(dtype, layout, IMAGENET_MEAN, IMAGENET_STD),
+        _output(dtype, layout, mean, std),
     ]
 
 
@@ -112,6 +120,8 @@ def torchvision_train(
     *,
     num_classes: int | None = None,
     interpolation: Interpolation = "bilinear",
+    mean: float | Sequence[float] = IMAGENET_MEAN,
+    std: float | Sequence[float] = IMAGENET_STD,
     dtype: DType = "float32",
     layout: Layout | None = None,
 ) -> list[Transform]:
@@ -127,6 +137,8 @@ def torchvision_train(
         size: side of the output, pixels; the default, 176, is the recipe's, for evaluation at 224.
         num_classes: number of classes; None leaves images and labels unmixed.
         interpolation: "bilinear" or "bicubic".
+        mean: mean of each channel, with pixel values from 0 to 1.
+        std: standard deviation of each channel.
         dtype: "float32", "float16", or "uint8" for pixel values that are not normalised.
         layout: "NCHW" or "NHWC"; None for NHWC with framework="jax", otherwise NCHW.
     """
@@ -134,7 +146,7 @@ def torchvision_train(
         RandomResizedCrop(size, interpolation=interpolation),
         RandomHorizontalFlip(),
         TrivialAugmentWide(interpolation="bilinear"),
-        _output(dtype, layout, IMAGENET_MEAN, IMAGENET_STD),
+        _output(dtype, layout, mean, std),
         RandomErasing(p=0.1),
         *_mix(num_classes, mixup=0.2, cutmix=1.0),
     ]
@@ -145,6 +157,8 @@ def timm_train(
     *,
     num_classes: int | None = None,
     interpolation: Interpolation = "bicubic",
+    mean: float | Sequence[float] = IMAGENET_MEAN,
+    std: float | Sequence[float] = IMAGENET_STD,
     dtype: DType = "float32",
     layout: Layout | None = None,
 ) -> list[Transform]:
@@ -159,6 +173,8 @@ def timm_train(
         size: side of the output, pixels.
         num_classes: number of classes; None leaves images and labels unmixed.
         interpolation: "bilinear" or "bicubic".
+        mean: mean of each channel, with pixel values from 0 to 1.
+        std: standard deviation of each channel.
         dtype: "float32", "float16", or "uint8" for pixel values that are not normalised.
         layout: "NCHW" or "NHWC"; None for NHWC with framework="jax", otherwise NCHW.
     """
@@ -166,7 +182,7 @@ def timm_train(
         RandomResizedCrop(size, interpolation=interpolation),
         RandomHorizontalFlip(),
         TimmRandAugment("rand-m9-mstd0.5-inc1"),
-        _output(dtype, layout, IMAGENET_MEAN, IMAGENET_STD),
+        _output(dtype, layout, mean, std),
         RandomErasing(
             p=0.25,
             scale=(0.02, 1 / 3),

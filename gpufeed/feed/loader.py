@@ -31,7 +31,7 @@ from gpufeed.feed.words import explain
 from gpufeed.ledger import Ledger, Run
 from gpufeed.open.base import OpenerKind
 from gpufeed.order.find_shard import FoundShard, find_shard, warn_if_cut_twice
-from gpufeed.order.foreign import adopt
+from gpufeed.order.foreign import GrainSampler, adopt
 from gpufeed.order.schedule import MAX_EPOCHS, BatchSize, LastBatch, Schedule
 from gpufeed.order.shard import ShardOptions, adopt_shard
 from gpufeed.order.uniform import IndexSampler, SequentialSampler, SubsetSampler
@@ -104,9 +104,10 @@ class Loader:
             `random_split` returns, which has record keys of its own, from 0.
         sampler: the order of the records. The default is an endless shuffle of all records with
             seed 0. A torch or Grain sampler is taken as it is, if it is made for as many records as
-            the manifest has. A list or array of record keys, such as those of a subset, becomes a
-            `SubsetSampler`; any other iterable of record keys that has a length becomes a
-            `RecordedSampler`, which documents what it cannot guarantee.
+            the manifest has, and a Grain `MapDataset` of record keys. A list or array of record
+            keys, such as those of a subset, becomes a `SubsetSampler`; any other iterable of record
+            keys that has a length becomes a `RecordedSampler`, which documents what it cannot
+            guarantee.
         transforms: a list of transforms, or `Views` of several lists. The default is
             `presets.train()`.
         batch_size: records in one batch of this process. A mapping from steps to sizes changes the
@@ -701,6 +702,13 @@ class Loader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __reduce__(self) -> NoReturn:
+        """Raise `ConfigError`: a loader belongs to its process."""
+        raise ConfigError(
+            "a Loader cannot be pickled or copied; make it in the process that uses it, from a "
+            "manifest, a sampler and transforms, which can, or save its state_dict()"
+        )
+
     def __repr__(self) -> str:
         batches = len(self)  # first, since it may find another shard
         size = self._schedule.batch_size
@@ -743,7 +751,7 @@ class Loader:
             self._cursor.placed = placed
             if self.ledger is not None:
                 self.ledger.run = self._run(self.ledger.run.pixels)
-            if isinstance(self.sampler, SubsetSampler):
+            if isinstance(self.sampler, SubsetSampler | GrainSampler):
                 warn_if_cut_twice(self.sampler.epoch_size, len(self.manifest), found)
             else:
                 warn_if_cut_twice(len(self.manifest), self.manifest.selected_from, found)

@@ -44,7 +44,8 @@ def adopt(sampler: object, num_records: int) -> Sampler:
         if all(isinstance(key, int | np.integer) for key in sampler):
             return SubsetSampler(num_records, np.asarray(sampler))
     elif isinstance(sampler, Sized) and not isinstance(given, str | bytes | Mapping):
-        if hasattr(given, "__getitem__") and len(given) and hasattr(given[0], "record_key"):
+        indexed = hasattr(given, "__getitem__") and len(given)
+        if indexed and (_is_grains(given) or hasattr(given[0], "record_key")):
             return GrainSampler(given, num_records)
         if isinstance(sampler, Iterable):
             return RecordedSampler(given, num_records)
@@ -55,20 +56,23 @@ def adopt(sampler: object, num_records: int) -> Sampler:
 
 
 class GrainSampler(Sampler):
-    """A Grain sampler, or any other that returns a `record_key` for an index.
+    """A Grain sampler, or any other that returns a `record_key` for an index; or a `MapDataset`.
 
     Its order is used unchanged. It is queried index by index, so its Python code limits the speed.
-    Random transforms are keyed by its seed and the position within the epoch.
+    Random transforms are keyed by its seed and the position within the epoch. The elements of a
+    `MapDataset` are record keys, as those of `MapDataset.range(len(manifest)).shuffle(seed=0)`. Its
+    length is that of an epoch, and epochs continue without end, each shuffled anew, as Grain's
+    `repeat` has them.
 
     Args:
         source: has `source[index].record_key` and `len(source)`, which in Grain is `sys.maxsize`
-            for a sampler without end.
-        num_records: length of the manifest, and of an epoch.
+            for a sampler without end; or a `MapDataset` of record keys.
+        num_records: length of the manifest, and of a sampler's epoch.
         seed: seed of the transforms; by default the sampler's own seed, or 0 if it has none.
 
     Raises:
         ConfigError: the sampler shards its order itself, is made for another number of records, or
-            does not end with a whole epoch.
+            does not end with a whole epoch; or a `MapDataset` has no end.
     """
 
     def __init__(self, source: Any, num_records: int, *, seed: int | None = None) -> None:
@@ -82,7 +86,13 @@ class GrainSampler(Sampler):
         _check_made_for(getattr(source, "_num_records", num_records), num_records)
         length = len(source)
         endless = length >= 1 << 62
-        if not endless and length % num_records:
+        is_dataset = _is_grains(source) and not hasattr(source[0], "record_key")
+        if is_dataset and endless:
+            raise ConfigError(
+                f"{_kind(source)} has no end, which leaves open where an epoch ends; leave out "
+                "repeat(), since epochs continue anyway"
+            )
+        if not (is_dataset or endless) and length % num_records:
             raise ConfigError(
                 f"{source!r} ends after {length} records; it must be a multiple of the "
                 f"{num_records} records of an epoch"
@@ -90,20 +100,22 @@ class GrainSampler(Sampler):
         super().__init__(
             num_records,
             seed=_seed_of(source) if seed is None else seed,
-            num_epochs=None if endless else length // num_records,
+            num_epochs=None if endless or is_dataset else length // num_records,
+            epoch_size=length if is_dataset else num_records,
         )
         self._source = source
 
     def visits(self, positions: Int64) -> Visits:
         """Return the records at `positions`."""
         epoch, within = np.divmod(positions, self.epoch_size)
-        keys = [operator.index(self._source[place].record_key) for place in positions.tolist()]
-        return Visits(epoch, _check_keys(np.array(keys, dtype=np.int64), self), within)
+        items = [self._source[place] for place in positions.tolist()]
+        keys = _to_keys([getattr(item, "record_key", item) for item in items], self._source)
+        return Visits(epoch, _check_keys(keys, self), within)
 
     @property
     def identity(self) -> dict[str, object]:
-        """What is known about the order: the sampler's kind and repr, and the transforms' seed."""
-        return _describe(self, self._source)
+        """What is known about the order: the sampler's kind, repr and length, and the seed."""
+        return {**_describe(self, self._source), "epoch_size": self.epoch_size}
 
 
 class RecordedSampler(Sampler):
@@ -201,18 +213,13 @@ class RecordedSampler(Sampler):
             return self._orders[epoch]
 
     def _record(self) -> tuple[Int64, Int64]:
-        kind = _kind(self._source)
-        try:
-            items = [operator.index(key) for key in self._source]
-        except TypeError as error:
+        keys = _to_keys(self._source, self._source)
+        if len(keys) != self.epoch_size:
             raise ConfigError(
-                f"{kind} yields something other than record keys ({error}); {_USE_INNER}"
-            ) from None
-        if len(items) != self.epoch_size:
-            raise ConfigError(
-                f"{kind} yielded {len(items)} record keys, but its length is {self.epoch_size}"
+                f"{_kind(self._source)} yielded {len(keys)} record keys, but its length is "
+                f"{self.epoch_size}"
             )
-        keys = _check_keys(np.array(items, dtype=np.int64), self)
+        keys = _check_keys(keys, self)
         # The k-th visit to a record has draw key k * num_records + record_key.
         by_key = np.argsort(keys, kind="stable")
         ordered = keys[by_key]
@@ -239,6 +246,15 @@ def _check_made_for(count: int, num_records: int) -> None:
         )
 
 
+def _to_keys(items: Iterable[Any], source: object) -> Int64:
+    try:
+        return np.array([operator.index(item) for item in items], dtype=np.int64)
+    except TypeError as error:
+        raise ConfigError(
+            f"{_kind(source)} yields something other than record keys ({error}); {_USE_INNER}"
+        ) from None
+
+
 def _check_keys(keys: Int64, sampler: Sampler) -> Int64:
     outside = (keys < 0) | (keys >= sampler.num_records)
     if outside.any():
@@ -252,6 +268,10 @@ def _check_keys(keys: Int64, sampler: Sampler) -> Int64:
 def _seed_of(source: object) -> int:
     seed = getattr(source, "seed", getattr(source, "_seed", None))
     return seed if isinstance(seed, int) else 0
+
+
+def _is_grains(source: object) -> bool:
+    return any(each.__module__.startswith("grain.") for each in type(source).__mro__)
 
 
 def _kind(source: object) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import gc
 import hashlib
 import json
+import pickle
 import re
 import threading
 import zlib
@@ -724,6 +726,18 @@ for work in (lambda: next(iterator), lambda: loader.batch(3)):
         "-Wignore",
     )
     assert ran.stdout.split() == ["3", "3"], ran.stderr
+
+
+def test_a_loader_is_made_of_what_can_be_pickled(pictures: Manifest) -> None:
+    """The loader itself cannot: it belongs to its process."""
+    with make(pictures) as loader:
+        for way in (pickle.dumps, copy.copy, copy.deepcopy):
+            with pytest.raises(ConfigError, match="make it in the process that uses it, from a"):
+                way(loader)
+        parts = pickle.loads(pickle.dumps((pictures, loader.sampler, CHAIN)))  # noqa: S301
+        manifest, sampler, transforms = parts
+        with make(manifest, sampler=sampler, transforms=transforms) as again:
+            assert digest(again.batch(3)) == digest(loader.batch(3))
 
 
 def test_reading_ahead_may_be_ended_on_its_own_thread() -> None:

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 import socket
-import subprocess
-import sys
-import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +14,7 @@ from gpufeed.order.schedule import LastBatch, Schedule
 from tests.support import feed_a_shard
 from tests.support.feed_a_shard import ENDINGS, EPOCHS, GLOBAL_BATCH, Row, feed, make, save_set
 from tests.support.media import make_manifest
-
-PATIENCE = 120
-"""Seconds; more than the processes' own, whose word on where they hung is worth waiting for."""
+from tests.support.processes import TORCHRUN, run
 
 Alone = dict[str, dict[int, list[Row]]]
 """What one process is handed: by ending, by step."""
@@ -40,47 +31,6 @@ def folder(pictures: Manifest, tmp_path_factory: pytest.TempPathFactory) -> Path
 @pytest.fixture(scope="module")
 def alone(pictures: Manifest) -> Alone:
     return {ending: dict(feed(make(pictures, ShardOptions(), ending))) for ending in ENDINGS}
-
-
-def run(processes: Sequence[tuple[list[str], dict[str, str]]], out: Path) -> list[dict[str, Any]]:
-    """Run commands side by side; return what each process wrote, by shard.
-
-    The first that fails, or the time running out, ends them all.
-    """
-    # No GPU is taken, and no interface but this machine's own.
-    common = {"JAX_PLATFORMS": "cpu", "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-    started: list[subprocess.Popen[bytes]] = []
-    logs = [out / f"{number}.log" for number in range(len(processes))]
-    try:
-        for (command, environ), path in zip(processes, logs, strict=True):
-            # torchrun leaves a folder behind.
-            settled = {**os.environ, **common, **environ, "TMPDIR": str(out)}
-            with path.open("wb") as log:
-                started.append(
-                    subprocess.Popen(
-                        [sys.executable, *command], env=settled, stdout=log, stderr=log
-                    )
-                )
-        end = time.monotonic() + PATIENCE
-        while None in (codes := [each.poll() for each in started]):
-            if any(codes) or time.monotonic() > end:
-                break
-            time.sleep(0.05)
-    finally:
-        # SIGTERM first: torchrun passes it on to its processes, which SIGKILL would leave behind.
-        for each in started:
-            each.terminate()
-        for each in started:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                each.wait(40)
-            each.kill()
-            each.wait()
-    said = "\n".join(path.read_text(errors="replace") for path in logs)
-    assert codes == [0] * len(started), f"exit codes {codes} (None: ended, out of time)\n{said}"
-    return sorted(
-        (json.loads(path.read_text()) for path in out.glob("*.json")),
-        key=lambda written: written["shard"],
-    )
 
 
 def check(got: list[dict[str, Any]], world: int, alone: Alone) -> None:
@@ -120,10 +70,8 @@ def test_one_process_is_handed_each_record_once(pictures: Manifest, alone: Alone
 def test_processes_of_torchrun_are_one(
     pictures: Manifest, folder: Path, alone: Alone, tmp_path: Path
 ) -> None:
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
     child = ["-m", feed_a_shard.__name__, "torch", str(folder), str(tmp_path)]
-    command = [*torchrun, "--nproc-per-node=2", *child]
-    got = run([(command, {})], tmp_path)
+    got = run([([*TORCHRUN, *child], {})], tmp_path)
     check(got, 2, alone)
     # By collectives in each padded step: every record of every epoch once, in all processes' eyes.
     for written in got:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import warnings
 
+import grain
 import numpy as np
 import polars as pl
 import pytest
@@ -123,7 +124,7 @@ def test_variables_without_a_shard_are_an_error_once_images_are_requested(
             request()
 
 
-@pytest.mark.parametrize("how", ["filter", "take", "list", "sampler"])
+@pytest.mark.parametrize("how", ["filter", "take", "list", "sampler", "grain"])
 def test_records_that_were_divided_already_are_warned_of(
     how: str, pictures: Manifest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,7 +135,11 @@ def test_records_that_were_divided_already_are_warned_of(
     elif how == "take":
         manifest = pictures.take(rows)
     else:
-        sampler = rows.tolist() if how == "list" else SubsetSampler(len(pictures), rows)
+        sampler = {
+            "list": rows.tolist(),
+            "sampler": SubsetSampler(len(pictures), rows),
+            "grain": grain.MapDataset.range(len(pictures))[1::4],
+        }[how]
 
     def build(shard: ShardOptions | None = None) -> Loader:
         return make(manifest, sampler=sampler, batch_size=1, shard=shard)

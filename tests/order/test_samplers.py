@@ -628,6 +628,32 @@ def test_grain_samplers_come_as_they_are(pictures: Manifest) -> None:
     assert GrainSampler(grain.SequentialSampler(50), 50, seed=9).seed == 9
 
 
+def test_a_grain_dataset_of_record_keys_is_an_order(pictures: Manifest) -> None:
+    """Shuffled anew in each epoch, and addressable."""
+
+    def theirs() -> Any:
+        return grain.MapDataset.range(50)[::2].shuffle(seed=7)
+
+    repeated = theirs().repeat()
+    wanted = [repeated[index] for index in range(75)]
+    assert wanted[:25] != wanted[25:50]
+    with fed_by(pictures, theirs()) as loader:
+        assert keys_of(loader) + keys_of(loader) + keys_of(loader) == wanted
+        loader.seek(5)
+        state = loader.state_dict()
+    with fed_by(pictures, theirs()) as loader:
+        loader.load_state_dict(state)
+        assert keys_of(loader) == wanted[33:50]
+    with pytest.raises(ConfigError, match=r"RepeatMapDataset has no end, .* leave out repeat\(\)"):
+        fed_by(pictures, repeated)
+    odd = theirs().map(lambda key: {"key": key})
+    with (
+        fed_by(pictures, odd) as loader,
+        pytest.raises(ConfigError, match="yields something other than record keys"),
+    ):
+        loader.batch(0)
+
+
 def test_a_grain_sampler_of_a_shard_is_refused(pictures: Manifest) -> None:
     theirs = grain.IndexSampler(50, grain.ShardOptions(0, 2), seed=7)
     with pytest.raises(
