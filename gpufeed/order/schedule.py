@@ -9,6 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError, StateError
 from gpufeed.order.shard import ShardOptions
 
@@ -46,10 +47,10 @@ class Schedule:
     def __post_init__(self) -> None:
         size = self.batch_size
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise ConfigError(f"batch_size is {size!r}; it must be an integer of 1 or more")
+            raise ConfigError(f"batch_size is {short(size)}; it must be an integer of 1 or more")
         if self.last_batch not in get_args(LastBatch):
             raise ConfigError(
-                f'last_batch is {self.last_batch!r}; it must be "drop", "pad" or "partial"'
+                f'last_batch is {short(self.last_batch)}; it must be "drop", "pad" or "partial"'
             )
         shards = self.shard.shard_count
         if self.steps_per_epoch == 0:

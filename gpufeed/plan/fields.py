@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -100,8 +101,8 @@ def check_fields(fields: Sequence[Field]) -> None:
     for place, name in enumerate(names):
         if not isinstance(name, str) or name in _TAKEN or name in names[:place]:
             raise ConfigError(
-                f"targets has a field with the name {name!r}; names must be text, different from "
-                f"each other and from {', '.join(_TAKEN)}"
+                f"targets has a field with the name {short(name)}; names must be text, different "
+                f"from each other and from {', '.join(_TAKEN)}"
             )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from gpufeed._util.sanitize import sanitize
+from gpufeed._util.sanitize import sanitize, short
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.bad_images import OnBadImage, check_on_bad_image
 from gpufeed.records.labels import number_labels
@@ -97,9 +97,9 @@ def list_folder(
         ManifestError: as `read_folder`, except that no image is read.
         ConfigError: an extension does not begin with a dot.
     """
-    if isinstance(extensions, str) or not all(each.startswith(".") for each in extensions):
+    if isinstance(extensions, str) or not all(str(each).startswith(".") for each in extensions):
         raise ConfigError(
-            f"extensions must be a sequence such as ('.jpg', '.png'), not {extensions!r}"
+            f"extensions must be a sequence such as ('.jpg', '.png'), not {short(extensions)}"
         )
     root = Path(path)
     if not root.is_dir():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError, ManifestError
 
 __all__ = ["canonical_split", "is_split", "rows_of_split"]
@@ -26,7 +27,7 @@ def is_split(name: str) -> bool:
 def rows_of_split(frame: pl.DataFrame, name: str) -> pl.Series:
     """Return a mask of the rows in a split; arguments and errors as for `Manifest.split`."""
     if not isinstance(name, str):
-        raise ConfigError(f"split must be a name such as 'train', not {name!r}")
+        raise ConfigError(f"split must be a name such as 'train', not {short(name)}")
     wanted = canonical_split(name)
     if "split" in frame.columns and frame["split"].dtype in (pl.String, pl.Categorical, pl.Enum):
         column = frame["split"].cast(pl.String)

@@ -9,7 +9,7 @@ from typing import Literal
 import polars as pl
 
 from gpufeed._util.rows import first_true
-from gpufeed._util.sanitize import sanitize
+from gpufeed._util.sanitize import sanitize, short
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.annotations import (
     BOX_LABELS,
@@ -108,7 +108,7 @@ def read_table(
     check_box_format(box_format)
     check_on_bad_image(on_bad_image)
     if box_labels is not None and boxes is None:
-        raise ConfigError(f"box_labels is {box_labels!r}, but boxes is not given")
+        raise ConfigError(f"box_labels is {short(box_labels)}, but boxes is not given")
     if box_classes is not None and box_labels is None:
         raise ConfigError("box_classes is given, but box_labels is not")
     if box_classes is None and isinstance(classes, Manifest):
@@ -117,7 +117,7 @@ def read_table(
     renumber = isinstance(classes, str) and classes == RENUMBER
     given_names = RENUMBER if renumber else class_names(classes)
     if source is not None and root is not None:
-        raise ConfigError(f"root is {root!r}, but source is given too; pass only one of them")
+        raise ConfigError(f"root is {short(root)}, but source is given too; pass only one of them")
     frame, name, labels_are_text = _load(table, path, label)
     if source is not None:
         check_source(source, frame.height)
@@ -137,7 +137,7 @@ def read_table(
     for given in (path, label, *(given for given, _ in annotations)):
         if given not in frame.columns:
             raise ManifestError(
-                f"{name}: there is no column {given!r}; the columns are "
+                f"{name}: there is no column {short(given)}; the columns are "
                 f"{sanitize(str(frame.columns))}"
             )
     if path == label:

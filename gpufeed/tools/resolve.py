@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from gpufeed import presets
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError, ManifestError
 
 if TYPE_CHECKING:
@@ -68,7 +69,9 @@ def make_transforms(
         ConfigError: there is no such preset, or it does not support this size.
     """
     if preset not in get_args(Preset):
-        raise ConfigError(f"preset is {preset!r}; it must be one of {', '.join(get_args(Preset))}")
+        raise ConfigError(
+            f"preset is {short(preset)}; it must be one of {', '.join(get_args(Preset))}"
+        )
     make: Callable[..., list[Transform] | Views] = getattr(presets, preset)
     if not preset.startswith("course"):
         return make(size, dtype=dtype, layout=layout)
@@ -200,7 +203,7 @@ def take_split(manifest: Manifest, split: Split | None, preset: Preset) -> tuple
         if split is None:
             return manifest, "all"
         raise ConfigError(
-            f'split is {split!r}, but the data have no train and test splits; use "all"'
+            f'split is {short(split)}, but the data have no train and test splits; use "all"'
         )
     name = split or ("train" if is_training(preset) else "test")
     return manifest.split(name), name

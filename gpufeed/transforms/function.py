@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
 from gpufeed.transforms.base import PixelTransform
 from gpufeed.transforms.error_context import errors_from
@@ -35,14 +36,16 @@ class Lambda(PixelTransform):
 
     def __init__(self, function: Callable[[Pixels], Pixels], name: str | None = None) -> None:
         if not callable(function):
-            raise ConfigError(f"function is {function!r}; it must take an image and return one")
+            raise ConfigError(
+                f"function is {short(function)}; it must take an image and return one"
+            )
         self._function = function
         own = getattr(function, "__qualname__", "")
         self.name: str = name or f"{getattr(function, '__module__', '')}.{own}"
         if not name and ("<" in own or not own):
             raise ConfigError(
-                f"function is {function!r}, which has no name to identify it in a saved state; "
-                'pass name="..."'
+                f"function is {short(function)}, which has no name to identify it in a saved "
+                'state; pass name="..."'
             )
 
     def __call__(self, image: Pixels) -> Pixels:

@@ -9,6 +9,7 @@ from typing import Literal
 
 import polars as pl
 
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.bad_images import OnBadImage, check_on_bad_image
 from gpufeed.records.labels import number_labels
@@ -89,9 +90,9 @@ def read_nabirds(
             not a list of names.
     """
     if labels not in ("class", "species"):
-        raise ConfigError(f'labels must be "class" or "species", not {labels!r}')
+        raise ConfigError(f'labels must be "class" or "species", not {short(labels)}')
     if sizes not in ("manifest", "headers"):
-        raise ConfigError(f'sizes must be "manifest" or "headers", not {sizes!r}')
+        raise ConfigError(f'sizes must be "manifest" or "headers", not {short(sizes)}')
     check_on_bad_image(on_bad_image)
     names = class_names(classes)
     listing = list_nabirds(path, labels, images)
