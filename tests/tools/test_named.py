@@ -129,7 +129,7 @@ def test_options_that_do_not_fit_the_data(table: pl.DataFrame, tmp_path: Path) -
             with pytest.raises(gpufeed.ManifestError, match=message):
                 read(tmp_path / "list.csv", options)
     with pytest.raises(
-        gpufeed.ConfigError, match="label is given, which goes with a table; .*photos"
+        gpufeed.ConfigError, match=r"label is given, which goes with a table; .*photos"
     ):
         list_images(tmp_path / "photos", ListOptions(label="kind"))
     with pytest.raises(gpufeed.ConfigError, match="have no species; use class labels"):
