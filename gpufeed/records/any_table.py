@@ -120,6 +120,4 @@ def _convert(table: Any) -> pl.DataFrame | None:
 def _enum(codes: pl.Series, names: Sequence[object]) -> pl.Series:
     """Return the names of codes, which are their indices; null for a code that has none."""
     texts = [str(name) for name in names]
-    return codes.cast(pl.Int64).replace_strict(
-        range(len(texts)), texts, default=None, return_dtype=pl.Enum(texts)
-    )
+    return codes.replace_strict(range(len(texts)), texts, default=None, return_dtype=pl.Enum(texts))

@@ -47,6 +47,10 @@ def test_all_kinds_of_data_are_told_apart(folder: Path, parquet: Path) -> None:
     assert open_manifest(folder, "class").classes == gpufeed.read_nabirds(folder).classes
     for path in (parquet, parquet.parent):
         assert open_manifest(path).frame["path"].equals(distribution.frame["path"])
+    as_table = open_manifest(
+        parquet, options=ListOptions(label="photographer", root=folder / "images")
+    )
+    assert set(as_table.classes) == set(distribution.frame["photographer"])
     classes = open_manifest(folder / "images")
     assert len(classes) == len(distribution)
     assert "species_name" not in classes.frame.columns
@@ -80,6 +84,7 @@ def test_tables_are_data(table: pl.DataFrame, tmp_path: Path) -> None:
         assert listed.frame["path"].equals(read.frame["path"])
         assert listed.frame["label"].equals(read.frame["label"])
         assert (listed.reader, listed.sized) == ("read_table", False)
+    assert open_manifest(tmp_path).classes == ("photos",)  # the tables lie beside class folders
     names = table.select(path=pl.col("file").str.strip_prefix("photos/"))
     names.write_csv(tmp_path / "names.tsv", separator="\t")
     read = open_manifest(tmp_path / "names.tsv", options=ListOptions(root=tmp_path / "photos"))

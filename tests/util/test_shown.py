@@ -94,6 +94,18 @@ def test_a_value_of_the_users_is_shown_shortly(value: object) -> None:
         assert eval(short(value)) == value  # noqa: S307
 
 
+def test_of_a_long_list_few_values_are_looked_at() -> None:
+    class Seen:
+        count = 0
+
+        def __repr__(self) -> str:
+            Seen.count += 1
+            return "seen"
+
+    assert short([Seen()] * 1000) == "[seen, seen, seen, seen, seen, seen, ...]"
+    assert Seen.count == 6
+
+
 @pytest.mark.parametrize("take", [Loader, Loader.for_evaluation])
 def test_images_given_as_a_manifest_are_told_of_shortly(
     take: Callable[[object], Loader], testdata: Path
