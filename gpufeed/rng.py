@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufeed._util.numbers import is_integer
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
 
 __all__ = [
@@ -66,7 +67,7 @@ Float64 = npt.NDArray[np.float64]
 def check_seed(seed: int) -> int:
     """Return `seed` if it is an integer from 0 to 2**64 - 1; raise `ConfigError` otherwise."""
     if not is_integer(seed) or not 0 <= seed < 2**64:
-        raise ConfigError(f"seed is {seed!r}; it must be an integer from 0 to 2**64 - 1")
+        raise ConfigError(f"seed is {short(seed)}; it must be an integer from 0 to 2**64 - 1")
     return int(seed)
 
 

@@ -6,9 +6,14 @@ sequences, or hold lone surrogates that cannot be printed.
 
 from __future__ import annotations
 
-__all__ = ["printable", "sanitize"]
+import reprlib
+
+__all__ = ["printable", "sanitize", "short"]
 
 _MAX_CHARS = 200
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = 100
+_MAX_REPR = 120
 
 
 def printable(text: str) -> str:
@@ -29,3 +34,9 @@ def sanitize(text: str, max_chars: int = _MAX_CHARS) -> str:
     if len(text) <= max_chars and len(escaped) <= max_chars:
         return escaped
     return f"{escaped[:max_chars]}... ({len(text):,} characters)"
+
+
+def short(value: object) -> str:
+    """Return the `repr` of a user's value, bounded: a list of images may be gigabytes long."""
+    text = _REPR.repr(value)
+    return text if len(text) <= _MAX_REPR else f"{text[: _MAX_REPR - 3]}..."

@@ -6,6 +6,7 @@ import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def make_adapter(
         MissingExtraError: the framework is not installed.
     """
     if framework not in get_args(Framework):
-        raise ConfigError(f'framework is {framework!r}; it must be "numpy", "torch" or "jax"')
+        raise ConfigError(f'framework is {short(framework)}; it must be "numpy", "torch" or "jax"')
     options = {} if sharding is None else {"sharding": sharding}
     adapter: Adapter = load_adapter(framework).make(device, **options)
     return adapter

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed._util.sanitize import short
 from gpufeed.engine.device import Device
 from gpufeed.errors import ConfigError, DeviceError
 from gpufeed.order.shard import ShardOptions
@@ -169,7 +170,7 @@ def shard_from_sharding(sharding: jax.sharding.NamedSharding) -> tuple[ShardOpti
     """
     if not isinstance(sharding, jax.sharding.NamedSharding) or len(sharding.spec) > 1:
         raise ConfigError(
-            f"sharding is {sharding!r}; it must be a NamedSharding that divides the first "
+            f"sharding is {short(sharding)}; it must be a NamedSharding that divides the first "
             'dimension alone, such as NamedSharding(mesh, PartitionSpec("data"))'
         )
     rows = len(sharding.device_set)

@@ -13,10 +13,14 @@ from gpufeed.cli.options import (
     BatchSize,
     DataArgument,
     Device,
+    FollowLinks,
     Framework,
+    LabelColumn,
     LabelsOption,
+    PathColumn,
     Preset,
     PresetOption,
+    Root,
     Seed,
     Split,
     Without,
@@ -33,11 +37,12 @@ __all__: list[str] = []
 def bench(
     data: DataArgument,
     preset: PresetOption = Preset.train,
-    split: Annotated[
-        Split | None,
-        typer.Option(help="By default the preset's split, or all if the data have none."),
-    ] = None,
+    split: Split = None,
     labels: LabelsOption = None,
+    path: PathColumn = None,
+    label: LabelColumn = None,
+    root: Root = None,
+    follow_links: FollowLinks = False,
     without: Without = None,
     size: Annotated[int, typer.Option(min=1, help="Side of the images in pixels.")] = 224,
     batch_size: BatchSize = 64,
@@ -61,12 +66,13 @@ def bench(
     """Measure how fast your data are fed, compared with plain decode of the same images."""
     from gpufeed.tools.bench import bench as measure
     from gpufeed.tools.bench import check_json, save_json
-    from gpufeed.tools.resolve import open_manifest, take_split
+    from gpufeed.tools.resolve import ListOptions, open_manifest, take_split
 
     keep_interruptible()
     target = None if json is None else check_json(json)
-    whole = open_manifest(data, labels.value if labels else None, without)
-    manifest, name = take_split(whole, split.value if split else None, preset.value)
+    options = ListOptions(path, label, root, follow_links)
+    whole = open_manifest(data, labels.value if labels else None, without, options)
+    manifest, name = take_split(whole, split, preset.value)
     result = measure(
         manifest,
         preset=preset.value,

@@ -9,7 +9,7 @@ import typer
 
 from gpufeed.cli.app import FAILED, app
 from gpufeed.cli.console import cell, counted, keep_interruptible, say, stdout
-from gpufeed.cli.options import DataArgument
+from gpufeed.cli.options import DataArgument, FollowLinks, LabelColumn, PathColumn, Root
 
 if TYPE_CHECKING:
     from gpufeed.tools.check.dataset import Report
@@ -38,6 +38,10 @@ def check(
         int | None,
         typer.Option(min=1, help="Most pixels of an image; by default the `Loader`'s limit."),
     ] = None,
+    path: PathColumn = None,
+    label: LabelColumn = None,
+    root: Root = None,
+    follow_links: FollowLinks = False,
     reduce_depth: Annotated[
         bool,
         typer.Option("--reduce-depth", help="Allow images of 16 bits per channel."),
@@ -51,7 +55,7 @@ def check(
     from gpufeed.decode.diagnose import MAX_PIXELS
     from gpufeed.tools.check.dataset import check as check_images
     from gpufeed.tools.check.page import save_page
-    from gpufeed.tools.resolve import list_images
+    from gpufeed.tools.resolve import ListOptions, list_images
 
     keep_interruptible()
     for target in (parquet, html):
@@ -62,12 +66,13 @@ def check(
     for target, endings in ((parquet, (".parquet", ".pq")), (html, (".html", ".htm"))):
         if target is not None and not target.name.lower().endswith(endings):
             raise typer.BadParameter(f"the name {target} must end in {endings[0]}")
-    images = list_images(data)
+    images = list_images(data, ListOptions(path, label, root, follow_links))
     report = check_images(
         images.frame,
-        images.files,
+        images.source,
         max_pixels=max_pixels or MAX_PIXELS,
         reduce_depth=reduce_depth,
+        follow_links=follow_links,
         threads=threads,
     )
     _print_report(report, data, images)

@@ -14,10 +14,14 @@ from gpufeed.cli.options import (
     BatchSize,
     Data,
     Device,
+    FollowLinks,
     Framework,
+    LabelColumn,
     LabelsOption,
+    PathColumn,
     Preset,
     PresetOption,
+    Root,
     Seed,
     Split,
     Without,
@@ -132,11 +136,12 @@ def show(
         int, typer.Option(min=0, help="Number of the batch, counted over all epochs.")
     ] = 0,
     preset: PresetOption = Preset.train,
-    split: Annotated[
-        Split | None,
-        typer.Option(help="By default the preset's split, or all if the data have none."),
-    ] = None,
+    split: Split = None,
     labels: LabelsOption = None,
+    path: PathColumn = None,
+    label: LabelColumn = None,
+    root: Root = None,
+    follow_links: FollowLinks = False,
     without: Without = None,
     batch_size: BatchSize = 64,
     seed: Seed = 0,
@@ -151,13 +156,14 @@ def show(
 ) -> None:
     """Write the contact sheet of any batch: what training receives at that step."""
     from gpufeed.sheets.sheet import check_target, save_sheet
-    from gpufeed.tools.resolve import open_manifest, take_split
+    from gpufeed.tools.resolve import ListOptions, open_manifest, take_split
     from gpufeed.tools.show import show_batch
 
     keep_interruptible()
     target = check_target(out, "gpufeed-show.png")
-    whole = open_manifest(data, labels.value if labels else None, without)
-    manifest, name = take_split(whole, split.value if split else None, preset.value)
+    options = ListOptions(path, label, root, follow_links)
+    whole = open_manifest(data, labels.value if labels else None, without, options)
+    manifest, name = take_split(whole, split, preset.value)
     shown = show_batch(
         manifest,
         step,

@@ -13,13 +13,17 @@ __all__ = [
     "Data",
     "DataArgument",
     "Device",
+    "FollowLinks",
     "Framework",
+    "LabelColumn",
     "Labels",
     "LabelsOption",
     "LastBatch",
     "OnError",
+    "PathColumn",
     "Preset",
     "PresetOption",
+    "Root",
     "Sampler",
     "Seed",
     "Split",
@@ -71,14 +75,6 @@ class Labels(StrEnum):
     species = "species"
 
 
-class Split(StrEnum):
-    """A part of the data."""
-
-    train = "train"
-    test = "test"
-    all = "all"
-
-
 class Sampler(StrEnum):
     """A sampler whose order is examined."""
 
@@ -92,11 +88,35 @@ class Sampler(StrEnum):
 BatchSize = Annotated[int, typer.Option(min=1, help="Images in a batch.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")]
 Device = Annotated[str, typer.Option(help="Device to run on: auto, cpu, cuda or cuda:1.")]
-_DATA = "A NABirds folder, a metadata.parquet, or a folder with a folder for each class."
+_DATA = (
+    "A table of images (CSV, Parquet, ...), a folder with a folder for each class, a folder of "
+    "images, a NABirds folder, or its metadata.parquet."
+)
 Data = Annotated[Path, typer.Option(help=_DATA)]
 DataArgument = Annotated[Path, typer.Argument(help=_DATA, metavar="DATA")]
 LabelsOption = Annotated[
     Labels | None, typer.Option(help="Kind of labels; species by default, if the data have them.")
+]
+Split = Annotated[
+    str | None,
+    typer.Option(
+        help="A split, such as train or test, or all. By default the preset's split, or all if the "
+        "data have none."
+    ),
+]
+PathColumn = Annotated[
+    str | None, typer.Option("--path", help="A table's column of paths; by default path.")
+]
+LabelColumn = Annotated[
+    str | None,
+    typer.Option("--label", help="A table's column of labels; by default label, if there is one."),
+]
+Root = Annotated[
+    Path | None,
+    typer.Option(help="Folder that a table's paths are relative to; by default the table's own."),
+]
+FollowLinks = Annotated[
+    bool, typer.Option("--follow-links", help="Follow symbolic links that leave the folder.")
 ]
 PresetOption = Annotated[Preset, typer.Option(help="Transforms of the images.")]
 

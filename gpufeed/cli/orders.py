@@ -27,10 +27,7 @@ def shuffle_report(
     sampler: Annotated[
         Sampler, typer.Option(help="Sampler to examine; index is a plain shuffle.")
     ] = Sampler.index_,
-    split: Annotated[
-        Split | None,
-        typer.Option(help="By default train, or all if the data have no split."),
-    ] = None,
+    split: Split = None,
     labels: LabelsOption = None,
     batch_size: Annotated[
         int, typer.Option(min=1, help="Images in the global batch of all processes.")
@@ -62,7 +59,7 @@ def shuffle_report(
     target = check_target(out, "gpufeed-shuffle.png")
     check_plotting()
     whole = open_manifest(data, labels.value if labels else None)
-    manifest, name = take_split(whole, split.value if split else None, "train")
+    manifest, name = take_split(whole, split, "train")
     report = examine(
         manifest.frame["label"].to_numpy(),
         sampler.value,

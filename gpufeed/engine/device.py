@@ -6,6 +6,7 @@ import os
 import re
 from dataclasses import dataclass
 
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError, DeviceError
 
 __all__ = ["Device", "resolve_device"]
@@ -50,7 +51,7 @@ def resolve_device(name: str) -> Device:
     """
     matched = re.fullmatch(r"auto|cpu|cuda(?::(\d+))?", name) if isinstance(name, str) else None
     if matched is None:
-        raise ConfigError(f'device is {name!r}; it must be "auto", "cpu", "cuda" or "cuda:1"')
+        raise ConfigError(f'device is {short(name)}; it must be "auto", "cpu", "cuda" or "cuda:1"')
     if name == "cpu":
         return Device(None)
     count = gpu_count()
@@ -61,8 +62,8 @@ def resolve_device(name: str) -> Device:
     if index >= count:
         available = f"DALI sees {count} GPU(s)" if count else "DALI sees no GPU"
         raise DeviceError(
-            f'device is {name!r}, but {available}; use device="cpu", or run `gpufeed info` to see '
-            "what is missing"
+            f'device is {short(name)}, but {available}; use device="cpu", or run `gpufeed info` to '
+            "see what is missing"
         )
     return Device(index)
 

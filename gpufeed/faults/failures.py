@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
 from gpufeed._util.numbers import is_integer, is_number
-from gpufeed._util.sanitize import sanitize
+from gpufeed._util.sanitize import sanitize, short
 from gpufeed.errors import ConfigError, DecodeError, StateError, TooManyFailuresError
 from gpufeed.faults.quarantine import Failure, Quarantine
 
@@ -150,6 +150,6 @@ def check_limit(max_failures: float, num_records: int) -> int:
     if is_number(max_failures) and not is_integer(max_failures) and 0.0 <= max_failures <= 1.0:
         return max(int(max_failures * num_records), 1) if max_failures else 0
     raise ConfigError(
-        f"max_failures is {max_failures!r}; it must be the number of records that may fail, an "
-        "integer of 0 or more, or their share, a float from 0 to 1"
+        f"max_failures is {short(max_failures)}; it must be the number of records that may fail, "
+        "an integer of 0 or more, or their share, a float from 0 to 1"
     )

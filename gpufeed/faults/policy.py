@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufeed._util.numbers import is_integer
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError, DecodeError, TooManyFailuresError
 from gpufeed.rng import SUBSTITUTE_STREAM, BatchRng
 
@@ -42,7 +43,7 @@ class Policy:
         known = on_error in ("raise", "substitute", "blank") if isinstance(on_error, str) else False
         if not known and not callable(on_error):
             raise ConfigError(
-                f'on_error is {on_error!r}; it must be "raise", "substitute", "blank", or a '
+                f'on_error is {short(on_error)}; it must be "raise", "substitute", "blank", or a '
                 "function that takes a DecodeError and returns a record key or None"
             )
         self._on_error = on_error
@@ -109,8 +110,8 @@ class Policy:
         failed = errors[-1].record_key
         if not is_integer(answer) or not 0 <= answer < len(self._labels):
             raise ConfigError(
-                f"on_error returned {answer!r} for record {failed}; it must return a record key "
-                f"from 0 to {len(self._labels) - 1}, or None for a blank image"
+                f"on_error returned {short(answer)} for record {failed}; it must return a record "
+                f"key from 0 to {len(self._labels) - 1}, or None for a blank image"
             )
         if any(answer == error.record_key for error in errors):
             raise ConfigError(

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
 from gpufeed.plan.fields import narrowed
 
@@ -37,17 +38,19 @@ class Columns:
     ) -> None:
         frame = manifest.frame
         if isinstance(names, str):
-            raise ConfigError(f"columns is {names!r}; it must be a list of names, as [{names!r}]")
+            raise ConfigError(
+                f"columns is {short(names)}; it must be a list of names, as [{short(names)}]"
+            )
         self._arrays: dict[str, npt.NDArray[Any]] = {}
         self._lists: dict[str, pl.Series] = {}
         for name in names:
             if name not in frame.columns:
                 raise ConfigError(
-                    f"columns has {name!r}, but the manifest has only {frame.columns}"
+                    f"columns has {short(name)}, but the manifest has only {frame.columns}"
                 )
             if name in taken or name in self._arrays or name in self._lists:
                 raise ConfigError(
-                    f"columns has {name!r}, which a batch has already, or may have; leave it out, "
+                    f"columns has {short(name)}, which a batch has already, or may have; leave it out, "
                     "or rename the column"
                 )
             array = _array(frame[name])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, get_args
 from gpufeed._util.identity import brief, encode
 from gpufeed._util.limits import available_threads
 from gpufeed._util.numbers import is_integer
+from gpufeed._util.sanitize import short
 from gpufeed.adapters import Framework, make_adapter
 from gpufeed.decode.diagnose import MAX_PIXELS
 from gpufeed.engine.device import Device, resolve_device
@@ -241,7 +242,7 @@ class Loader:
             if value is None and name == "num_threads":
                 continue
             if not is_integer(value) or value < 1:
-                raise ConfigError(f"{name} is {value!r}; it must be an integer of 1 or more")
+                raise ConfigError(f"{name} is {short(value)}; it must be an integer of 1 or more")
         self._restart = restart
         self._sharded = sharding is not None
         self._schedule = Schedule(
@@ -280,7 +281,8 @@ class Loader:
         check_functions(self._planner.stages, on_host=on_host)
         if decoder is not None and not callable(decoder):
             raise ConfigError(
-                f"decoder is {decoder!r}; it must be callable and make a decoder, as a class does"
+                f"decoder is {short(decoder)}; it must be callable and make a decoder, as a class "
+                "does"
             )
         if decoder is not None and not on_host:
             raise ConfigError(
@@ -517,7 +519,9 @@ class Loader:
 
         target = None if path is None else check_target(path, "batch.png")
         if not is_integer(max_images) or max_images < 1:
-            raise ConfigError(f"max_images is {max_images!r}; it must be an integer of 1 or more")
+            raise ConfigError(
+                f"max_images is {short(max_images)}; it must be an integer of 1 or more"
+            )
         facts = [f"device {self.device}"]
         if batch is None:
             self._follow_processes()
@@ -762,7 +766,7 @@ class Loader:
 
     def _make_ledger(self, mode: bool | Literal["pixels"]) -> Ledger | None:
         if mode not in (False, True, "pixels"):
-            raise ConfigError(f'ledger is {mode!r}; it must be True, False or "pixels"')
+            raise ConfigError(f'ledger is {short(mode)}; it must be True, False or "pixels"')
         if not mode:
             return None
         if self.sampler.own_shards > 1:
@@ -787,5 +791,5 @@ class Loader:
 def _opens_on_host(opener: object, device: Device) -> bool:
     """Return whether threads on the host open images, and not the DALI graph."""
     if opener not in get_args(OpenerKind):
-        raise ConfigError(f'opener is {opener!r}; it must be "auto", "threads" or "graph"')
+        raise ConfigError(f'opener is {short(opener)}; it must be "auto", "threads" or "graph"')
     return opener == "threads" or (opener == "auto" and not device.is_cuda)

@@ -12,6 +12,7 @@ import numpy as np
 
 from gpufeed._util.limits import quarter_of_memory
 from gpufeed._util.numbers import is_integer, is_number
+from gpufeed._util.sanitize import short
 from gpufeed.decode.diagnose import too_large, unreadable
 from gpufeed.errors import ConfigError, DecodeError
 from gpufeed.faults.blank import blank_image
@@ -277,7 +278,7 @@ class Maker:
 def check_pixels(max_pixels: int) -> int:
     """Return `max_pixels` as an int; raise `ConfigError` if it is not a positive integer."""
     if not is_integer(max_pixels) or max_pixels < 1:
-        raise ConfigError(f"max_pixels is {max_pixels!r}; it must be an integer of 1 or more")
+        raise ConfigError(f"max_pixels is {short(max_pixels)}; it must be an integer of 1 or more")
     return int(max_pixels)
 
 
@@ -287,7 +288,7 @@ def check_timeout(seconds: float | None) -> float | None:
         return None
     if not is_number(seconds) or not 0 < seconds < math.inf:
         raise ConfigError(
-            f"read_timeout is {seconds!r}; it must be a number of seconds above 0, or None to wait "
-            "for files indefinitely"
+            f"read_timeout is {short(seconds)}; it must be a number of seconds above 0, or None to "
+            "wait for files indefinitely"
         )
     return float(seconds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
+from gpufeed._util.sanitize import short
 from gpufeed.adapters import load_adapter
 from gpufeed.errors import ConfigError
 from gpufeed.order.schedule import BatchSize, check_sizes
@@ -34,7 +35,7 @@ def follow_sharding(
         MissingExtraError: JAX is not installed.
     """
     if framework != "jax":
-        raise ConfigError(f'framework is {framework!r}; sharding goes with framework="jax"')
+        raise ConfigError(f'framework is {short(framework)}; sharding goes with framework="jax"')
     follows: ShardOptions
     follows, parts = load_adapter("jax").shard_from_sharding(sharding)
     if shard not in (None, follows):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
 from gpufeed.order.sampler import Int64, Sampler, Visits
 from gpufeed.order.uniform import SubsetSampler
@@ -50,8 +51,8 @@ def adopt(sampler: object, num_records: int) -> Sampler:
         if isinstance(sampler, Iterable):
             return RecordedSampler(given, num_records)
     raise ConfigError(
-        f"sampler is {sampler!r}; it must be a gpufeed, torch or Grain sampler, or an iterable of "
-        "record keys that has a length"
+        f"sampler is {short(sampler)}; it must be a gpufeed, torch or Grain sampler, or an "
+        "iterable of record keys that has a length"
     )
 
 
@@ -79,8 +80,8 @@ class GrainSampler(Sampler):
         shards = getattr(getattr(source, "_shard_options", None), "shard_count", 1)
         if shards != 1:
             raise ConfigError(
-                f"{source!r} shards its order itself; create it without shard_options, and pass "
-                "shard=gpufeed.ShardOptions(shard_index, shard_count) to the Loader"
+                f"{short(source)} shards its order itself; create it without shard_options, and "
+                "pass shard=gpufeed.ShardOptions(shard_index, shard_count) to the Loader"
             )
         # The length of an endless sampler does not tell.
         _check_made_for(getattr(source, "_num_records", num_records), num_records)
@@ -94,7 +95,7 @@ class GrainSampler(Sampler):
             )
         if not (is_dataset or endless) and length % num_records:
             raise ConfigError(
-                f"{source!r} ends after {length} records; it must be a multiple of the "
+                f"{short(source)} ends after {length} records; it must be a multiple of the "
                 f"{num_records} records of an epoch"
             )
         super().__init__(
@@ -152,7 +153,7 @@ class RecordedSampler(Sampler):
         num_epochs: int | None = None,
     ) -> None:
         if not len(source):
-            raise ConfigError(f"the sampler {source!r} is empty")
+            raise ConfigError(f"the sampler {short(source)} is empty")
         if hasattr(source, "sampler") and hasattr(source, "batch_size"):
             raise ConfigError(f"{_kind(source)} yields batches; {_USE_INNER}")
         if _kind(source).startswith(("torch.", "torchdata.")):  # others give these another meaning

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from gpufeed import rng
 from gpufeed._util.identity import is_packed, unpack
 from gpufeed._util.numbers import is_integer
+from gpufeed._util.sanitize import short
 from gpufeed._util.written import write_call
 from gpufeed.errors import ConfigError
 from gpufeed.order.permutation import MAX_SIZE
@@ -198,5 +199,5 @@ def check_count(name: str, value: object, maximum: int, alternative: str = "") -
     if not is_integer(value) or not 1 <= value <= maximum:
         wanted = "1 or more" if maximum >= MAX_SIZE or alternative else f"1 to {maximum}"
         choice = f", or {alternative}" if alternative else ""
-        raise ConfigError(f"{name} is {value!r}; it must be an integer of {wanted}{choice}")
+        raise ConfigError(f"{name} is {short(value)}; it must be an integer of {wanted}{choice}")
     return int(value)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufeed._util.numbers import is_integer
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError, StateError
 from gpufeed.order.shard import ShardOptions
 
@@ -68,7 +69,7 @@ class Schedule:
     def __post_init__(self) -> None:
         if self.last_batch not in get_args(LastBatch):
             raise ConfigError(
-                f'last_batch is {self.last_batch!r}; it must be "drop", "pad" or "partial"'
+                f'last_batch is {short(self.last_batch)}; it must be "drop", "pad" or "partial"'
             )
         sizes = check_sizes(self.batch_size)
         for size in sizes.values():
@@ -234,9 +235,9 @@ def check_sizes(given: BatchSize) -> dict[int, int]:
         isinstance(given, Mapping) and (0 not in sizes or min(sizes) < 0)
     ):
         raise ConfigError(
-            f"batch_size is {given!r}; it must be an integer, or map steps to integers, from step "
+            f"batch_size is {short(given)}; it must be an integer, or map steps to integers, from step "
             "0 on, such as {0: 64, 1000: 128}"
         )
     if min(sizes.values()) < 1:
-        raise ConfigError(f"batch_size is {given!r}; it must be an integer of 1 or more")
+        raise ConfigError(f"batch_size is {short(given)}; it must be an integer of 1 or more")
     return {int(step): int(size) for step, size in sizes.items()}

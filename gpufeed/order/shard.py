@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
 
 __all__ = ["ShardOptions", "adopt_shard"]
@@ -29,7 +30,7 @@ class ShardOptions:
         for name in ("shard_index", "shard_count"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int):
-                raise ConfigError(f"{name} is {value!r}; it must be an integer")
+                raise ConfigError(f"{name} is {short(value)}; it must be an integer")
         if self.shard_count < 1:
             raise ConfigError(f"shard_count is {self.shard_count}; it must be at least 1")
         if not 0 <= self.shard_index < self.shard_count:
@@ -49,7 +50,7 @@ def adopt_shard(shard: object) -> ShardOptions:
     # The class ShardOptions has them too: its defaults.
     if isinstance(shard, type) or not {"shard_index", "shard_count"} <= {*dir(given)}:
         raise ConfigError(
-            f"shard is {shard!r}; it must be ShardOptions(shard_index, shard_count), gpufeed's or "
-            "Grain's"
+            f"shard is {short(shard)}; it must be ShardOptions(shard_index, shard_count), "
+            "gpufeed's or Grain's"
         )
     return ShardOptions(given.shard_index, given.shard_count)

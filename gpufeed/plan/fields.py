@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -69,8 +70,8 @@ def check_fields(fields: Sequence[Field]) -> None:
     for place, name in enumerate(names):
         if not isinstance(name, str) or name in BATCH_KEYS or name in names[:place]:
             raise ConfigError(
-                f"targets has a field with the name {name!r}; names must be text, different from "
-                f"each other and from {', '.join(BATCH_KEYS)}"
+                f"targets has a field with the name {short(name)}; names must be text, different "
+                f"from each other and from {', '.join(BATCH_KEYS)}"
             )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
 from gpufeed.plan.fields import Field
 from gpufeed.records.annotations import check_box_format
@@ -107,7 +108,7 @@ class Targets:
         known = not isinstance(asked, str)
         if not known or any(each not in _KINDS for each in asked if not isinstance(each, Field)):
             raise ConfigError(
-                f'targets is {asked!r}; it may hold "boxes", "points" and instances of Field'
+                f'targets is {short(asked)}; it may hold "boxes", "points" and instances of Field'
             )
         fields = [each.name for each in asked if isinstance(each, Field) and each.moves]
         kinds = [each for each in asked if isinstance(each, str)]
@@ -121,7 +122,9 @@ class Targets:
         self._format = check_box_format(box_format)
         pads = isinstance(collate_fn, str)
         if collate_fn is not None and collate_fn != "pad" and not callable(collate_fn):
-            raise ConfigError(f'collate_fn is {collate_fn!r}; it must be None, "pad" or callable')
+            raise ConfigError(
+                f'collate_fn is {short(collate_fn)}; it must be None, "pad" or callable'
+            )
         if pads and "boxes" not in kinds:
             raise ConfigError('collate_fn is "pad", which pads boxes; ask for targets=("boxes",)')
         self.collate_fn = None if isinstance(collate_fn, str) else collate_fn
@@ -140,9 +143,11 @@ class Targets:
         self._max_boxes: int | None = None
         if max_boxes is not None:
             if not pads:
-                raise ConfigError(f'max_boxes is {max_boxes!r}; it goes with collate_fn="pad"')
+                raise ConfigError(f'max_boxes is {short(max_boxes)}; it goes with collate_fn="pad"')
             if isinstance(max_boxes, bool) or not isinstance(max_boxes, int) or max_boxes < 1:
-                raise ConfigError(f"max_boxes is {max_boxes!r}; it must be an integer of 1 or more")
+                raise ConfigError(
+                    f"max_boxes is {short(max_boxes)}; it must be an integer of 1 or more"
+                )
             self._max_boxes = max_boxes
         elif pads and objects is not None:
             self._max_boxes = max(int(objects.counts.max()), 1)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from gpufeed._util.rows import RowName, first_true
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.labels import check_unique, number_labels
 
@@ -43,7 +44,7 @@ def check_box_format(value: Any) -> BoxFormat:
         ConfigError: it is neither.
     """
     if value not in get_args(BoxFormat):
-        raise ConfigError(f'box_format is {value!r}; it must be "xyxy" or "xywh"')
+        raise ConfigError(f'box_format is {short(value)}; it must be "xyxy" or "xywh"')
     box_format: BoxFormat = value
     return box_format
 
@@ -112,7 +113,7 @@ def read_boxes(
         raise ManifestError(
             f"{row_name(rows[index])}: {column} has a box from {boxes[index, :2].tolist()} to "
             f"{boxes[index, 2:].tolist()}, which ends before it starts; box_format is "
-            f"{box_format!r}"
+            f"{short(box_format)}"
         )
     limit = np.tile(frame.select("width", "height").to_numpy(), 2)[rows]
     clamped = np.clip(boxes, 0, limit)

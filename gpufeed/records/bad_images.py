@@ -8,6 +8,7 @@ from typing import Literal, get_args
 import polars as pl
 
 from gpufeed._util.rows import RowName
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.source.base import Source
 from gpufeed.source.files import FileSource
@@ -28,7 +29,7 @@ def check_on_bad_image(on_bad_image: object) -> None:
         ConfigError: it is neither "raise" nor "drop".
     """
     if on_bad_image not in get_args(OnBadImage):
-        raise ConfigError(f'on_bad_image is {on_bad_image!r}; it must be "raise" or "drop"')
+        raise ConfigError(f'on_bad_image is {short(on_bad_image)}; it must be "raise" or "drop"')
 
 
 def bad_images_error(

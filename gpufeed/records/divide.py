@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from gpufeed import rng
 from gpufeed._util.numbers import is_integer, is_number
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
 
 __all__ = ["divide", "fold_sizes", "part_sizes"]
@@ -30,14 +31,14 @@ def part_sizes(lengths: Sequence[float], count: int) -> list[int]:
     given: object = lengths
     sequence = isinstance(given, list | tuple) and len(given)
     if not sequence or not all(is_number(each) and each > 0 for each in lengths):
-        raise ConfigError(f"lengths is {lengths!r}; {wanted}")
+        raise ConfigError(f"lengths is {short(lengths)}; {wanted}")
     total = sum(lengths)
     if all(is_integer(each) for each in lengths):
         if total != count:
-            raise ConfigError(f"lengths is {lengths!r}, which sums to {total}; {wanted}")
+            raise ConfigError(f"lengths is {short(lengths)}, which sums to {total}; {wanted}")
         return [int(each) for each in lengths]
     if not math.isclose(total, 1.0):
-        raise ConfigError(f"lengths is {lengths!r}, which sums to {total}; {wanted}")
+        raise ConfigError(f"lengths is {short(lengths)}, which sums to {total}; {wanted}")
     # Rounded, so that 0.29 * 100 is 29 and not a little less.
     shares = np.round(np.array(lengths, dtype=np.float64) * count, 6)
     sizes = np.floor(shares).astype(np.int64)
@@ -54,10 +55,10 @@ def fold_sizes(folds: int, fold: int, count: int) -> list[int]:
     """
     if not is_integer(folds) or not 2 <= folds <= count:
         raise ConfigError(
-            f"folds is {folds!r}; it must be an integer from 2 to {count}, the number of images"
+            f"folds is {short(folds)}; it must be an integer from 2 to {count}, the number of images"
         )
     if not is_integer(fold) or not 0 <= fold < folds:
-        raise ConfigError(f"fold is {fold!r}; it must be an integer from 0 to {folds - 1}")
+        raise ConfigError(f"fold is {short(fold)}; it must be an integer from 0 to {folds - 1}")
     return [(count + folds - 1 - number) // folds for number in range(folds)]
 
 

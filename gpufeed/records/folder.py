@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from gpufeed._util.sanitize import sanitize
+from gpufeed._util.sanitize import sanitize, short
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.bad_images import OnBadImage, check_on_bad_image
 from gpufeed.records.labels import number_labels
@@ -29,6 +29,7 @@ def read_folder(
     *,
     classes: Sequence[str] | Manifest | None = None,
     extensions: Sequence[str] = EXTENSIONS,
+    follow_links: bool = False,
     on_bad_image: OnBadImage = "raise",
     reduce_depth: bool = False,
     progress: bool | None = None,
@@ -44,6 +45,8 @@ def read_folder(
             classes are taken. By default, the folders in sorted order. Folders of the list may be
             missing or empty.
         extensions: file name extensions of images, each with its dot; case does not matter.
+        follow_links: whether symbolic links may lead out of the folder. Pass True only if you trust
+            whoever made them: a link may lead to any file.
         on_bad_image: "raise", or "drop" to leave out images whose header cannot be read or that
             are too deep, and symbolic links that leave the folder. They are counted in `repairs` as
             `images_dropped` and `links_dropped`. All classes are kept, even those without any image
@@ -62,7 +65,11 @@ def read_folder(
     check_on_bad_image(on_bad_image)
     root = Path(path)
     frame, names, dropped_links = list_folder(
-        path, classes=class_names(classes), extensions=extensions, on_bad_image=on_bad_image
+        path,
+        classes=class_names(classes),
+        extensions=extensions,
+        follow_links=follow_links,
+        on_bad_image=on_bad_image,
     )
     if frame.is_empty():
         raise ManifestError(all_escape_message(root))
@@ -81,6 +88,7 @@ def list_folder(
     *,
     classes: Sequence[str] | None = None,
     extensions: Sequence[str] = EXTENSIONS,
+    follow_links: bool = False,
     on_bad_image: OnBadImage = "raise",
     allow_splits: bool = False,
 ) -> tuple[pl.DataFrame, Sequence[str], list[str]]:
@@ -97,15 +105,15 @@ def list_folder(
         ManifestError: as `read_folder`, except that no image is read.
         ConfigError: an extension does not begin with a dot.
     """
-    if isinstance(extensions, str) or not all(each.startswith(".") for each in extensions):
+    if isinstance(extensions, str) or not all(str(each).startswith(".") for each in extensions):
         raise ConfigError(
-            f"extensions must be a sequence such as ('.jpg', '.png'), not {extensions!r}"
+            f"extensions must be a sequence such as ('.jpg', '.png'), not {short(extensions)}"
         )
     root = Path(path)
     if not root.is_dir():
         raise ManifestError(f"there is no folder {root}")
     suffixes = tuple(each.lower() for each in extensions)
-    escapes = _EscapingLinks(root)
+    escapes = _EscapingLinks(root, allowed=follow_links)
     names, linked_folders = _entries(root, "", suffixes, escapes)
     # An escaping folder is a class too, so that labels do not depend on what is dropped.
     folders = sorted([name for name, is_folder in names if is_folder] + linked_folders)
@@ -180,15 +188,21 @@ class _EscapingLinks:
     """Symbolic links that leave the root and lead to folders or are named like images.
 
     Attributes:
-        real_root: the root with its links resolved.
         links: maps each link's resolved location to its path relative to the root.
         count: number of encounters; links within the root may lead to the same link several times.
     """
 
-    def __init__(self, root: Path) -> None:
-        self.real_root = os.path.realpath(root)
+    def __init__(self, root: Path, *, allowed: bool) -> None:
+        self._allowed = allowed
+        self._real_root = os.path.realpath(root)
         self.links: dict[str, str] = {}
         self.count = 0
+
+    def includes(self, entry: os.DirEntry[str]) -> bool:
+        """Return whether an entry is a link that leaves the root, unless such links are allowed."""
+        if self._allowed or not entry.is_symlink():
+            return False
+        return not is_inside(entry.path, self._real_root)
 
     def add(self, folder: Path, name: str, path: str) -> None:
         """Record an encounter of a link."""
@@ -248,7 +262,7 @@ def _entries(
                     is_folder = entry.is_dir()
                 except OSError:  # a link to itself; reading it as an image fails later
                     is_folder = False
-                if not entry.is_symlink() or is_inside(entry.path, escapes.real_root):
+                if not escapes.includes(entry):
                     found.append((path, is_folder))
                 elif is_folder or (prefix and path.lower().endswith(suffixes)):
                     escapes.add(folder, entry.name, path)
@@ -266,12 +280,12 @@ def _escapes_message(root: Path, links: Sequence[str]) -> str:
     shown = "; ".join(describe(link) for link in links[:_MAX_LINKS_SHOWN])
     if len(links) == 1:
         return (
-            f"a symbolic link leaves the folder {root}: {shown}; replace it with a copy of its "
-            'target, or leave it out with on_bad_image="drop"'
+            f"a symbolic link leaves the folder {root}: {shown}; follow it with "
+            'follow_links=True if you trust it, or leave it out with on_bad_image="drop"'
         )
     hidden = len(links) - _MAX_LINKS_SHOWN
     more = f"; and {hidden:,} more" if hidden > 0 else ""
     return (
-        f"{len(links):,} symbolic links leave the folder {root}: {shown}{more}; replace them with "
-        'copies of their targets, or leave them out with on_bad_image="drop"'
+        f"{len(links):,} symbolic links leave the folder {root}: {shown}{more}; follow them with "
+        'follow_links=True if you trust them, or leave them out with on_bad_image="drop"'
     )

@@ -98,6 +98,10 @@ def read_labels(
         ManifestError: as `read_table`.
         ConfigError: a name occurs twice in `classes`.
     """
+    if values.dtype.is_float():
+        values = values.fill_nan(None)
+    if (row := first_true(values.is_null())) is not None:
+        raise ManifestError(f"{row_name(row)}: {values.name} is null")
     fixed: Sequence[str] | None = None
     if values.dtype.is_integer():
         keys = values
@@ -115,8 +119,6 @@ def read_labels(
             f"{table}: column {values.name!r} must contain integers, text or booleans, "
             f"not {sanitize(str(values.dtype))}"
         )
-    if (row := first_true(keys.is_null())) is not None:
-        raise ManifestError(f"{row_name(row)}: {values.name} is null")
     repairs: dict[str, int] = {}
     if classes is None and fixed is not None:
         classes = fixed

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from gpufeed._util.rows import first_true
-from gpufeed._util.sanitize import sanitize
+from gpufeed._util.sanitize import sanitize, short
 from gpufeed.decode.headers import max_file_bytes
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.faults.quarantine import Quarantine
@@ -282,7 +282,7 @@ class Manifest:
         else:
             raise ConfigError(
                 "a predicate must be a polars expression or a mask of booleans, "
-                f"not {_kind(predicate)}: {predicate!r}"
+                f"not {_kind(predicate)}: {short(predicate)}"
             )
         if mask.dtype != pl.Boolean:
             raise ConfigError(f"the predicate must give booleans, not {mask.dtype}")
@@ -326,7 +326,7 @@ class Manifest:
             dropped = sum(self._repairs.get(each, 0) for each in DROPPED)
             warnings.warn(
                 f"none of the {len(names)} paths in {source} is in this manifest; {source} names "
-                f"{names[0]!r}, this manifest {self._frame['path'][0]!r}"
+                f"{short(names[0])}, this manifest {short(self._frame['path'][0])}"
                 + (f"; {dropped} were already dropped when it was read" if dropped else ""),
                 stacklevel=2,
             )
@@ -590,8 +590,8 @@ def _check_source(
         differ = frame["path"].ne_missing(source.paths)
         if (row := first_true(differ)) is not None:
             raise ManifestError(
-                f"row {row}: path is {frame['path'][row]!r}, but the source has the file "
-                f"{source.paths[row]!r}; use the paths of the source"
+                f"row {row}: path is {short(frame['path'][row])}, but the source has the file "
+                f"{short(source.paths[row])}; use the paths of the source"
             )
         pixels = frame["width"].cast(pl.Int64) * frame["height"].cast(pl.Int64)
         source = source.limited(max_file_bytes(pixels.to_numpy()))

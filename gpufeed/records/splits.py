@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError, ManifestError
 
 __all__ = ["canonical_split", "is_split", "rows_of_split"]
@@ -26,14 +27,14 @@ def is_split(name: str) -> bool:
 def rows_of_split(frame: pl.DataFrame, name: str) -> pl.Series:
     """Return a mask of the rows in a split; arguments and errors as for `Manifest.split`."""
     if not isinstance(name, str):
-        raise ConfigError(f"split must be a name such as 'train', not {name!r}")
+        raise ConfigError(f"split must be a name such as 'train', not {short(name)}")
     wanted = canonical_split(name)
     if "split" in frame.columns and frame["split"].dtype in (pl.String, pl.Categorical, pl.Enum):
         column = frame["split"].cast(pl.String)
         found = column.drop_nulls().unique(maintain_order=True).to_list()
         same = [each for each in found if canonical_split(each) == wanted]
         if not same:
-            raise ConfigError(f"there is no split {name!r}; the column 'split' has {found}")
+            raise ConfigError(f"there is no split {short(name)}; the column 'split' has {found}")
         return column.is_in(same)
     if "is_training_img" not in frame.columns:
         raise ManifestError(
@@ -42,7 +43,7 @@ def rows_of_split(frame: pl.DataFrame, name: str) -> pl.Series:
         )
     if wanted not in ("train", "test"):
         raise ConfigError(
-            f"there is no split {name!r}: 'is_training_img', which NABirds has, gives \"train\" "
+            f"there is no split {short(name)}: 'is_training_img', which NABirds has, gives \"train\" "
             'and "test" only; random_split([0.9, 0.1]) divides train at random'
         )
     values = frame["is_training_img"]

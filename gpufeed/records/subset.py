@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
 from gpufeed.records.manifest import Manifest
 
@@ -30,7 +31,8 @@ def as_manifest(data: Manifest | Subset) -> Manifest:
         return data
     if not (hasattr(data, "dataset") and hasattr(data, "indices")):
         raise ConfigError(
-            f"manifest is {data!r}; it must be a Manifest, such as read_nabirds, read_folder and "
-            "read_table return, or torch's Subset of one"
+            f"manifest is {short(data)}; it must be a Manifest, such as read_folder and "
+            'read_table return; of images in memory, read_table({"label": labels}, '
+            "source=MemorySource(images)); or torch's Subset of one"
         )
     return as_manifest(data.dataset).take(data.indices)

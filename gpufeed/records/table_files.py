@@ -1,63 +1,113 @@
-"""Reads tables from Parquet and CSV files."""
+"""Reads tables from files."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection
+from io import BufferedReader
 from pathlib import Path
+from typing import TypeVar
 
 import polars as pl
 
 from gpufeed._util.open_regular import open_regular
 from gpufeed.errors import ManifestError
 
-__all__ = ["count_rows", "read_csv", "read_parquet"]
+__all__ = [
+    "FAILURES",
+    "TABLE_FILES",
+    "count_rows",
+    "first_line",
+    "parquet_columns",
+    "read_file",
+    "read_parquet",
+]
 
 # A panic in polars is not a PolarsError and derives from BaseException.
-_FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError)
+FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError)
+_KINDS = {
+    ".csv": "CSV",
+    ".tsv": "TSV",
+    ".jsonl": "JSON Lines",
+    ".ndjson": "JSON Lines",
+    ".parquet": "Parquet",
+    ".pq": "Parquet",
+    ".feather": "Arrow IPC",
+    ".arrow": "Arrow IPC",
+    ".ipc": "Arrow IPC",
+}
+TABLE_FILES = tuple(_KINDS)
+"""Endings of the files that are tables."""
+_T = TypeVar("_T")
+
+
+def read_file(file: Path, texts: Collection[str]) -> tuple[pl.DataFrame, bool]:
+    """Read a table from a file, whose ending says of what kind it is.
+
+    Args:
+        file: a file; text is UTF-8, and CSV and TSV have a header.
+        texts: columns of CSV and TSV to read as text; the dtypes of the others are inferred.
+
+    Returns:
+        The table, and whether it was read from CSV or TSV.
+
+    Raises:
+        ManifestError: the ending is none of `TABLE_FILES`, or the file is missing or damaged.
+    """
+    suffix = file.suffix.lower()
+    if suffix not in _KINDS:
+        raise ManifestError(
+            f"{file} ends in {suffix!r}; a table must end in one of {', '.join(TABLE_FILES)}"
+        )
+    kind = _KINDS[suffix]
+
+    def read(opened: BufferedReader) -> pl.DataFrame:
+        if kind == "JSON Lines":
+            return pl.read_ndjson(opened, infer_schema_length=None)
+        if kind == "Arrow IPC":
+            return pl.read_ipc(opened)
+        return pl.read_csv(
+            opened,
+            separator="\t" if kind == "TSV" else ",",
+            schema_overrides=dict.fromkeys(texts, pl.String),
+            infer_schema_length=None,
+        )
+
+    if kind == "Parquet":
+        return read_parquet(file), False
+    return _read(file, kind, read), kind in ("CSV", "TSV")
 
 
 def read_parquet(file: Path) -> pl.DataFrame:
     """Read a Parquet file; raises ManifestError if it is missing or damaged."""
-    try:
-        with open_regular(file) as opened:
-            return pl.read_parquet(opened)
-    except OSError as error:
-        raise _unreadable(file, error) from error
-    except _FAILURES as error:
-        raise ManifestError(f"{file} is not a valid Parquet file: {_first_line(error)}") from error
+    return _read(file, "Parquet", lambda opened: pl.read_parquet(opened))
+
+
+def parquet_columns(file: Path) -> list[str]:
+    """Return the names of a Parquet file's columns, by its metadata; errors as `read_parquet`."""
+    return _read(file, "Parquet", lambda opened: list(pl.read_parquet_schema(opened)))
 
 
 def count_rows(file: Path) -> int:
     """Return the number of rows of a Parquet file, by its metadata; errors as `read_parquet`."""
-    try:
-        open_regular(file).close()  # no pipe
+
+    def count(_: BufferedReader) -> int:
         rows: int = pl.scan_parquet(file).select(pl.len()).collect().item()
-    except OSError as error:
-        raise _unreadable(file, error) from error
-    except _FAILURES as error:
-        raise ManifestError(f"{file} is not a valid Parquet file: {_first_line(error)}") from error
-    return rows
+        return rows
+
+    return _read(file, "Parquet", count)
 
 
-def read_csv(file: Path, dtypes: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:
-    """Read a CSV file with a header; raises ManifestError if it is missing or damaged.
-
-    Args:
-        file: UTF-8 text.
-        dtypes: dtypes of some columns; those of the others are inferred.
-    """
+def _read(file: Path, kind: str, read: Callable[[BufferedReader], _T]) -> _T:
+    """Return what `read` makes of an open file."""
     try:
         with open_regular(file) as opened:
-            return pl.read_csv(opened, schema_overrides=dtypes, infer_schema_length=None)
+            return read(opened)
     except OSError as error:
-        raise _unreadable(file, error) from error
-    except _FAILURES as error:
-        raise ManifestError(f"{file} is not a valid CSV file: {_first_line(error)}") from error
+        raise ManifestError(f"cannot read {file}: {error.strerror or error}") from error
+    except FAILURES as error:
+        raise ManifestError(f"{file} is not a valid {kind} file: {first_line(error)}") from error
 
 
-def _unreadable(file: Path, error: OSError) -> ManifestError:
-    return ManifestError(f"cannot read {file}: {error.strerror or error}")
-
-
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text."""
     return next(iter(str(error).splitlines()), type(error).__name__)

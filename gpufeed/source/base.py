@@ -9,6 +9,7 @@ from typing import BinaryIO, Protocol, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ManifestError, SourceError
 
 __all__ = [
@@ -72,11 +73,11 @@ def check_source(source: object, count: int) -> None:
     """
     if not all(callable(getattr(source, name, None)) for name in ("read", "name")):
         raise ManifestError(
-            f"source is {source!r}; it must be a folder, or have the methods read and name of "
+            f"source is {short(source)}; it must be a folder, or have the methods read and name of "
             "gpufeed.Source"
         )
     if isinstance(source, Sized) and len(source) != count:
-        raise ManifestError(f"there are {count} rows, but {source!r} has {len(source)} images")
+        raise ManifestError(f"there are {count} rows, but {short(source)} has {len(source)} images")
 
 
 def read_images(source: Source, keys: Keys) -> list[Encoded | OSError]:

@@ -49,14 +49,14 @@ class FileSource:
         check_names(paths, where)
         self.root = Path(root).absolute()
         self.paths = paths
-        self._folder = os.fspath(self.root)
+        self._folder = os.fspath(self.root).rstrip("/")  # empty for "/"
         self._limits = np.full(len(paths), max_bytes, dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self.paths)
 
     def __repr__(self) -> str:
-        return f"FileSource({self._folder!r}, {len(self)} files)"
+        return f"FileSource({str(self.root)!r}, {len(self)} files)"
 
     def read(self, keys: npt.NDArray[np.int64]) -> list[bytes | OSError]:
         """Read files: see `Source`."""

@@ -19,6 +19,7 @@ __all__ = [
     "escape_message",
     "find_escapes",
     "is_inside",
+    "make_relative",
 ]
 
 PATH_CHARS = 1000
@@ -32,6 +33,47 @@ _RULES = [
     (pl.col("path").str.contains(r"(^|/)\.\.(/|$)"), "leaves the root through '..'"),
     (pl.col("path").str.contains(r"(^|/)\.?$"), "names a folder, not a file"),
 ]
+
+
+def make_relative(
+    paths: pl.Series, root: str | Path | None, folder: Path, row_name: RowName
+) -> tuple[Path, pl.Series]:
+    """Return the root of paths, and the paths relative to it.
+
+    Args:
+        paths: relative or absolute.
+        root: their root, or None to find it: the folder that all have in common if they are
+            absolute, otherwise `folder`.
+        folder: the default root.
+        row_name: names a row in an error message.
+
+    Raises:
+        ManifestError: an absolute path is not below the root, or is beside relative ones.
+    """
+    absolute = paths.str.starts_with("/")
+    if not absolute.any():
+        return folder if root is None else Path(root), paths
+
+    def describe(row: int) -> str:
+        return f"{row_name(row)}: the path {sanitize(repr(paths[row]))}"
+
+    if root is not None:
+        above = os.path.join(Path(root).absolute(), "")  # noqa: PTH118 - with a slash at its end
+        if (row := first_true(absolute & ~paths.str.starts_with(above))) is not None:
+            raise ManifestError(
+                f"{describe(row)} is absolute and not below the root {root}; leave out root "
+                "if all paths are absolute"
+            )
+    else:
+        if (row := first_true(~absolute)) is not None:
+            raise ManifestError(
+                f"{describe(row)} is relative, but {row_name(first_true(absolute) or 0)} has an "
+                "absolute one; make all of them absolute, or pass a root that all are below"
+            )
+        # Those of the first and the last in order have in common what all have.
+        above = os.path.commonprefix([str(paths.min()), str(paths.max())])  # noqa: RUF071
+        above = above[: above.rindex("/") + 1]
+    return Path(above), paths.str.strip_prefix(above)
 
 
 def check_names(paths: pl.Series, row_name: RowName) -> None:
@@ -101,7 +143,7 @@ def escape_message(root: Path, paths: pl.Series, escapes: pl.Series, row_name: R
         f"{row_name(row)}: the path {sanitize(repr(paths[row]))} leaves the root {root} through a "
         f"symbolic link to {sanitize(os.path.realpath(root / paths[row]), PATH_CHARS)}"
         + (f", as do {others:,} more rows" if others else "")
-        + "; replace such links with copies of their targets, or leave them out with "
+        + "; follow such links with follow_links=True if you trust them, or leave them out with "
         'on_bad_image="drop"'
     )
 
@@ -109,8 +151,8 @@ def escape_message(root: Path, paths: pl.Series, escapes: pl.Series, row_name: R
 def all_escape_message(root: Path) -> str:
     """Return the error message for on_bad_image="drop" when every path leaves the root."""
     return (
-        f"every image listed leaves the root {root} through a symbolic link; replace the links "
-        "with copies of their targets, or pass the folder they lead to as the root"
+        f"every image listed leaves the root {root} through a symbolic link; follow the links "
+        "with follow_links=True if you trust them, or pass the folder they lead to as the root"
     )
 
 

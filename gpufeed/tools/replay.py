@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 from gpufeed.errors import ConfigError, ManifestError, StateError
 from gpufeed.feed.loader import Loader
@@ -12,7 +12,7 @@ from gpufeed.feed.state import decode_state, read_state
 from gpufeed.order.shard import ShardOptions
 from gpufeed.records import Manifest
 from gpufeed.tools.rebuild import rebuild_sampler, rebuild_transforms
-from gpufeed.tools.resolve import Labels, Split, open_manifest, take_split
+from gpufeed.tools.resolve import Labels, open_manifest, split_names, take_split
 from gpufeed.tools.show import Shown, draw_batch
 from gpufeed.transforms import OutputFormat, RandomErasing, ToDtype, Transform, Views
 
@@ -115,12 +115,12 @@ def _find(data: str | Path | Manifest, fingerprint: str) -> tuple[Manifest, str]
         try:
             whole = open_manifest(data, kind)
         except ConfigError:
-            continue  # class folders have no species
-        for split in get_args(Split):
+            continue  # only NABirds has species
+        for split in split_names(whole):
             try:
                 part, name = take_split(whole, split, "train")
-            except (ConfigError, ManifestError):
-                continue  # no splits, or an empty one
+            except ManifestError:
+                continue  # an empty split
             if part.fingerprint() == fingerprint:
                 return part, name
             tried.append(part.fingerprint()[:8])

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from gpufeed import presets
+from gpufeed._util.sanitize import sanitize, short
 from gpufeed.errors import ConfigError, ManifestError
 
 if TYPE_CHECKING:
     import polars as pl
 
     from gpufeed.records import Manifest
-    from gpufeed.records.bad_images import OnBadImage
-    from gpufeed.source.files import FileSource
+    from gpufeed.source.base import Source
     from gpufeed.transforms import DType, Layout, Transform, Views
 
 __all__ = [
     "Labels",
+    "ListOptions",
     "Listed",
     "Preset",
-    "Split",
     "is_training",
     "list_images",
     "make_transforms",
     "open_manifest",
+    "split_names",
     "take_split",
 ]
 
@@ -42,10 +44,9 @@ Preset = Literal[
     "course_evaluate",
 ]
 Labels = Literal["class", "species"]
-Split = Literal["train", "test", "all"]
 
 _COURSE_SIZE = 224
-_NABIRDS_FILES = ("images.txt", "classes.txt", "train_test_split.txt", "metadata.parquet")
+_NABIRDS_FILES = ("images.txt", "classes.txt", "train_test_split.txt")
 
 
 def is_training(preset: Preset) -> bool:
@@ -68,7 +69,9 @@ def make_transforms(
         ConfigError: there is no such preset, or it does not support this size.
     """
     if preset not in get_args(Preset):
-        raise ConfigError(f"preset is {preset!r}; it must be one of {', '.join(get_args(Preset))}")
+        raise ConfigError(
+            f"preset is {short(preset)}; it must be one of {', '.join(get_args(Preset))}"
+        )
     make: Callable[..., list[Transform] | Views] = getattr(presets, preset)
     if not preset.startswith("course"):
         return make(size, dtype=dtype, layout=layout)
@@ -77,40 +80,69 @@ def make_transforms(
     return make(dtype=dtype, layout=layout)
 
 
-def open_manifest(
-    path: str | Path, labels: Labels | None = None, without: Path | None = None
-) -> Manifest:
-    """Read data of any kind: NABirds, the course's metadata.parquet, or a folder of class folders.
+@dataclass(frozen=True)
+class ListOptions:
+    """How to read the list of images.
 
-    No image is probed, since some commands need none and the others feed a batch at once. Images of
-    16 bits per channel are reduced to 8, whether a run does so or not.
+    Attributes:
+        path: a table's column of paths; None for "path".
+        label: a table's column of labels; None for "label" if there is one, or no labels.
+        root: the folder that a table's paths are relative to; None as for `read_table`.
+        follow_links: whether symbolic links may lead out of the root.
+    """
+
+    path: str | None = None
+    label: str | None = None
+    root: Path | None = None
+    follow_links: bool = False
+
+
+def open_manifest(
+    path: str | Path,
+    labels: Labels | None = None,
+    without: Path | None = None,
+    options: ListOptions = ListOptions(),
+) -> Manifest:
+    """Read data of any kind: see `_find`.
+
+    Images are probed only if a table gives their sizes, since some commands need none and the
+    others feed a batch at once. Images of 16 bits per channel are reduced to 8, whether a run does
+    so or not.
 
     Args:
-        path: a folder, or a metadata.parquet.
+        path: the data.
         labels: "class" or "species"; None for species if the data have them.
         without: a list of bad images to leave out, as `Manifest.without` takes it. Symbolic links
             that leave the folder are then left out too, and images whose size is needed but whose
             header cannot be read.
+        options: how to read the list.
 
     Raises:
         ManifestError: there are no data at the path, or they cannot be read.
-        ConfigError: labels is "species" for a folder of class folders.
+        ConfigError: labels is "species" for data without species, or `options` has columns or a
+            root for data that are not a table.
     """
-    from gpufeed.records import read_folder
+    from gpufeed.records import read_folder, read_table
     from gpufeed.records.manifest import DROPPED
     from gpufeed.records.nabirds import list_nabirds
 
-    source, is_nabirds = _found(path)
-    if labels == "species" and not is_nabirds:
+    found = _find(path, options)
+    if labels == "species" and not found.is_nabirds:
         raise ConfigError(
-            f"{source} is a folder of class folders, which have no species; use class labels"
+            f"{path} is not NABirds, and the images have no species; use class labels"
         )
-    on_bad_image: OnBadImage = "raise" if without is None else "drop"
-    if is_nabirds:
-        listing = list_nabirds(source, labels or "species")
-        manifest = listing.manifest(on_bad_image=on_bad_image, reduce_depth=True)
+    shared: dict[str, Any] = {
+        "follow_links": options.follow_links,
+        "on_bad_image": "raise" if without is None else "drop",
+        "reduce_depth": True,
+    }
+    if found.is_nabirds:
+        listing = list_nabirds(found.source, labels or "species", follow_links=options.follow_links)
+        manifest = listing.manifest(**shared)
+    elif found.table is not None:
+        manifest = read_table(found.table, **found.columns, **shared)
     else:
-        manifest = read_folder(source, on_bad_image=on_bad_image, reduce_depth=True)
+        manifest = read_folder(found.source, **shared)
     if without is None:
         return manifest
     with warnings.catch_warnings():
@@ -127,12 +159,12 @@ class Listed:
     Attributes:
         frame: the columns of a manifest; without sizes if the list has none. It includes symbolic
             links that leave the folder, for class folders as the last rows.
-        files: the images, one for each row.
+        source: the images, one for each row.
         reader: the name of the function that makes a manifest of them.
     """
 
     frame: pl.DataFrame
-    files: FileSource
+    source: Source
     reader: str
 
     @property
@@ -141,66 +173,151 @@ class Listed:
         return "width" in self.frame.columns
 
 
-def list_images(path: str | Path) -> Listed:
+def list_images(path: str | Path, options: ListOptions = ListOptions()) -> Listed:
     """List the images of data of any kind, opening at most a few of them.
 
     Raises:
         ManifestError: there are no data at the path, or the list cannot be read.
+        ConfigError: as `open_manifest`.
     """
     import polars as pl
 
     from gpufeed.records.folder import list_folder
     from gpufeed.records.nabirds import list_nabirds
+    from gpufeed.records.table import list_table
     from gpufeed.source.files import FileSource
 
-    source, is_nabirds = _found(path)
-    if is_nabirds:
-        listing = list_nabirds(source, "species")
+    found = _find(path, options)
+    follow_links = options.follow_links
+    if found.is_nabirds:
+        listing = list_nabirds(found.source, "species", follow_links=follow_links)
         return Listed(listing.unopened(), listing.files, "read_nabirds")
-    frame, _, away = list_folder(source, on_bad_image="drop", allow_splits=True)
+    if found.table is not None:
+        table = list_table(found.table, **found.columns)
+        return Listed(table.unopened(), table.source, "read_table")
+    frame, _, away = list_folder(
+        found.source, follow_links=follow_links, on_bad_image="drop", allow_splits=True
+    )
     links = pl.DataFrame({"path": away}, schema={"path": pl.String})
     frame = pl.concat([frame, links], how="diagonal")
-    return Listed(frame, FileSource(source, frame["path"]), "read_folder")
+    return Listed(frame, FileSource(found.source, frame["path"]), "read_folder")
 
 
-def _found(path: str | Path) -> tuple[Path, bool]:
-    """Return the path of the data, and whether they are NABirds."""
+@dataclass(frozen=True)
+class _Found:
+    """Data, and what they are: class folders if nothing else.
+
+    Attributes:
+        source: the file or folder.
+        is_nabirds: whether they are NABirds.
+        table: a table for `read_table`, if they are one.
+        columns: the arguments of `read_table` that go with it.
+    """
+
+    source: Path
+    is_nabirds: bool = False
+    table: Path | Mapping[str, list[str]] | None = None
+    columns: dict[str, Any] = field(default_factory=dict)
+
+
+def _find(path: str | Path, options: ListOptions) -> _Found:
+    """Return what the data are.
+
+    They are a table (CSV, Parquet or another file that `read_table` takes), NABirds' folder, the
+    course's metadata.parquet or its folder, a folder of images without folders, or class folders.
+    """
+    from gpufeed.records.nabirds.course import is_course
+    from gpufeed.records.table_files import TABLE_FILES
+
     source = Path(path).expanduser()
+    given = [name for name in ("path", "label", "root") if getattr(options, name) is not None]
     if source.is_file():
-        if source.suffix.lower() != ".parquet":
+        if source.suffix.lower() not in TABLE_FILES:
             raise ManifestError(
-                f"{source} is not a data set; pass a NABirds folder, a metadata.parquet, or a "
-                "folder of class folders"
+                f"{source} is not a data set; pass a NABirds folder, a folder of class folders or "
+                f"of images, or a table ({', '.join(TABLE_FILES)})"
             )
-        return source, True
-    if not source.is_dir() and source.exists():
-        raise ManifestError(f"{source} is neither a file nor a folder")
+        if not given and is_course(source):
+            return _Found(source, is_nabirds=True)
+        return _Found(source, table=source, columns=_columns(source, options))
     if not source.is_dir():
+        if source.exists():
+            raise ManifestError(f"{source} is neither a file nor a folder")
         raise ManifestError(f"there is no file or folder {source}")
+    if given:
+        raise ConfigError(f"{given[0]} is given, which goes with a table; {source} is a folder")
+    parquet = source / "metadata.parquet"
     # Any of them, so that an incomplete distribution is reported as one.
-    return source, any((source / name).is_file() for name in _NABIRDS_FILES)
+    if any((source / name).is_file() for name in _NABIRDS_FILES) or (
+        parquet.is_file() and is_course(parquet)
+    ):
+        return _Found(source, is_nabirds=True)
+    if images := _flat_images(source):
+        return _Found(source, table={"path": images}, columns={"label": None, "root": source})
+    return _Found(source)
 
 
-def take_split(manifest: Manifest, split: Split | None, preset: Preset) -> tuple[Manifest, str]:
+def _columns(file: Path, options: ListOptions) -> dict[str, Any]:
+    """Return the arguments of `read_table` for a table.
+
+    Raises:
+        ManifestError: the table cannot be read, or lacks a column that `options` name.
+    """
+    from gpufeed.records.any_table import load_table
+
+    names = load_table(file, ()).frame.columns
+    label = options.label or ("label" if "label" in names else None)
+    columns = {"path": options.path or "path", "label": label}
+    for option, column in columns.items():
+        if column is not None and column not in names:
+            raise ManifestError(
+                f"{file}: there is no column {short(column)}; the columns are "
+                f"{sanitize(str(names))}; pass one of them as --{option}"
+            )
+    root = options.root.expanduser() if options.root else None
+    return {**columns, "root": root}
+
+
+def _flat_images(folder: Path) -> list[str]:
+    """Return the images of a folder that has no folders; else nothing."""
+    from gpufeed.records.folder import EXTENSIONS
+
+    with os.scandir(folder) as entries:
+        visible = [entry for entry in entries if not entry.name.startswith(".")]
+    if any(entry.is_dir() for entry in visible):
+        return []
+    names = [entry.name for entry in visible]
+    return sorted(name for name in names if name.lower().endswith(EXTENSIONS))
+
+
+def split_names(manifest: Manifest) -> list[str]:
+    """Return the names of a manifest's splits, and "all"."""
+    import polars as pl
+
+    columns = manifest.frame.columns
+    if "split" in columns and manifest.frame["split"].dtype in (pl.String, pl.Categorical, pl.Enum):
+        splits = manifest.frame["split"].cast(pl.String).drop_nulls()
+        return [*splits.unique(maintain_order=True), "all"]
+    return ["train", "test", "all"] if "is_training_img" in columns else ["all"]
+
+
+def take_split(manifest: Manifest, split: str | None, preset: Preset) -> tuple[Manifest, str]:
     """Return one split of a manifest, and its name.
 
     Args:
         manifest: the whole set.
-        split: "train", "test" or "all"; None for the preset's split, or for all if the set has no
-            splits.
+        split: the name of a split, as for `Manifest.split`, or "all"; None for the preset's split,
+            or for all if the set has no splits.
         preset: the preset that decides if `split` is None.
 
     Raises:
-        ConfigError: the set has no splits, and `split` is "train" or "test".
+        ConfigError: there is no such split.
         ManifestError: the split is empty.
     """
-    if split == "all":
+    unsplit = split_names(manifest) == ["all"]
+    if split == "all" or (unsplit and split is None):
         return manifest, "all"
-    if "is_training_img" not in manifest.frame.columns:
-        if split is None:
-            return manifest, "all"
-        raise ConfigError(
-            f'split is {split!r}, but the data have no train and test splits; use "all"'
-        )
+    if unsplit:
+        raise ConfigError(f'split is {short(split)}, but the data have no splits; use "all"')
     name = split or ("train" if is_training(preset) else "test")
     return manifest.split(name), name

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, get_args
 
 from gpufeed._util.numbers import is_integer, is_number
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
 from gpufeed.transforms.base import DType, Layout
 from gpufeed.transforms.frame import Fill, Interpolation, Sampling
@@ -41,7 +42,9 @@ __all__ = [
 def check_size(name: str, value: Any) -> int:
     """Return a number of pixels, 1 or more."""
     if not is_integer(value) or value < 1:
-        raise ConfigError(f"{name} is {value!r}; it must be an integer of 1 or more, in pixels")
+        raise ConfigError(
+            f"{name} is {short(value)}; it must be an integer of 1 or more, in pixels"
+        )
     return int(value)
 
 
@@ -52,7 +55,7 @@ def check_integer(name: str, value: Any, low: int | None = None, high: int | Non
     bounds = (
         "" if low is None else f" of {low} or more" if high is None else f" from {low} to {high}"
     )
-    raise ConfigError(f"{name} is {value!r}; it must be an integer{bounds}")
+    raise ConfigError(f"{name} is {short(value)}; it must be an integer{bounds}")
 
 
 def check_sizes(name: str, value: Any) -> tuple[int, int]:
@@ -63,7 +66,9 @@ def check_sizes(name: str, value: Any) -> tuple[int, int]:
         elif len(value) == 2:
             return check_size(name, value[0]), check_size(name, value[1])
         else:
-            raise ConfigError(f"{name} is {value!r}; it must be one integer or (height, width)")
+            raise ConfigError(
+                f"{name} is {short(value)}; it must be one integer or (height, width)"
+            )
     return check_size(name, value), check_size(name, value)
 
 
@@ -71,7 +76,9 @@ def check_odd_sizes(name: str, value: Any) -> tuple[int, int]:
     """Return two odd numbers of pixels from one or two, in the given order."""
     first, second = check_sizes(name, value)
     if not (first % 2 and second % 2):
-        raise ConfigError(f"{name} is {value!r}; it must be odd, so that a window has a centre")
+        raise ConfigError(
+            f"{name} is {short(value)}; it must be odd, so that a window has a centre"
+        )
     return first, second
 
 
@@ -79,16 +86,16 @@ def check_integers(name: str, value: Any, low: int, high: int) -> tuple[int, int
     """Return two integers, `low` <= first <= second <= `high`."""
     bounds = check_span(name, value, low, high)
     if any(bound != int(bound) for bound in bounds):
-        raise ConfigError(f"{name} is {value!r}; its numbers must be integers")
+        raise ConfigError(f"{name} is {short(value)}; its numbers must be integers")
     return int(bounds[0]), int(bounds[1])
 
 
 def check_number(name: str, value: Any, low: float, high: float = math.inf) -> float:
     """Return a finite number from `low` to `high`."""
     if not is_number(value):
-        raise ConfigError(f"{name} is {value!r}; it must be a number")
+        raise ConfigError(f"{name} is {short(value)}; it must be a number")
     if not (low <= value <= high and math.isfinite(value)):
-        raise ConfigError(f"{name} is {value!r}; it must be {_span(low, high)}")
+        raise ConfigError(f"{name} is {short(value)}; it must be {_span(low, high)}")
     return float(value)
 
 
@@ -97,10 +104,13 @@ def check_span(name: str, value: Any, low: float, high: float = math.inf) -> tup
     try:
         first, second = (float(bound) for bound in value)
     except (TypeError, ValueError):
-        raise ConfigError(f"{name} is {value!r}; it must be two numbers, (low, high)") from None
+        raise ConfigError(
+            f"{name} is {short(value)}; it must be two numbers, (low, high)"
+        ) from None
     if not (low <= first <= second <= high and math.isfinite(second)):
         raise ConfigError(
-            f"{name} is {value!r}; its numbers must be {_span(low, high)}, the lower bound first"
+            f"{name} is {short(value)}; its numbers must be {_span(low, high)}, the lower bound "
+            "first"
         )
     return first, second
 
@@ -135,9 +145,11 @@ def check_range(name: str, value: Any, *, above: float = 0.0) -> tuple[float, fl
     try:
         low, high = (float(bound) for bound in value)
     except (TypeError, ValueError):
-        raise ConfigError(f"{name} is {value!r}; it must be two numbers, (low, high)") from None
+        raise ConfigError(
+            f"{name} is {short(value)}; it must be two numbers, (low, high)"
+        ) from None
     if not (above < low <= high < math.inf):
-        raise ConfigError(f"{name} is {value!r}; it must satisfy {above:g} < low <= high")
+        raise ConfigError(f"{name} is {short(value)}; it must satisfy {above:g} < low <= high")
     return low, high
 
 
@@ -147,8 +159,8 @@ def check_padding(value: Any) -> tuple[int, int, int, int]:
     integers = all(is_integer(n) for n in numbers)
     if len(numbers) not in (1, 2, 4) or not integers or any(n < 0 for n in numbers):
         raise ConfigError(
-            f"padding is {value!r}; it must be an integer of 0 or more, (left and right, top and "
-            "bottom) or (left, top, right, bottom), in pixels"
+            f"padding is {short(value)}; it must be an integer of 0 or more, (left and right, top "
+            "and bottom) or (left, top, right, bottom), in pixels"
         )
     left, top, right, bottom = (int(n) for n in numbers * (4 // len(numbers)))
     return left, top, right, bottom
@@ -162,13 +174,13 @@ def check_margin(value: Any) -> float | tuple[float, float]:
         low, high = value
         if all(is_number(bound) for bound in value) and 0 <= low <= high < math.inf:
             return float(low), float(high)
-    raise ConfigError(f"margin is {value!r}; it must be a number of 0 or more, or (low, high)")
+    raise ConfigError(f"margin is {short(value)}; it must be a number of 0 or more, or (low, high)")
 
 
 def check_probability(name: str, value: Any) -> float:
     """Return a number from 0 to 1."""
     if not is_number(value) or not 0 <= value <= 1:
-        raise ConfigError(f"{name} is {value!r}; it must be a number from 0 to 1")
+        raise ConfigError(f"{name} is {short(value)}; it must be a number from 0 to 1")
     return float(value)
 
 
@@ -178,9 +190,11 @@ def check_triple(name: str, value: Any) -> tuple[float, float, float]:
     try:
         red, green, blue = (float(number) for number in numbers)
     except (TypeError, ValueError):
-        raise ConfigError(f"{name} is {value!r}; it must be one number or three (RGB)") from None
+        raise ConfigError(
+            f"{name} is {short(value)}; it must be one number or three (RGB)"
+        ) from None
     if not all(map(math.isfinite, (red, green, blue))):
-        raise ConfigError(f"{name} is {value!r}; its numbers must be finite")
+        raise ConfigError(f"{name} is {short(value)}; its numbers must be finite")
     return red, green, blue
 
 
@@ -188,7 +202,7 @@ def check_fill(value: Any) -> Fill:
     """Return the RGB value of a padding, 0 to 255 each."""
     fill = check_triple("fill", value)
     if not all(0 <= channel <= 255 for channel in fill):
-        raise ConfigError(f"fill is {value!r}; it must be from 0 to 255")
+        raise ConfigError(f"fill is {short(value)}; it must be from 0 to 255")
     return fill
 
 
@@ -219,7 +233,7 @@ def check_layout(value: Any) -> Layout | None:
 def _check_name(argument: str, value: Any, literal: Any) -> Any:
     if value not in get_args(literal):
         names = ", ".join(f'"{name}"' for name in get_args(literal))
-        raise ConfigError(f"{argument} is {value!r}; it must be one of {names}")
+        raise ConfigError(f"{argument} is {short(value)}; it must be one of {names}")
     return value
 
 

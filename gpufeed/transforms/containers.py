@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
 from gpufeed.rng import BatchRng
 from gpufeed.transforms import arguments
@@ -39,7 +40,9 @@ class _Group:
 
     def __init__(self, owner: str, transforms: Any) -> None:
         if isinstance(transforms, str) or not isinstance(transforms, Transform | Iterable):
-            raise ConfigError(f"{owner} has {transforms!r}; it takes a list of pixel transforms")
+            raise ConfigError(
+                f"{owner} has {short(transforms)}; it takes a list of pixel transforms"
+            )
         self.transforms: list[PixelTransform] = flatten([transforms])
         for transform in self.transforms:
             if isinstance(transform, GeometricTransform):
@@ -48,7 +51,7 @@ class _Group:
                     "to all records; use its own probability instead"
                 )
             if not isinstance(transform, PixelTransform):
-                raise ConfigError(f"{owner} has {transform!r}; it takes pixel transforms")
+                raise ConfigError(f"{owner} has {short(transform)}; it takes pixel transforms")
         if not self.transforms:
             raise ConfigError(f"{owner} has no transforms; give at least one")
 
@@ -130,7 +133,7 @@ class RandomChoice(PixelTransform):
 
     def __init__(self, transforms: Sequence[Any], p: Sequence[float] | None = None) -> None:
         if not isinstance(transforms, Sequence):
-            raise ConfigError(f"transforms is {transforms!r}; it must be a list of transforms")
+            raise ConfigError(f"transforms is {short(transforms)}; it must be a list of transforms")
         self._groups = [_Group("RandomChoice", each) for each in transforms]
         self._transforms = list(transforms)
         self.p, self._probabilities = _check_weights(p, len(self._groups))
@@ -222,7 +225,7 @@ def _check_weights(p: Any, count: int) -> tuple[tuple[float, ...] | None, tuple[
         weights = ()
     total = sum(weights)
     if len(weights) != count or min(weights) < 0 or not 0 < total < math.inf:
-        raise ConfigError(f"p is {p!r}; it must be {count} numbers of 0 or more, not all 0")
+        raise ConfigError(f"p is {short(p)}; it must be {count} numbers of 0 or more, not all 0")
     return weights, tuple(weight / total for weight in weights)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
 from gpufeed.rng import BatchRng
 from gpufeed.transforms import arguments
@@ -92,7 +93,7 @@ class ScaleJitter(GeometricTransform):
         interpolation: Interpolation = "bilinear",
     ) -> None:
         if not isinstance(target_size, list | tuple) or len(target_size) != 2:
-            raise ConfigError(f"target_size is {target_size!r}; it must be (width, height)")
+            raise ConfigError(f"target_size is {short(target_size)}; it must be (width, height)")
         width, height = (arguments.check_size("target_size", side) for side in target_size)
         self.target_size = width, height
         self.scale_range = arguments.check_range("scale_range", scale_range)
@@ -134,8 +135,8 @@ class RandomZoomOut(GeometricTransform):
         self.side_range = arguments.check_range("side_range", side_range)
         if self.side_range[0] < 1:
             raise ConfigError(
-                f"side_range is {side_range!r}; its numbers must be 1 or more, since the canvas "
-                "holds the image"
+                f"side_range is {short(side_range)}; its numbers must be 1 or more, since the "
+                "canvas holds the image"
             )
         self.p = arguments.check_probability("p", p)
 
@@ -193,7 +194,9 @@ class RandomIoUCrop(GeometricTransform):
     ) -> None:
         scale = arguments.check_range("(min_scale, max_scale)", (min_scale, max_scale))
         if scale[1] > 1:
-            raise ConfigError(f"max_scale is {max_scale!r}; it must be at most 1, the whole image")
+            raise ConfigError(
+                f"max_scale is {short(max_scale)}; it must be at most 1, the whole image"
+            )
         bounds = (min_aspect_ratio, max_aspect_ratio)
         ratio = arguments.check_range("(min_aspect_ratio, max_aspect_ratio)", bounds)
         if sampler_options is None:
@@ -204,7 +207,7 @@ class RandomIoUCrop(GeometricTransform):
             options = ()
         if not options or any(not option >= 0 for option in options):
             raise ConfigError(
-                f"sampler_options is {sampler_options!r}; it must be numbers of 0 or more"
+                f"sampler_options is {short(sampler_options)}; it must be numbers of 0 or more"
             )
         self.min_scale, self.max_scale = scale
         self.min_aspect_ratio, self.max_aspect_ratio = ratio

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
 from gpufeed.rng import BatchRng
 from gpufeed.transforms import arguments
@@ -51,10 +52,10 @@ class RandomErasing(LateTransform):
         self.p = arguments.check_probability("p", p)
         self.scale = arguments.check_range("scale", scale)
         if self.scale[1] > 1:
-            raise ConfigError(f"scale is {scale!r}; a fraction of the area is at most 1")
+            raise ConfigError(f"scale is {short(scale)}; a fraction of the area is at most 1")
         self.ratio = arguments.check_range("ratio", ratio)
         if isinstance(value, str) and value != "random":
-            raise ConfigError(f'value is {value!r}; it must be one number, three, or "random"')
+            raise ConfigError(f'value is {short(value)}; it must be one number, three, or "random"')
         self.value: Literal["random"] | tuple[float, float, float] = (
             "random" if value == "random" else arguments.check_triple("value", value)
         )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
 from gpufeed.rng import BatchRng, generator
 from gpufeed.transforms import arguments
@@ -53,14 +54,16 @@ class Lambda(PixelTransform):
         size: int | Sequence[int] | None = None,
     ) -> None:
         if not callable(function):
-            raise ConfigError(f"function is {function!r}; it must take an image and return one")
+            raise ConfigError(
+                f"function is {short(function)}; it must take an image and return one"
+            )
         self._function: Callable[..., Pixels] = function
         own = getattr(function, "__qualname__", "")
         self.name: str = name or f"{getattr(function, '__module__', '')}.{own}"
         if not name and ("<" in own or not own):
             raise ConfigError(
-                f"function is {function!r}, which has no name to identify it in a saved state; "
-                'pass name="..."'
+                f"function is {short(function)}, which has no name to identify it in a saved "
+                'state; pass name="..."'
             )
         self.random = bool(random)
         self.size = None if size is None else arguments.check_sizes("size", size)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
 from gpufeed.rng import BatchRng
 from gpufeed.transforms import arguments
@@ -27,7 +28,7 @@ class _BetaMix(MixTransform):
 
     def __init__(self, alpha: float = 1.0, p: float = 1.0, group: int = 2) -> None:
         if not arguments.is_number(alpha) or not 0 < alpha < 1e6:
-            raise ConfigError(f"alpha is {alpha!r}; it must be a number above 0")
+            raise ConfigError(f"alpha is {short(alpha)}; it must be a number above 0")
         self.alpha = float(alpha)
         self.p = arguments.check_probability("p", p)
         self.group = arguments.check_integer("group", group, 2)

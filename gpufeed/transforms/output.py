@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
 from gpufeed.transforms import arguments
 from gpufeed.transforms.base import DType, Layout, OutputFormat
@@ -42,7 +43,7 @@ class Normalize(OutputFormat):
         self._mean = arguments.check_triple("mean", mean)
         self._std = arguments.check_triple("std", std)
         if min(self._std) <= 0:
-            raise ConfigError(f"std is {std!r}; it must be above 0")
+            raise ConfigError(f"std is {short(std)}; it must be above 0")
         self.dtype = arguments.check_dtype(dtype)
         if self.dtype == "uint8":
             raise ConfigError(

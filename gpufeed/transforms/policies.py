@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
 from gpufeed.rng import BatchRng
 from gpufeed.transforms import arguments
@@ -151,7 +152,7 @@ class AutoAugment(LayeredTransform):
     ) -> None:
         if policy not in get_args(Policy):
             names = ", ".join(f'"{name}"' for name in get_args(Policy))
-            raise ConfigError(f"policy is {policy!r}; it must be one of {names}")
+            raise ConfigError(f"policy is {short(policy)}; it must be one of {names}")
         super().__init__(interpolation, fill)
         self.policy = policy
         self._pairs = sub_policies(policy)
@@ -213,7 +214,7 @@ class AugMix(LayeredTransform):
         self.mixture_width = arguments.check_integer("mixture_width", mixture_width, 1)
         self.chain_depth = arguments.check_integer("chain_depth", chain_depth)
         if not arguments.is_number(alpha) or not 0 < alpha < math.inf:
-            raise ConfigError(f"alpha is {alpha!r}; it must be a number above 0")
+            raise ConfigError(f"alpha is {short(alpha)}; it must be a number above 0")
         self.alpha = float(alpha)
         self.all_ops = bool(all_ops)
 

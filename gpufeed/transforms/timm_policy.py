@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
 from gpufeed.rng import BatchRng
 from gpufeed.transforms.base import Records, Tree
@@ -152,20 +153,22 @@ def _values(
 
 def _parse(config: str) -> _Settings:
     if not isinstance(config, str) or config.split("-")[0] != "rand":
-        raise ConfigError(f'config is {config!r}; it must be a string such as "rand-m9-mstd0.5"')
+        raise ConfigError(
+            f'config is {short(config)}; it must be a string such as "rand-m9-mstd0.5"'
+        )
     found: dict[str, float] = {}
     for part in config.split("-")[1:]:
         match = _PART.fullmatch(part)
         if match is None:
             raise ConfigError(
-                f"config is {config!r}, whose {part!r} is none of m, n, p, mstd, mmax, inc with a "
-                "number"
+                f"config is {short(config)}, whose {short(part)} is none of m, n, p, mstd, mmax, "
+                "inc with a number"
             )
         name, number = match[1], float(match[2])
         if name in _INTEGER_PARTS and number != math.floor(number):
-            raise ConfigError(f"config is {config!r}, whose {part!r} must be an integer")
+            raise ConfigError(f"config is {short(config)}, whose {short(part)} must be an integer")
         if name == "p" and number > 1:
-            raise ConfigError(f"config is {config!r}, whose {part!r} must be from 0 to 1")
+            raise ConfigError(f"config is {short(config)}, whose {short(part)} must be from 0 to 1")
         found[name] = number
     return _Settings(
         magnitude=found.get("m", _FULL),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
 from gpufeed.rng import MAX_TRANSFORMS
 from gpufeed.transforms.base import (
@@ -44,7 +45,7 @@ def check_transforms(transforms: Sequence[Transform]) -> tuple[Transform, ...]:
             if getattr(transform, "makes_views", False):
                 hint = "; it makes several views, so it cannot be used in a view or another list"
             raise ConfigError(
-                f"transforms[{index}] is {transform!r}, which is not a gpufeed transform{hint}"
+                f"transforms[{index}] is {short(transform)}, which is not a gpufeed transform{hint}"
             )
     if len(flat) > MAX_TRANSFORMS:
         raise ConfigError(f"the list has {len(flat)} transforms; the limit is {MAX_TRANSFORMS}")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gpufeed._util.sanitize import short
 from gpufeed._util.written import written
 from gpufeed.errors import ConfigError
 from gpufeed.transforms import arguments
@@ -40,8 +41,8 @@ class Views:
         argument: object = views
         if not isinstance(argument, list | tuple) or len(argument) < 2:
             raise ConfigError(
-                f"Views has {views!r}; it must be two or more lists of transforms, one for each "
-                "view; pass a single list without Views"
+                f"Views has {short(views)}; it must be two or more lists of transforms, one for "
+                "each view; pass a single list without Views"
             )
         for index, view in enumerate(views):
             if isinstance(view, str | Transform) or not isinstance(view, Iterable):
@@ -157,7 +158,7 @@ def check_views(transforms: Sequence[Transform] | Views, layout: Layout) -> Chec
         return Checked(settled.views, 0, [settled.identity])
     if isinstance(transforms, str | Transform) or not isinstance(transforms, Iterable):
         raise ConfigError(
-            f"transforms is {transforms!r}; it must be a list of transforms, as "
+            f"transforms is {short(transforms)}; it must be a list of transforms, as "
             "gpufeed.presets.train() returns"
         )
     flat = flatten(transforms)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
 from gpufeed.rng import BatchRng
 from gpufeed.transforms import arguments
@@ -51,7 +52,7 @@ class RandomRotation(GeometricTransform):
         self.expand = bool(expand)
         self.center = None if center is None else _pair("center", center)
         if self.expand and self.center is not None:
-            raise ConfigError(f"center is {center!r}; it cannot be combined with expand=True")
+            raise ConfigError(f"center is {short(center)}; it cannot be combined with expand=True")
         self.fill = arguments.check_fill(fill)
 
     def draw(self, rng: BatchRng, records: Records) -> Params:  # noqa: ARG002
@@ -106,7 +107,9 @@ class RandomAffine(GeometricTransform):
         self.degrees = _angles("degrees", degrees)
         self.translate = None if translate is None else _pair("translate", translate)
         if self.translate is not None and not all(0 <= part <= 1 for part in self.translate):
-            raise ConfigError(f"translate is {translate!r}; both fractions must be from 0 to 1")
+            raise ConfigError(
+                f"translate is {short(translate)}; both fractions must be from 0 to 1"
+            )
         self.scale = None if scale is None else arguments.check_range("scale", scale)
         self.shear = None if shear is None else _shears(shear)
         self.interpolation = arguments.check_sampling(interpolation)
@@ -235,9 +238,9 @@ def _pair(name: str, value: Any) -> tuple[float, float]:
     try:
         first, second = (float(number) for number in value)
     except (TypeError, ValueError):
-        raise ConfigError(f"{name} is {value!r}; it must be two numbers, (x, y)") from None
+        raise ConfigError(f"{name} is {short(value)}; it must be two numbers, (x, y)") from None
     if not (math.isfinite(first) and math.isfinite(second)):
-        raise ConfigError(f"{name} is {value!r}; its numbers must be finite")
+        raise ConfigError(f"{name} is {short(value)}; its numbers must be finite")
     return first, second
 
 
@@ -245,11 +248,11 @@ def _angles(name: str, value: Any) -> tuple[float, float]:
     """Return the bounds of an angle, from one number or two."""
     if arguments.is_number(value):
         if value < 0 or not math.isfinite(value):
-            raise ConfigError(f"{name} is {value!r}; a single number must be 0 or more")
+            raise ConfigError(f"{name} is {short(value)}; a single number must be 0 or more")
         return 0.0 - float(value), float(value)
     low, high = _pair(name, value)
     if low > high:
-        raise ConfigError(f"{name} is {value!r}; the lower bound must come first")
+        raise ConfigError(f"{name} is {short(value)}; the lower bound must come first")
     return low, high
 
 

@@ -17,6 +17,7 @@ from PIL import Image
 import gpufeed
 from gpufeed import cli
 from gpufeed.tools.synth import write_nabirds
+from tests.support.nabirds_data import write_picture
 
 HEAVY = ("nvidia.dali", "torch", "jax", "numpy", "polars", "PIL")
 
@@ -273,6 +274,29 @@ def test_bad_pictures_are_left_out(
     feed[len(command)] = str(broken / "images")
     assert cli.main([*feed, "--preset", "evaluate", "--without", "bad.parquet"]) == 0
     assert f"{left} images" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["check"], ["show", "--preset", "evaluate", "--data"], ["bench", "--seconds", "0.01"]],
+    ids=lambda each: each[0],
+)
+def test_tables_are_data(
+    command: list[str], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the columns and the root that the options name, and links that they allow."""
+    for name in ("photos/a.jpg", "elsewhere/b.jpg"):
+        write_picture(here / name, (40, 30))
+    (here / "photos" / "b.jpg").symlink_to(here / "elsewhere" / "b.jpg")
+    (here / "list.csv").write_text("file,kind\na.jpg,x\nb.jpg,y\n")
+    of_table = ["list.csv", "--path", "file", "--label", "kind", "--root", "photos"]
+    feed = [] if command[0] == "check" else ["--batch-size", "2", "--device", "cpu"]
+    assert cli.main([*command, *of_table, *feed]) == 1 + len(feed) // 4
+    said = "".join(capsys.readouterr())
+    assert re.search(r"symbolic link (leads out|to .*follow_links=True)", said)
+    for data in (of_table, ["photos"]):
+        assert cli.main([*command, *data, "--follow-links", *feed]) == 0
+        assert "2 images" in capsys.readouterr().out
 
 
 HARMFUL = "x\x1b]0;pwned\x07\x1b[31m\n.jpg"

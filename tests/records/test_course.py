@@ -152,6 +152,8 @@ def test_of_what_sort_pictures_are_is_not_seen_outside(course: Path, tmp_path: P
         (course / "images" / path).parent.mkdir(parents=True, exist_ok=True)
         (course / "images" / path).symlink_to(tmp_path / "outside" / path)
     assert not list_nabirds(course, "class").cropped
+    assert list_nabirds(course, "class", follow_links=True).cropped
+    assert read_nabirds(course, follow_links=True).sizes().tolist() == [[*size] for size in SQUARES]
     (course / "images" / paths(course)[0]).unlink()
     write_picture(course / "images" / paths(course)[0], SQUARES[0])
     assert list_nabirds(course, "class").cropped

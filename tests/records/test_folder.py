@@ -177,10 +177,30 @@ def test_links(root: Path, tmp_path: Path) -> None:
         with pytest.raises(ManifestError) as caught:
             read_folder(root)
         assert str(caught.value) == (
-            f"a symbolic link leaves the folder {root}: {link} to {link.resolve()}; replace "
-            'it with a copy of its target, or leave it out with on_bad_image="drop"'
+            f"a symbolic link leaves the folder {root}: {link} to {link.resolve()}; follow it "
+            'with follow_links=True if you trust it, or leave it out with on_bad_image="drop"'
         )
         link.unlink()
+
+
+def test_links_out_are_followed_where_that_is_asked_for(root: Path, tmp_path: Path) -> None:
+    """A set that is made of links is the set that they lead to."""
+    linked = tmp_path / "linked"
+    (linked / "wren").mkdir(parents=True)
+    (linked / "Auk").symlink_to(root / "Auk")
+    (linked / "auk").symlink_to(root / "auk")
+    for name in ("a.jpeg", "b.JPG", "nest"):
+        (linked / "wren" / name).symlink_to(root / "wren" / name)
+    read = read_folder(linked, follow_links=True)
+    assert read.fingerprint() == read_folder(root).fingerprint()
+    assert read.root == linked
+    (root / "wren" / "nest" / "ring").symlink_to(linked / "wren")
+    assert read_folder(linked, follow_links=True).fingerprint() == read.fingerprint()
+    (linked / "wren" / "gone.jpg").symlink_to(tmp_path / "gone.jpg")
+    with pytest.raises(ManifestError, match=r"gone.jpg: No such file"):
+        read_folder(linked, follow_links=True)
+    dropped = read_folder(linked, follow_links=True, on_bad_image="drop")
+    assert dropped.repairs == {"images_dropped": 1}
 
 
 def test_links_out_are_dropped_where_that_is_asked_for(root: Path, tmp_path: Path) -> None:
@@ -231,8 +251,9 @@ def test_where_all_are_links_out(tmp_path: Path) -> None:
     with pytest.raises(ManifestError) as told:
         read_folder(tmp_path / "set", on_bad_image="drop")
     assert str(told.value) == (
-        f"every image listed leaves the root {tmp_path}/set through a symbolic link; replace "
-        "the links with copies of their targets, or pass the folder they lead to as the root"
+        f"every image listed leaves the root {tmp_path}/set through a symbolic link; follow "
+        "the links with follow_links=True if you trust them, or pass the folder they lead to as "
+        "the root"
     )
 
 
@@ -258,7 +279,7 @@ def test_all_links_out_are_told_of_at_once(root: Path, tmp_path: Path, count: in
     said = str(caught.value)
     assert said.count(f".jpg to {tmp_path};") == min(count, 5)
     assert ("; and" in said) == (count > 5)
-    assert f"; and {count - 5} more; replace them with copies" in said or count <= 5
+    assert f"; and {count - 5} more; follow them with" in said or count <= 5
 
 
 def test_names_that_can_not_be_kept(root: Path) -> None:

@@ -433,11 +433,15 @@ def test_a_link_out_of_the_root(tmp_path: Path) -> None:
     file.symlink_to(secret)
     assert refusal(birds) == (
         f"{birds / 'images.txt'}, line 3: the path '{picture_path(*IMAGES[2][:2])}' leaves the "
-        f"root {birds / 'images'} through a symbolic link to {secret}; replace such "
-        'links with copies of their targets, or leave them out with on_bad_image="drop"'
+        f"root {birds / 'images'} through a symbolic link to {secret}; follow such "
+        'links with follow_links=True if you trust them, or leave them out with on_bad_image="drop"'
     )
     whole = read_nabirds(write_nabirds(tmp_path / "whole"))
+    secret.unlink()
+    secret.symlink_to(whole.source.name(2))
     for sizes in ("manifest", "headers"):
+        followed = read_nabirds(birds, sizes=sizes, follow_links=True)
+        assert followed.fingerprint() == whole.fingerprint()
         rest = read_nabirds(birds, sizes=sizes, on_bad_image="drop")
         assert rest.frame.equals(whole.frame[[0, 1, 3]])
         assert rest.classes == whole.classes

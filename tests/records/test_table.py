@@ -44,13 +44,27 @@ def test_a_frame(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert read_table(table()).root == root
 
 
-@pytest.mark.parametrize("ending", [".csv", ".parquet", ".PQ"])
-def test_a_file(root: Path, ending: str) -> None:
+def write_tsv(frame: pl.DataFrame, file: Path) -> None:
+    frame.write_csv(file, separator="\t")
+
+
+@pytest.mark.parametrize(
+    ("ending", "write"),
+    [
+        (".csv", pl.DataFrame.write_csv),
+        (".tsv", write_tsv),
+        (".parquet", pl.DataFrame.write_parquet),
+        (".PQ", pl.DataFrame.write_parquet),
+        (".jsonl", pl.DataFrame.write_ndjson),
+        (".ndjson", pl.DataFrame.write_ndjson),
+        (".feather", pl.DataFrame.write_ipc),
+        (".arrow", pl.DataFrame.write_ipc),
+        (".ipc", pl.DataFrame.write_ipc),
+    ],
+)
+def test_a_file(root: Path, ending: str, write: Any) -> None:
     file = root / f"table[1]*{ending}"
-    if ending == ".csv":
-        table().write_csv(file)
-    else:
-        table().write_parquet(file)
+    write(table(), file)
     for given_as in (file, str(file)):
         read = read_table(given_as)
         assert read.root == root
@@ -76,6 +90,73 @@ def test_labels_of_any_kind(
     assert read.classes == classes
     assert read.frame["label"].to_list() == expected
     assert read.frame.schema["label"] == pl.Int32
+
+
+def test_tables_of_plain_python(root: Path) -> None:
+    expected = read_table(table(), root=root).fingerprint()
+    columns = table().to_dict(as_series=False)
+    for given_as in (
+        columns,
+        columns | {"path": [Path(path) for path in columns["path"]]},
+        table().to_dicts(),
+        tuple(table().to_dicts()),
+        table().lazy(),
+    ):
+        assert read_table(given_as, root=root).fingerprint() == expected
+
+
+def test_what_is_no_number_is_no_label(root: Path) -> None:
+    with pytest.raises(ManifestError, match="the table, row 2: label is null"):
+        read_table(table(label=[0.0, 1.0, float("nan"), 1.0]), root=root)
+
+
+def test_absolute_paths(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a table of its own may lie anywhere; the fingerprint does not depend on where."""
+    expected = read_table(table(), root=root)
+    absolute = table().with_columns(path=f"{root}/" + pl.col("path"))
+    absolute.write_csv(tmp_path / "table.csv")
+    monkeypatch.chdir(tmp_path)
+    for read in (
+        read_table(absolute),
+        read_table(tmp_path / "table.csv"),
+        read_table(absolute, root=root),
+        read_table(absolute, root="pictures"),
+        read_table([{"path": "0.png", "label": "b"}, *absolute.to_dicts()[1:]], root="pictures"),
+    ):
+        assert read.fingerprint() == expected.fingerprint()
+        assert read.root == root
+    write_picture(tmp_path / "pictures-2" / "é.png", (4, 4))
+    write_picture(tmp_path / "x.png", (4, 4))
+    further = {"path": [root / "0.png", tmp_path / "pictures-2" / "é.png"], "label": [0, 1]}
+    assert read_table(further).frame["path"].to_list() == ["pictures/0.png", "pictures-2/é.png"]
+    assert read_table(further).root == tmp_path
+    whole = read_table(further, root="/")
+    assert [whole.source.name(key) for key in (0, 1)] == [str(path) for path in further["path"]]
+    assert read_table({"path": [root / "0.png"] * 2}, label=None).frame["path"][1] == "0.png"
+
+
+def test_absolute_paths_that_have_no_root(root: Path) -> None:
+    paths = [f"{root}/0.png", "1.png", "2.png", "3.png"]
+    with pytest.raises(ManifestError) as caught:
+        read_table(table(path=paths))
+    assert str(caught.value) == (
+        "the table, row 1: the path '1.png' is relative, but the table, row 0 has an absolute one; "
+        "make all of them absolute, or pass a root that all are below"
+    )
+    paths[2] = f"{root}-2/2.png"
+    with pytest.raises(ManifestError, match=f"row 2: .* and not below the root {root}; leave out"):
+        read_table(table(path=paths), root=root)
+    with pytest.raises(ManifestError, match="leaves the root through"):
+        read_table(table(path=[f"{root}/{number}/../0.png" for number in range(4)]))
+
+
+def test_links_of_absolute_paths_are_as_suspicious(root: Path, tmp_path: Path) -> None:
+    write_picture(tmp_path / "elsewhere" / "e.png", (4, 4))
+    (root / "link.png").symlink_to(tmp_path / "elsewhere" / "e.png")
+    paths = {"path": [f"{root}/0.png", f"{root}/link.png"]}
+    with pytest.raises(ManifestError, match=f"leaves the root {root} through a symbolic link"):
+        read_table(paths, label=None)
+    assert read_table(paths, label=None, follow_links=True).sizes().tolist() == [[20, 10], [4, 4]]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +229,7 @@ def test_sizes_and_boxes_of_the_table_are_taken(root: Path) -> None:
         (
             {"path": ["a", "b", "/c", "e"]},
             {},
-            "row 2: the path '/c' is absolute; paths must be rel",
+            "row 2: the path '/c' is absolute and not below the root",
         ),
         ({"width": [1] * 4}, {}, "width and height must be given together; there is only 'width'"),
         (
@@ -176,7 +257,7 @@ def test_a_link_out_of_the_root(root: Path) -> None:
     (root / "link.png").symlink_to("/etc/hostname")
     with pytest.raises(ManifestError, match=r"the table, row 3: .*through a symbolic link"):
         read_table(table(path=["0.png", "0.png", "0.png", "link.png"]), root=root)
-    with pytest.raises(ManifestError, match=r"row 1: .* to /etc/hostname, as do 2 more rows; re"):
+    with pytest.raises(ManifestError, match=r"row 1: .* to /etc/hostname, as do 2 more rows; fo"):
         read_table(table(path=["0.png", "link.png", "link.png", "link.png"]), root=root)
     mixed = table(path=["link.png", "0.png", "none.png", "0.png"])
     found = read_table(mixed, root=root, on_bad_image="drop")
@@ -213,12 +294,16 @@ def test_folders_that_can_not_be(root: Path, path: str) -> None:
 
 def test_what_is_no_table(root: Path) -> None:
     for wrong, message in (
-        (5, "a table must be a polars DataFrame or a file, not int"),
-        ({"path": []}, "a table must be a polars DataFrame or a file, not dict"),
-        (table().lazy(), r"not LazyFrame; call its collect\(\)"),
+        (5, "a table must be a DataFrame of .* a list of dicts, or a file, not int"),
+        (["0.png"], "a table must be a DataFrame of .* or a file, not list"),
+        (table().lazy().select("x"), 'this polars.LazyFrame is not a valid table: .* column "x"'),
+        ({"path": ["0.png"], "label": [1, 2]}, "this dict is not a valid table: .* height of col"),
+        ([{"path": "0.png"}], r"no column 'label'; the columns are \['path'\]; pass label= with"),
+        ({"label": [1]}, r"no column 'path'; the columns are \['label'\]; pass path= with the na"),
+        ({"path": [b"x"], "label": [1]}, "column 'path' holds images .* as source=MemorySource"),
         (
             root / "table.pkl",
-            r"table.pkl ends in '.pkl'; a table must end in .csv, .parquet or .pq",
+            "table.pkl ends in '.pkl'; a table must end in one of .csv, .tsv, .jsonl, .ndjson, ",
         ),
         (root / "none.csv", f"cannot read {root}/none.csv: No such file or directory"),
         (table().clear(), "the table is empty"),
@@ -254,6 +339,10 @@ def write_half(file: Path) -> None:
             r"FILE, row 0: the path 'a\\x00b' contains a NUL",
         ),
         ("a.csv", table().write_parquet, r"FILE is not a valid CSV file: \w"),
+        ("a.jsonl", b"", r"FILE is not a valid JSON Lines file: \w"),
+        ("a.jsonl", b"path,label\na,1\n", r"FILE is not a valid JSON Lines file: \w"),
+        ("a.arrow", table().write_parquet, r"FILE is not a valid Arrow IPC file: \w"),
+        ("a.feather", write_pipe, "cannot read FILE: not a regular file but a pipe"),
         ("a.csv", b"\0" * 99, "FILE: there is no column 'path'; the columns are "),
     ],
 )

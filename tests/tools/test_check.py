@@ -220,7 +220,7 @@ def test_files_that_come_again_are_told(tmp_path: Path) -> None:
     # Label 0, 1, 0, 1; record 2 is in the test set.
     assert sorted(found) == [
         (2, "duplicate"),
-        (2, "in train and test"),
+        (2, "in two splits"),
         (3, "duplicate"),
         (3, "two labels"),
     ]
@@ -309,6 +309,14 @@ def test_links_out_are_found_and_not_followed(
     assert open_manifest(data, without=findings).frame.equals(manifest.frame)
 
 
+def test_the_same_image_in_two_splits_of_a_table(tmp_path: Path) -> None:
+    manifest = make_manifest(tmp_path, [(50, 60)] * 3)
+    frame = manifest.frame.with_columns(path=pl.lit("00000.jpg"), label=0)
+    frame = frame.with_columns(split=pl.Series(["train", "train", "val"]))
+    found = check(frame, tmp_path, progress=False).findings
+    assert found.filter(kind=Kind.twice.value)["record_key"].to_list() == [2]
+
+
 @pytest.mark.parametrize("name", [b"\xff.jpg", b"\x1b[2J.jpg", b"x" * 250])
 def test_what_a_link_leads_to_is_told_printable_and_short(
     name: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -379,8 +387,8 @@ def test_boxes_are_looked_at_as_a_run_has_them(tmp_path: Path) -> None:
     ):
         write_picture(course / "images" / path, size)
     pictures = list_images(course)
-    found = look(pictures.frame, pictures.files).findings
-    assert set(found["kind"]) <= {"duplicate", "two labels", "in train and test"}
+    found = look(pictures.frame, pictures.source).findings
+    assert set(found["kind"]) <= {"duplicate", "two labels", "in two splits"}
 
 
 @pytest.mark.parametrize(

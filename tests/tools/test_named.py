@@ -13,7 +13,14 @@ import gpufeed
 from gpufeed._util.cache_folder import cache_folder
 from gpufeed.tools import info
 from gpufeed.tools.demo import Fed, check_usable, feed_epoch
-from gpufeed.tools.resolve import list_images, make_transforms, open_manifest, take_split
+from gpufeed.tools.resolve import (
+    ListOptions,
+    list_images,
+    make_transforms,
+    open_manifest,
+    split_names,
+    take_split,
+)
 from tests.support.nabirds_data import write_picture
 
 
@@ -40,11 +47,111 @@ def test_all_kinds_of_data_are_told_apart(folder: Path, parquet: Path) -> None:
     assert open_manifest(folder, "class").classes == gpufeed.read_nabirds(folder).classes
     for path in (parquet, parquet.parent):
         assert open_manifest(path).frame["path"].equals(distribution.frame["path"])
+    as_table = open_manifest(
+        parquet, options=ListOptions(label="photographer", root=folder / "images")
+    )
+    assert set(as_table.classes) == set(distribution.frame["photographer"])
     classes = open_manifest(folder / "images")
     assert len(classes) == len(distribution)
     assert "species_name" not in classes.frame.columns
     with pytest.raises(gpufeed.ConfigError, match="have no species; use class labels"):
         open_manifest(folder / "images", "species")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> pl.DataFrame:
+    for number in range(4):
+        write_picture(tmp_path / "photos" / f"{number}.png", (10 + number, 20))
+    return pl.DataFrame(
+        {
+            "file": [f"photos/{number}.png" for number in range(4)],
+            "kind": ["b", "a", "b", "c"],
+            "split": ["train", "val", "train", None],
+        }
+    )
+
+
+def test_tables_are_data(table: pl.DataFrame, tmp_path: Path) -> None:
+    options = ListOptions(path="file", label="kind")
+    expected = gpufeed.read_table(table, path="file", label="kind", root=tmp_path)
+    table.write_csv(tmp_path / "list.csv")
+    table.write_parquet(tmp_path / "metadata.parquet")  # though no course's
+    table.write_ndjson(tmp_path / "list.jsonl")
+    for name in ("list.csv", "metadata.parquet", "list.jsonl"):
+        read = open_manifest(tmp_path / name, options=options)
+        assert read.fingerprint() == expected.fingerprint()
+        listed = list_images(tmp_path / name, options)
+        assert listed.frame["path"].equals(read.frame["path"])
+        assert listed.frame["label"].equals(read.frame["label"])
+        assert (listed.reader, listed.sized) == ("read_table", False)
+    assert open_manifest(tmp_path).classes == ("photos",)  # the tables lie beside class folders
+    names = table.select(path=pl.col("file").str.strip_prefix("photos/"))
+    names.write_csv(tmp_path / "names.tsv", separator="\t")
+    read = open_manifest(tmp_path / "names.tsv", options=ListOptions(root=tmp_path / "photos"))
+    assert (len(read), read.classes) == (4, ("image",))
+
+
+def test_tables_with_sizes_are_checked_as_manifests(table: pl.DataFrame, tmp_path: Path) -> None:
+    table = table.rename({"file": "path"}).with_columns(
+        width=pl.Series([10, 11, 12, 13]), height=20
+    )
+    boxes = {"box_x": 1, "box_y": 1, "box_width": 3, "box_height": pl.Series([1, 1, 9, 99])}
+    table.write_parquet(tmp_path / "list.pq")
+    assert list_images(tmp_path / "list.pq").sized
+    table.with_columns(**boxes).write_parquet(tmp_path / "list.pq")
+    with pytest.raises(
+        gpufeed.ManifestError, match=r"list.pq: row 3 .*the box 1 1 3 99 .* not ins"
+    ):
+        list_images(tmp_path / "list.pq")
+    table.drop("width", "height").with_columns(**boxes).write_parquet(tmp_path / "list.pq")
+    assert "box_x" not in list_images(tmp_path / "list.pq").frame.columns
+
+
+def test_a_folder_of_images_is_data(table: pl.DataFrame, tmp_path: Path) -> None:
+    folder = tmp_path / "photos"
+    (folder / "notes.txt").touch()
+    (folder / ".hidden.png").touch()
+    (folder / "link.png").symlink_to("/etc/hostname")
+    listed = list_images(folder)
+    assert listed.frame["path"].to_list() == ["0.png", "1.png", "2.png", "3.png", "link.png"]
+    with pytest.raises(gpufeed.ManifestError, match="through a symbolic link to /etc/hostname"):
+        open_manifest(folder)
+    (folder / "link.png").unlink()
+    write_picture(tmp_path / "e.png", (4, 4))
+    (folder / "link.png").symlink_to(tmp_path / "e.png")
+    read = open_manifest(folder, options=ListOptions(follow_links=True))
+    assert read.sizes().tolist() == [[20, 10], [20, 11], [20, 12], [20, 13], [4, 4]]
+    assert (read.classes, read.root) == (("image",), folder)
+
+
+def test_options_that_do_not_fit_the_data(table: pl.DataFrame, tmp_path: Path) -> None:
+    table.write_csv(tmp_path / "list.csv")
+    for options, message in (
+        (ListOptions(), "no column 'path'; the columns are .*'kind'.*; pass one of them as --path"),
+        (ListOptions("file", "x"), "no column 'x'; .*; pass one of them as --label"),
+    ):
+        for read in (list_images, lambda path, options: open_manifest(path, options=options)):
+            with pytest.raises(gpufeed.ManifestError, match=message):
+                read(tmp_path / "list.csv", options)
+    with pytest.raises(
+        gpufeed.ConfigError, match=r"label is given, which goes with a table; .*photos"
+    ):
+        list_images(tmp_path / "photos", ListOptions(label="kind"))
+    with pytest.raises(gpufeed.ConfigError, match="have no species; use class labels"):
+        open_manifest(tmp_path / "list.csv", "species", options=ListOptions("file"))
+
+
+def test_the_splits_of_a_table(table: pl.DataFrame, tmp_path: Path) -> None:
+    table.write_csv(tmp_path / "list.csv")
+    read = open_manifest(tmp_path / "list.csv", options=ListOptions("file", "kind"))
+    assert split_names(read) == ["train", "val", "all"]
+    assert len(take_split(read, None, "train")[0]) == 2
+    assert len(take_split(read, "validation", "train")[0]) == 1
+    with pytest.raises(gpufeed.ConfigError, match=r"no split 'test'; .*\['train', 'val'\]"):
+        take_split(read, None, "evaluate")
+    numbered = read.frame.with_columns(split=pl.Series([0, 1, 2, 3]))
+    numbered = gpufeed.Manifest(numbered, read.root, read.classes)
+    assert take_split(numbered, None, "train") == (numbered, "all")
 
 
 def test_all_splits_are_listed_to_be_checked(tmp_path: Path) -> None:
@@ -86,7 +193,7 @@ def test_split_is_the_presets_own_unless_named(folder: Path) -> None:
     assert take_split(birds, "all", "train") == (birds, "all")
     unsplit = open_manifest(folder / "images")
     assert take_split(unsplit, None, "train") == (unsplit, "all")
-    with pytest.raises(gpufeed.ConfigError, match="the data have no train and test splits"):
+    with pytest.raises(gpufeed.ConfigError, match="the data have no splits"):
         take_split(unsplit, "test", "train")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import example, given
@@ -12,13 +13,15 @@ from hypothesis import strategies as st
 
 import gpufeed
 from gpufeed import (
+    ConfigError,
     DecodeError,
+    Loader,
     ManifestError,
     StateMismatchError,
     TransformError,
     read_table,
 )
-from gpufeed._util.sanitize import printable, sanitize
+from gpufeed._util.sanitize import printable, sanitize, short
 from gpufeed.faults.failures import Failures
 
 ODD = {
@@ -79,6 +82,68 @@ def test_paths_of_odd_texts_are_refused_shortly(
 ) -> None:
     with pytest.raises(ManifestError) as caught:
         read_table(make(ODD[kind], tmp_path), root=tmp_path)
+    assert is_fit(caught)
+
+
+@given(st.recursive(st.text() | st.binary() | st.integers(), st.lists, max_leaves=50))
+@example(["x" * 10**6] * 100)
+@example(np.zeros((100, 100)))
+def test_a_value_of_the_users_is_shown_shortly(value: object) -> None:
+    assert len(short(value)) <= 120
+    if len(repr(value)) <= 100 and not isinstance(value, list):
+        assert eval(short(value)) == value  # noqa: S307
+
+
+def test_of_a_long_list_few_values_are_looked_at() -> None:
+    class Seen:
+        count = 0
+
+        def __repr__(self) -> str:
+            Seen.count += 1
+            return "seen"
+
+    assert short([Seen()] * 1000) == "[seen, seen, seen, seen, seen, seen, ...]"
+    assert Seen.count == 6
+
+
+@pytest.mark.parametrize("take", [Loader, Loader.for_evaluation])
+def test_images_given_as_a_manifest_are_told_of_shortly(
+    take: Callable[[object], Loader], testdata: Path
+) -> None:
+    photos = [path.read_bytes() for path in sorted((testdata / "photos").rglob("*.jpg"))[:10]]
+    assert sum(map(len, photos)) > 10**6
+    for given_as in (photos, dict(enumerate(photos)), photos[0], np.frombuffer(photos[0], "u1")):
+        with pytest.raises(ConfigError) as caught:
+            take(given_as)
+        assert len(str(caught.value)) < 300
+        assert 'read_table({"label": labels}, source=MemorySource(images))' in str(caught.value)
+    with pytest.raises(
+        ConfigError, match=r"manifest is 'photos/'; .* as read_folder and read_table"
+    ):
+        take("photos/")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda wrong: gpufeed.IndexSampler(10, seed=wrong),
+        lambda wrong: gpufeed.ShardOptions(wrong, 1),
+        lambda wrong: gpufeed.Resize(wrong),
+        lambda wrong: gpufeed.Normalize(mean=wrong),
+        lambda wrong: gpufeed.RandomApply(wrong),
+        lambda wrong: gpufeed.Views(wrong),
+        lambda wrong: gpufeed.Lambda(wrong),
+        lambda wrong: gpufeed.read_table({"path": [""]}, path=wrong),
+        lambda wrong: gpufeed.read_table({"path": [""]}, box_labels=wrong),
+        lambda wrong: gpufeed.read_table({"path": [""]}, source=wrong),
+        lambda wrong: gpufeed.read_table({"path": [""]}, classes=wrong),
+        lambda wrong: gpufeed.read_table({"path": [""]}, on_bad_image=wrong),
+        lambda wrong: gpufeed.read_folder(".", extensions=wrong),
+    ],
+)
+def test_any_wrong_value_is_told_of_shortly(call: Callable[[object], object]) -> None:
+    with pytest.raises(gpufeed.GpufeedError) as caught:
+        call([b"\xff" * 10**5] * 10)
     assert is_fit(caught)
 
 

@@ -22,11 +22,11 @@ from gpufeed.records.nabirds.classes import (
     rows_of_classes,
 )
 from gpufeed.records.nabirds.listing import Listing
-from gpufeed.records.table_files import read_parquet
+from gpufeed.records.table_files import parquet_columns, read_parquet
 from gpufeed.source.files import FileSource
 from gpufeed.source.paths import is_inside
 
-__all__ = ["list_course"]
+__all__ = ["is_course", "list_course"]
 
 _NUMBERS = {
     "width": "width",
@@ -56,7 +56,9 @@ _SAMPLE = 32
 """Images to open to determine whether the images are cleaned."""
 
 
-def list_course(file: Path, labels: str, images: Path | None) -> Listing:
+def list_course(
+    file: Path, labels: str, images: Path | None, *, follow_links: bool = False
+) -> Listing:
     """List the images of the course's `metadata.parquet`; arguments and errors as `read_nabirds`.
 
     Its `species_id` is kept. It counts 405 species, since two of the file's species names end in a
@@ -92,8 +94,17 @@ def list_course(file: Path, labels: str, images: Path | None) -> Listing:
         _COLUMNS,
         path_name=row_name,
         box_name=row_name,
-        cropped=_are_cleaned(files, frame),
+        cropped=_are_cleaned(files, frame, follow_links),
     )
+
+
+def is_course(file: Path) -> bool:
+    """Return whether a file is the course's `metadata.parquet`, by its columns.
+
+    Raises:
+        ManifestError: it is not a valid Parquet file.
+    """
+    return file.suffix == ".parquet" and {"UUID", "species_id"} <= {*parquet_columns(file)}
 
 
 def _typed(file: Path, frame: pl.DataFrame) -> pl.DataFrame:
@@ -139,7 +150,7 @@ def _default_images(file: Path) -> Path:
     return cleaned if cleaned.is_dir() else originals
 
 
-def _are_cleaned(files: FileSource, frame: pl.DataFrame) -> bool:
+def _are_cleaned(files: FileSource, frame: pl.DataFrame, follow_links: bool) -> bool:
     """Return whether most images of a sample differ in size from the photos."""
     if not files.root.is_dir():
         return False
@@ -152,7 +163,7 @@ def _are_cleaned(files: FileSource, frame: pl.DataFrame) -> bool:
     for row in rows:
         if same + other == _SAMPLE:
             break
-        if not is_inside(files.name(row), real_root):
+        if not follow_links and not is_inside(files.name(row), real_root):
             continue
         try:
             with files.open(row) as file:

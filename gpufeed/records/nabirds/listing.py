@@ -63,6 +63,7 @@ class Listing:
         *,
         headers: bool = False,
         show: bool | None = None,
+        follow_links: bool = False,
         on_bad_image: OnBadImage = "raise",
         reduce_depth: bool = False,
     ) -> Manifest:
@@ -71,6 +72,7 @@ class Listing:
         Args:
             headers: whether to read sizes from the images even if they are listed.
             show: whether to show a progress bar; None shows it on a terminal only.
+            follow_links: whether links may leave the root.
             on_bad_image: "drop" leaves out links that leave the root and, if headers are read,
                 bad images.
             reduce_depth: as for `Manifest`.
@@ -79,10 +81,12 @@ class Listing:
             ManifestError: a link leaves the root, an image cannot be read, or a box has no area
                 within its image.
         """
-        source: Source
-        listed = self.frame.with_row_index(_ROW)
-        frame, source, dropped = drop_links(listed, self.files, self.path_name, on_bad_image)
-        repairs = self.repairs | dropped
+        source: Source = self.files
+        frame = self.frame.with_row_index(_ROW)
+        repairs = dict(self.repairs)
+        if not follow_links:
+            frame, source, dropped = drop_links(frame, self.files, self.path_name, on_bad_image)
+            repairs |= dropped
         if headers and not self.cropped:
             frame, source, dropped = with_sizes(
                 frame.rename({name: f"listed_{name}" for name in _SIZE}),

@@ -9,6 +9,7 @@ from typing import Literal
 
 import polars as pl
 
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.bad_images import OnBadImage, check_on_bad_image
 from gpufeed.records.labels import number_labels
@@ -28,6 +29,7 @@ def read_nabirds(
     classes: Sequence[str] | Manifest | None = None,
     images: str | Path | None = None,
     sizes: Literal["manifest", "headers"] = "manifest",
+    follow_links: bool = False,
     on_bad_image: OnBadImage = "raise",
     reduce_depth: bool = False,
     progress: bool | None = None,
@@ -72,6 +74,8 @@ def read_nabirds(
         images: folder of the images. By default `images` below the distribution's folder;
             `cleaned_images`, or else `images`, next to the parquet file.
         sizes: "manifest" takes the sizes from the metadata, "headers" from the images.
+        follow_links: whether symbolic links may lead out of the folder of the images. Pass True
+            only if you trust whoever made them: a link may lead to any file.
         on_bad_image: "raise", or "drop" to leave out images outside their folder that a symbolic
             link leads to and, if sizes are read from headers, images whose header cannot be read or
             that are too deep. They are counted in `repairs` as `links_dropped` and
@@ -89,12 +93,12 @@ def read_nabirds(
             not a list of names.
     """
     if labels not in ("class", "species"):
-        raise ConfigError(f'labels must be "class" or "species", not {labels!r}')
+        raise ConfigError(f'labels must be "class" or "species", not {short(labels)}')
     if sizes not in ("manifest", "headers"):
-        raise ConfigError(f'sizes must be "manifest" or "headers", not {sizes!r}')
+        raise ConfigError(f'sizes must be "manifest" or "headers", not {short(sizes)}')
     check_on_bad_image(on_bad_image)
     names = class_names(classes)
-    listing = list_nabirds(path, labels, images)
+    listing = list_nabirds(path, labels, images, follow_links=follow_links)
     if names is not None:
         numbers = number_labels(
             pl.Series(listing.classes), names, f"{path}, labels={labels!r}", "label"
@@ -104,6 +108,7 @@ def read_nabirds(
     manifest = listing.manifest(
         headers=sizes == "headers",
         show=progress,
+        follow_links=follow_links,
         on_bad_image=on_bad_image,
         reduce_depth=reduce_depth,
     )
@@ -113,7 +118,11 @@ def read_nabirds(
 
 
 def list_nabirds(
-    path: str | Path, labels: Literal["class", "species"], images: str | Path | None = None
+    path: str | Path,
+    labels: Literal["class", "species"],
+    images: str | Path | None = None,
+    *,
+    follow_links: bool = False,
 ) -> Listing:
     """List the images of NABirds, opening a few at most; raises what `read_nabirds` raises."""
     source = Path(path)
@@ -121,13 +130,13 @@ def list_nabirds(
     if folder is not None and not folder.is_dir():
         raise ManifestError(f"images: there is no folder {folder}")
     if source.is_file():
-        return list_course(source, labels, folder)
+        return list_course(source, labels, folder, follow_links=follow_links)
     if not source.is_dir():
         raise ManifestError(f"there is no file or folder {source}")
     parquet = source / "metadata.parquet"
     if not (source / "images.txt").exists():
         if parquet.is_file():
-            return list_course(parquet, labels, folder)
+            return list_course(parquet, labels, folder, follow_links=follow_links)
         if not any((source / name).exists() for name in DISTRIBUTION_FILES):
             raise ManifestError(
                 f"{source} is not a NABirds folder: it has neither images.txt nor metadata.parquet"

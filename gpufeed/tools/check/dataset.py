@@ -38,7 +38,6 @@ _COLUMNS = {
     "fails": pl.Boolean,
     "detail": pl.String,
 }
-_TRAINING = "is_training_img"
 
 
 @dataclass(frozen=True)
@@ -81,6 +80,7 @@ def check(
     *,
     max_pixels: int = MAX_PIXELS,
     reduce_depth: bool = False,
+    follow_links: bool = False,
     threads: int | None = None,
     progress: bool | None = None,
 ) -> Report:
@@ -88,10 +88,11 @@ def check(
 
     Args:
         frame: the column `path`, and optionally `label`, `width` and `height`, the box, and
-            `is_training_img`, as in a manifest.
+            `split` or `is_training_img`, as in a manifest.
         source: the images, key i being that of row i; or the folder that the paths are relative to.
         max_pixels: as for `Loader`.
         reduce_depth: as for `Manifest`.
+        follow_links: whether symbolic links may lead out of the folder.
         threads: CPU threads; None for one per core.
         progress: whether to show a progress bar; None to show it on a terminal only.
 
@@ -108,7 +109,8 @@ def check(
     leads_out: set[int] = set()
     if isinstance(source, FileSource):
         source = source.limited(np.full(len(source), max_file_bytes(max_pixels)))
-        leads_out = set(find_escapes(source.root, source.paths).arg_true().to_list())
+        if not follow_links:
+            leads_out = set(find_escapes(source.root, source.paths).arg_true().to_list())
     within = [key for key in range(frame.height) if key not in leads_out]
     threads = threads or available_threads()
     items = [(key, expected[key]) for key in within]
@@ -181,9 +183,10 @@ def _boxes_outside(frame: pl.DataFrame, examined: Sequence[Examined]) -> list[tu
 
 def _duplicates(frame: pl.DataFrame, examined: Sequence[Examined]) -> list[tuple[int, Finding]]:
     """Find files with the same bytes as an earlier one, and conflicts of split and label."""
-    names, labels, training = (
+    split = "split" if "split" in frame.columns else "is_training_img"
+    names, labels, splits = (
         frame[column].to_list() if column in frame.columns else [None] * frame.height
-        for column in ("path", "label", _TRAINING)
+        for column in ("path", "label", split)
     )
     first: dict[bytes, int] = {}
     found = []
@@ -195,7 +198,7 @@ def _duplicates(frame: pl.DataFrame, examined: Sequence[Examined]) -> list[tuple
             continue
         identical = f"identical to record {other}, {names[other]}"
         found.append((key, Finding(Kind.duplicate, identical)))
-        if training[key] != training[other]:
+        if splits[key] != splits[other]:
             found.append((key, Finding(Kind.twice, identical)))
         if labels[key] != labels[other]:
             detail = f"{identical}: label {labels[key]} here, {labels[other]} there"

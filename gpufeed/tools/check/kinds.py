@@ -27,7 +27,7 @@ class Kind(StrEnum):
     other_size = "other size"
     box_outside = "box outside"
     corrupt = "corrupt data"
-    twice = "in train and test"
+    twice = "in two splits"
     two_labels = "two labels"
     duplicate = "duplicate"
     disguised = "other format"
@@ -48,7 +48,7 @@ KINDS: dict[Kind, tuple[Weight, str]] = {
     Kind.other_size: ("fails", "not the size that the list of images gives"),
     Kind.box_outside: ("doubtful", "a box extends beyond the image"),
     Kind.corrupt: ("doubtful", "a run decodes it without an error, but Pillow finds it corrupt"),
-    Kind.twice: ("doubtful", "an identical file is in the other of training and test set"),
+    Kind.twice: ("doubtful", "an identical file is in another split"),
     Kind.two_labels: ("doubtful", "an identical file has a different label"),
     Kind.duplicate: ("note", "an identical file is in the list already"),
     Kind.disguised: ("note", "not the format that its name suggests; decoded correctly"),
