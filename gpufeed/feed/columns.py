@@ -38,9 +38,7 @@ class Columns:
     ) -> None:
         frame = manifest.frame
         if isinstance(names, str):
-            raise ConfigError(
-                f"columns is {short(names)}; it must be a list of names, as [{short(names)}]"
-            )
+            raise ConfigError(f"columns is {short(names)}; it must be a list of names")
         self._arrays: dict[str, npt.NDArray[Any]] = {}
         self._lists: dict[str, pl.Series] = {}
         for name in names:
@@ -50,8 +48,8 @@ class Columns:
                 )
             if name in taken or name in self._arrays or name in self._lists:
                 raise ConfigError(
-                    f"columns has {short(name)}, which a batch has already, or may have; leave it out, "
-                    "or rename the column"
+                    f"columns has {short(name)}, which a batch has already, or may have; leave it "
+                    "out, or rename the column"
                 )
             array = _array(frame[name])
             if array is None:
