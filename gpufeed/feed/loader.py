@@ -26,7 +26,7 @@ from gpufeed.feed.words import explain
 from gpufeed.ledger import Ledger, Run
 from gpufeed.open.base import OpenerKind
 from gpufeed.order.find_shard import FoundShard, find_shard, warn_if_cut_twice
-from gpufeed.order.foreign import adopt
+from gpufeed.order.foreign import RecordedSampler, adopt
 from gpufeed.order.schedule import MAX_EPOCHS, BatchSize, LastBatch, Schedule
 from gpufeed.order.shard import ShardOptions, adopt_shard
 from gpufeed.order.uniform import IndexSampler, SequentialSampler, SubsetSampler
@@ -341,6 +341,7 @@ class Loader:
     @property
     def step(self) -> int:
         """The number of the batch that iterating hands out next."""
+        self._follow_processes(launched=False)
         return self._cursor.step
 
     @property
@@ -483,6 +484,7 @@ class Loader:
         """
         if self._restart:
             return
+        self._follow_processes(launched=False)
         resumed = self._cursor.placed and self.epoch == operator.index(epoch)
         first = self._schedule.first_step(epoch) if epoch >= 0 else -1
         if self.step != first and not resumed:
@@ -498,7 +500,7 @@ class Loader:
         `quarantine` lists the bad records that this process has met.
         """
         return states.make_state(
-            self._schedule.records_before(self.step),
+            self._schedule.records_before(self._cursor.step),
             self._fingerprints(),
             self._failures.state(),
         )
@@ -594,19 +596,28 @@ class Loader:
             return
         found = find_shard(launched=launched)
         if found.shard != self._schedule.shard:
+            # All checks come first, so that a loop that tries again meets the same error.
             self._check_shard(found.shard)
-            records = self._schedule.records_before(self.step)
-            self._schedule.change_shard(found.shard)
-            self._planner.check_batch_size()
+            changed = self._schedule.of_shard(found.shard)
+            self._planner.check_batch_size(changed)
+            records = self._schedule.records_before(self._cursor.step)
+            try:
+                step = changed.step_at(records)
+            except StateError:
+                raise ConfigError(
+                    f"the loader stands at record {records} of the order, where no batch begins "
+                    f"now that the number of processes is {found.shard.shard_count}; make the "
+                    "loader after the process group is initialized, or pass shard"
+                ) from None
+            self._schedule.become(changed)
             placed = self._cursor.placed
-            self._cursor.seek(self._schedule.step_at(records))
+            self._cursor.seek(step)
             self._cursor.placed = placed
             if self.ledger is not None:
                 self.ledger.run = self._run(self.ledger.run.pixels)
-            if isinstance(self.sampler, SubsetSampler):
+            warn_if_cut_twice(len(self.manifest), self.manifest.selected_from, found)
+            if isinstance(self.sampler, SubsetSampler | RecordedSampler):
                 warn_if_cut_twice(self.sampler.epoch_size, len(self.manifest), found)
-            else:
-                warn_if_cut_twice(len(self.manifest), self.manifest.selected_from, found)
         self._found = found
 
     def _fingerprints(self) -> dict[str, str]:

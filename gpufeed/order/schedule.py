@@ -94,14 +94,17 @@ class Schedule:
                 'last_batch="pad"'
             )
 
-    def change_shard(self, shard: ShardOptions) -> None:
-        """Change to another shard, for all who share this schedule.
+    def of_shard(self, shard: ShardOptions) -> Schedule:
+        """Return the schedule of another shard.
 
         Raises:
-            ConfigError: as when a schedule is made; nothing has changed then.
+            ConfigError: as when a schedule is made.
         """
-        changed = replace(self, shard=shard)
-        self.shard, self._segments = shard, changed._segments
+        return replace(self, shard=shard)
+
+    def become(self, other: Schedule) -> None:
+        """Become a schedule of another shard, for all who share this one."""
+        self.shard, self._segments = other.shard, other._segments
 
     @property
     def sizes(self) -> dict[int, int]:
