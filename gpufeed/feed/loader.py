@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, get_args
 from gpufeed._util.identity import brief, encode
 from gpufeed._util.limits import available_threads
 from gpufeed._util.numbers import is_integer
+from gpufeed._util.sanitize import sanitize
 from gpufeed.adapters import Framework, make_adapter
 from gpufeed.engine.device import Device, resolve_device
 from gpufeed.errors import ConfigError, EpochsExhausted, StateError
@@ -348,7 +349,7 @@ class Loader:
     def epoch(self) -> int:
         """The epoch of the batch that iterating hands out next."""
         self._follow_processes(launched=False)
-        return self._cursor.epoch
+        return 0 if self._restart else self._cursor.epoch
 
     @property
     def dataset(self) -> NoReturn:
@@ -650,8 +651,8 @@ class Loader:
 def _check_manifest(manifest: object) -> None:
     if not isinstance(manifest, Manifest):
         raise ConfigError(
-            f"manifest is {manifest!r}; it must be a Manifest, such as read_nabirds, read_folder "
-            "and read_table return"
+            f"manifest is {sanitize(repr(manifest))}; it must be a Manifest, such as "
+            "read_nabirds, read_folder and read_table return"
         )
 
 

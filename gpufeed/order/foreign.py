@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from gpufeed._util.sanitize import sanitize
 from gpufeed.errors import ConfigError
 from gpufeed.order.sampler import Int64, Sampler, Visits
 from gpufeed.order.uniform import SubsetSampler
@@ -49,8 +50,8 @@ def adopt(sampler: object, num_records: int) -> Sampler:
         if isinstance(sampler, Iterable):
             return RecordedSampler(given, num_records)
     raise ConfigError(
-        f"sampler is {sampler!r}; it must be a gpufeed, torch or Grain sampler, or an iterable of "
-        "record keys that has a length"
+        f"sampler is {sanitize(repr(sampler))}; it must be a gpufeed, torch or Grain sampler, "
+        "or an iterable of record keys that has a length"
     )
 
 

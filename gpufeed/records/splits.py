@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from gpufeed._util.sanitize import sanitize
 from gpufeed.errors import ConfigError, ManifestError
 
 __all__ = ["canonical_split", "is_split", "rows_of_split"]
@@ -33,7 +34,9 @@ def rows_of_split(frame: pl.DataFrame, name: str) -> pl.Series:
         found = column.drop_nulls().unique(maintain_order=True).to_list()
         same = [each for each in found if canonical_split(each) == wanted]
         if not same:
-            raise ConfigError(f"there is no split {name!r}; the column 'split' has {found}")
+            raise ConfigError(
+                f"there is no split {name!r}; the column 'split' has {sanitize(str(found))}"
+            )
         return column.is_in(same)
     if "is_training_img" not in frame.columns:
         raise ManifestError(

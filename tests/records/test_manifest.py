@@ -240,6 +240,9 @@ def test_splits_it_refuses() -> None:
             'and "test" only; to hold out part of train, use filter() with a mask such as '
             "numpy.random.default_rng(0).random(len(train)) < 0.1, and with its inverse"
         )
+    made = manifest(split=["a" * 500, "b", "c"])
+    with pytest.raises(ConfigError, match=r"has \['a{198}\.\.\. \(5\d\d characters\)$"):
+        made.split("x")
     with pytest.raises(ConfigError, match="split must be a name such as 'train', not 1"):
         manifest(is_training_img=[1, 0, 1]).split(1)
     for columns in ({}, {"split": [0, 1, 0]}):
