@@ -113,7 +113,9 @@ class Loader:
             otherwise from the variables that launchers set, as `shard_from_env` does. It looks
             again when an iteration starts, so the process group may be initialized after the loader
             is made. The order of a distributed sampler of torch is not divided again. Pass
-            `ShardOptions(0, 1)` to read all records in this process.
+            `ShardOptions(0, 1)` to read all records in this process. Where several processes hold
+            parts of one model, as in tensor parallelism, pass the number of their replica and the
+            number of replicas.
         last_batch: what to do with the end of an epoch that does not fill a global batch: "drop"
             it, "pad" it, or hand out a "partial" batch.
         device: "auto" (a GPU if there is one), "cpu", "cuda" (the GPU of this process's local rank
@@ -316,8 +318,9 @@ class Loader:
         Args:
             manifest: the images and their labels.
             sampler: the records to evaluate; by default all, in the manifest's order. A list or
-                array of record keys evaluates a subset. For several processes use `shard`: torch's
-                DistributedSampler repeats records, which are then counted twice.
+                array of record keys evaluates a subset. Several processes evaluate a part each: see
+                `shard`, and pass `ShardOptions(0, 1)` where only one of them evaluates. Do not pass
+                torch's DistributedSampler: it repeats records, which are then counted twice.
             transforms: as for `Loader`; the default is `presets.evaluate()`.
             last_batch: as for `Loader`; "drop" leaves out the same records each time.
             options: all other options of `Loader`, except `restart`, which is True.
@@ -509,9 +512,10 @@ class Loader:
     def load_state_dict(self, state: Mapping[str, Any], ignore: Collection[str] = ()) -> None:
         """Resume from the position of the loader that saved `state`.
 
-        The state does not include `on_error` and `max_pixels`; pass the same values as before. The
-        number of shards may change if the global batch size does not. With another global batch
-        size, the state loads if a batch begins at its record, and the order continues there.
+        The state does not include `on_error`, `max_pixels` and the manifest's `reduce_depth`; use
+        the same values as before. The number of shards may change if the global batch size does
+        not. With another global batch size, the state loads if a batch begins at its record, and
+        the order continues there.
 
         Args:
             state: the result of `state_dict`.
