@@ -5,15 +5,13 @@ from __future__ import annotations
 import threading
 
 import numpy as np
-from nvidia import nvimgcodec
 
-from gpufeed.decode.decoders import cpu_decoder
+from gpufeed.decode.decoders import AllBits
 from gpufeed.decode.diagnose import Name, check_header, undecodable
 from gpufeed.source.base import Encoded
 
 __all__ = ["Acceptor"]
 
-_ANY_DEPTH = nvimgcodec.DecodeParams(allow_any_depth=True)
 _TO_8_BITS = ((np.arange(1 << 16) + 128) // 257).astype(np.uint8)
 """round(value / 257), which maps 0 to 0 and 65,535 to 255."""
 _ROWS = 64
@@ -63,12 +61,9 @@ class Acceptor:
     def _reduce(self, content: Encoded, size: tuple[int, int]) -> bytearray | None:
         """Return a PPM of the whole image, upright, or None if it cannot be decoded."""
         if not hasattr(self._local, "decoder"):
-            self._local.decoder = cpu_decoder()
-        image = self._local.decoder.decode(nvimgcodec.CodeStream(content), params=_ANY_DEPTH)
-        if image is None:
-            return None
-        deep = image.cpu().__array__()
-        if deep.dtype != np.uint16 or deep.shape != (*size, 3):
+            self._local.decoder = AllBits()
+        deep = self._local.decoder.decode(content)
+        if deep is None or deep.dtype != np.uint16 or deep.shape != (*size, 3):
             return None
         head = b"P6 %d %d 255\n" % (deep.shape[1], deep.shape[0])
         encoded = bytearray(len(head) + deep.size)

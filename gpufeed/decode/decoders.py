@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +16,16 @@ from nvidia import nvimgcodec
 
 from gpufeed.source.base import Encoded
 
-__all__ = ["Decoder", "NvImageCodec", "cpu_decoder"]
+__all__ = ["AllBits", "Decoder", "NvImageCodec", "cpu_decoder"]
 
 _NO_DEVICE = -99999
 """nvImageCodec's NVIMGCODEC_DEVICE_CPU_ONLY, which its Python package does not export."""
 
 _MAX_REUSED_BYTES = 64 << 20
 """The largest image whose memory is reused for the next one."""
+
+
+_ANY_DEPTH = nvimgcodec.DecodeParams(allow_any_depth=True)
 
 
 def cpu_decoder() -> nvimgcodec.Decoder:
@@ -85,3 +88,15 @@ class NvImageCodec:
         # Not np.asarray: it reads __array_interface__, which leaks 32 bytes each time.
         pixels: npt.NDArray[np.uint8] = image.cpu().__array__()
         return pixels
+
+
+class AllBits:
+    """Decodes whole images in their own depth, on the thread that made it."""
+
+    def __init__(self) -> None:
+        self._decoder = cpu_decoder()
+
+    def decode(self, content: Encoded) -> npt.NDArray[Any] | None:
+        """Return an image upright, (height, width, 3), RGB, or None if it cannot be decoded."""
+        image = self._decoder.decode(nvimgcodec.CodeStream(content), params=_ANY_DEPTH)
+        return None if image is None else image.cpu().__array__()

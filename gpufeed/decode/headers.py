@@ -289,6 +289,8 @@ def _png(file: BinaryIO) -> ImageHeader:
         raise ValueError("a PNG that does not begin with IHDR")
     if size != _IHDR_BYTES:
         raise ValueError(f"a PNG whose chunk IHDR gives the length {size:,}, not {_IHDR_BYTES}")
+    if bits not in (1, 2, 4, 8, 16):
+        raise ValueError(f"a PNG of {bits} bits per channel")
     orientations: list[int] = []
     file.seek(33)
     # eXIf may come before or after the pixels. The size of a truncated file is known nevertheless.

@@ -94,8 +94,8 @@ class Cursor:
             moves = self._moves
             step = next(self._schedule.steps_from(self.step), steps.stop)
             if step >= steps.stop:
-                last = self._schedule.num_steps
-                self.step = steps.stop if last is None else min(steps.stop, last)
+                end = self._schedule.num_steps
+                self.step = steps.stop if end is None else min(steps.stop, end)
                 raise StopIteration
             try:
                 plan, views = self._prefetcher.take(step)

@@ -32,7 +32,7 @@ from gpufeed.feed.words import explain
 from gpufeed.ledger import Ledger, Run
 from gpufeed.open.base import OpenerKind
 from gpufeed.order.find_shard import FoundShard, find_shard, warn_if_cut_twice
-from gpufeed.order.foreign import GrainSampler, adopt
+from gpufeed.order.foreign import GrainSampler, RecordedSampler, adopt
 from gpufeed.order.schedule import MAX_EPOCHS, BatchSize, LastBatch, Schedule
 from gpufeed.order.shard import ShardOptions, adopt_shard
 from gpufeed.order.uniform import IndexSampler, SequentialSampler, SubsetSampler
@@ -120,7 +120,9 @@ class Loader:
             otherwise from the variables that launchers set, as `shard_from_env` does. It looks
             again when an iteration starts, so the process group may be initialized after the loader
             is made. The order of a distributed sampler of torch is not divided again. Pass
-            `ShardOptions(0, 1)` to read all records in this process.
+            `ShardOptions(0, 1)` to read all records in this process. Where several processes hold
+            parts of one model, as in tensor parallelism, pass the number of their replica and the
+            number of replicas.
         last_batch: what to do with the end of an epoch that does not fill a global batch: "drop"
             it, "pad" it, or hand out a "partial" batch.
         device: "auto" (a GPU if there is one), "cpu", "cuda" (the GPU of this process's local rank
@@ -349,8 +351,9 @@ class Loader:
         Args:
             manifest: the images and their labels.
             sampler: the records to evaluate; by default all, in the manifest's order. A list or
-                array of record keys evaluates a subset. For several processes use `shard`: torch's
-                DistributedSampler repeats records, which are then counted twice.
+                array of record keys evaluates a subset. Several processes evaluate a part each: see
+                `shard`, and pass `ShardOptions(0, 1)` where only one of them evaluates. Do not pass
+                torch's DistributedSampler: it repeats records, which are then counted twice.
             transforms: as for `Loader`; the default is `presets.evaluate()`.
             last_batch: as for `Loader`; "drop" leaves out the same records each time.
             options: all other options of `Loader`, except `restart`, which is True.
@@ -375,13 +378,14 @@ class Loader:
     @property
     def step(self) -> int:
         """The number of the batch that iterating hands out next."""
+        self._follow_processes(launched=False)
         return self._cursor.step
 
     @property
     def epoch(self) -> int:
         """The epoch of the batch that iterating hands out next."""
         self._follow_processes(launched=False)
-        return self._cursor.epoch
+        return 0 if self._restart else self._cursor.epoch
 
     @property
     def dataset(self) -> NoReturn:
@@ -628,6 +632,7 @@ class Loader:
         """
         if self._restart:
             return
+        self._follow_processes(launched=False)
         resumed = self._cursor.placed and self.epoch == operator.index(epoch)
         first = self._schedule.first_step(epoch) if epoch >= 0 else -1
         if self.step != first and not resumed:
@@ -643,7 +648,7 @@ class Loader:
         `quarantine` lists the bad records that this process has met.
         """
         return states.make_state(
-            self._schedule.records_before(self.step),
+            self._schedule.records_before(self._cursor.step),
             self._fingerprints(),
             self._failures.state(),
         )
@@ -651,9 +656,10 @@ class Loader:
     def load_state_dict(self, state: Mapping[str, Any], ignore: Collection[str] = ()) -> None:
         """Resume from the position of the loader that saved `state`.
 
-        The state does not include `on_error` and `max_pixels`; pass the same values as before. The
-        number of shards may change if the global batch size does not. With another global batch
-        size, the state loads if a batch begins at its record, and the order continues there.
+        The state does not include `on_error`, `max_pixels` and the manifest's `reduce_depth`; use
+        the same values as before. The number of shards may change if the global batch size does
+        not. With another global batch size, the state loads if a batch begins at its record, and
+        the order continues there.
 
         Args:
             state: the result of `state_dict`.
@@ -746,19 +752,28 @@ class Loader:
             return
         found = find_shard(launched=launched)
         if found.shard != self._schedule.shard:
+            # All checks come first, so that a loop that tries again meets the same error.
             self._check_shard(found.shard)
-            records = self._schedule.records_before(self.step)
-            self._schedule.change_shard(found.shard)
-            self._planner.check_batch_size()
+            changed = self._schedule.of_shard(found.shard)
+            self._planner.check_batch_size(changed)
+            records = self._schedule.records_before(self._cursor.step)
+            try:
+                step = changed.step_at(records)
+            except StateError:
+                raise ConfigError(
+                    f"the loader stands at record {records} of the order, where no batch begins "
+                    f"now that the number of processes is {found.shard.shard_count}; make the "
+                    "loader after the process group is initialized, or pass shard"
+                ) from None
+            self._schedule.become(changed)
             placed = self._cursor.placed
-            self._cursor.seek(self._schedule.step_at(records))
+            self._cursor.seek(step)
             self._cursor.placed = placed
             if self.ledger is not None:
                 self.ledger.run = self._run(self.ledger.run.pixels)
-            if isinstance(self.sampler, SubsetSampler | GrainSampler):
+            warn_if_cut_twice(len(self.manifest), self.manifest.selected_from, found)
+            if isinstance(self.sampler, SubsetSampler | GrainSampler | RecordedSampler):
                 warn_if_cut_twice(self.sampler.epoch_size, len(self.manifest), found)
-            else:
-                warn_if_cut_twice(len(self.manifest), self.manifest.selected_from, found)
         self._found = found
 
     def _fingerprints(self) -> dict[str, str]:

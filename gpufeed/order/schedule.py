@@ -95,14 +95,17 @@ class Schedule:
                 'last_batch="pad"'
             )
 
-    def change_shard(self, shard: ShardOptions) -> None:
-        """Change to another shard, for all who share this schedule.
+    def of_shard(self, shard: ShardOptions) -> Schedule:
+        """Return the schedule of another shard.
 
         Raises:
-            ConfigError: as when a schedule is made; nothing has changed then.
+            ConfigError: as when a schedule is made.
         """
-        changed = replace(self, shard=shard)
-        self.shard, self._segments = shard, changed._segments
+        return replace(self, shard=shard)
+
+    def become(self, other: Schedule) -> None:
+        """Become a schedule of another shard, for all who share this one."""
+        self.shard, self._segments = other.shard, other._segments
 
     @property
     def sizes(self) -> dict[int, int]:
@@ -235,8 +238,8 @@ def check_sizes(given: BatchSize) -> dict[int, int]:
         isinstance(given, Mapping) and (0 not in sizes or min(sizes) < 0)
     ):
         raise ConfigError(
-            f"batch_size is {short(given)}; it must be an integer, or map steps to integers, from step "
-            "0 on, such as {0: 64, 1000: 128}"
+            f"batch_size is {short(given)}; it must be an integer, or map steps to integers, from "
+            "step 0 on, such as {0: 64, 1000: 128}"
         )
     if min(sizes.values()) < 1:
         raise ConfigError(f"batch_size is {short(given)}; it must be an integer of 1 or more")

@@ -118,7 +118,7 @@ class Planner:
         self._shared = checked.shared
         self._sampler = sampler
         self._schedule = schedule
-        self.check_batch_size()
+        self.check_batch_size(schedule)
         self._max_pixels = max_pixels
         self._sizes = manifest.sizes().astype(np.int64)
         self._labels = manifest.frame["label"].to_numpy()
@@ -143,10 +143,10 @@ class Planner:
         probe = self._probe()
         self.stages, self._structure = probe.stages, probe.structure
 
-    def check_batch_size(self) -> None:
-        """Raise `ConfigError` if the global batch divides groups of the sampler."""
-        shards, group = self._schedule.shard.shard_count, self._sampler.group
-        for size in self._schedule.sizes.values():
+    def check_batch_size(self, schedule: Schedule) -> None:
+        """Raise `ConfigError` if the global batch of a schedule divides groups of the sampler."""
+        shards, group = schedule.shard.shard_count, self._sampler.group
+        for size in schedule.sizes.values():
             if size * shards % group:
                 raise ConfigError(
                     f"the global batch, {size} x {shards} shard(s), is not a multiple of the "

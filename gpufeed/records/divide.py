@@ -55,7 +55,8 @@ def fold_sizes(folds: int, fold: int, count: int) -> list[int]:
     """
     if not is_integer(folds) or not 2 <= folds <= count:
         raise ConfigError(
-            f"folds is {short(folds)}; it must be an integer from 2 to {count}, the number of images"
+            f"folds is {short(folds)}; it must be an integer from 2 to {count}, the number of "
+            "images"
         )
     if not is_integer(fold) or not 0 <= fold < folds:
         raise ConfigError(f"fold is {short(fold)}; it must be an integer from 0 to {folds - 1}")

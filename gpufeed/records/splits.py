@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from gpufeed._util.sanitize import short
+from gpufeed._util.sanitize import sanitize, short
 from gpufeed.errors import ConfigError, ManifestError
 
 __all__ = ["canonical_split", "is_split", "rows_of_split"]
@@ -34,7 +34,9 @@ def rows_of_split(frame: pl.DataFrame, name: str) -> pl.Series:
         found = column.drop_nulls().unique(maintain_order=True).to_list()
         same = [each for each in found if canonical_split(each) == wanted]
         if not same:
-            raise ConfigError(f"there is no split {short(name)}; the column 'split' has {found}")
+            raise ConfigError(
+                f"there is no split {short(name)}; the column 'split' has {sanitize(str(found))}"
+            )
         return column.is_in(same)
     if "is_training_img" not in frame.columns:
         raise ManifestError(
@@ -43,8 +45,8 @@ def rows_of_split(frame: pl.DataFrame, name: str) -> pl.Series:
         )
     if wanted not in ("train", "test"):
         raise ConfigError(
-            f"there is no split {short(name)}: 'is_training_img', which NABirds has, gives \"train\" "
-            'and "test" only; random_split([0.9, 0.1]) divides train at random'
+            f"there is no split {short(name)}: 'is_training_img', which NABirds has, gives "
+            '"train" and "test" only; random_split([0.9, 0.1]) divides train at random'
         )
     values = frame["is_training_img"]
     if values.dtype.is_integer() and values.is_in([0, 1]).all(ignore_nulls=False):

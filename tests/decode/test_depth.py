@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +227,18 @@ def test_a_truncated_deep_image_is_a_bad_image() -> None:
             pytest.raises(DecodeError, match="the image is damaged: image file is truncated"),
         ):
             feed.batch(0)
+
+
+def test_nvimagecodec_prints_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a process that imports no decoder before the opener of the graph."""
+    program = (
+        "import sys, gpufeed.open.graph; from gpufeed.open.decoders import AllBits;"
+        "print(AllBits().decode(sys.stdin.buffer.read()))"
+    )
+    monkeypatch.delenv("PYNVIMGCODEC_VERBOSITY", raising=False)  # set in this process already
+    command = [sys.executable, "-c", program]
+    ran = subprocess.run(command, input=png(RAMP)[:-300], capture_output=True, timeout=60)
+    assert (ran.stdout, ran.stderr) == (b"None\n", b"")
 
 
 def test_no_decoder_of_the_graph_meets_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:

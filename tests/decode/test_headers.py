@@ -218,6 +218,7 @@ def test_a_huge_picture_has_a_size_and_takes_no_memory() -> None:
         (b"GIF89a..........", "not a JPEG, PNG, WebP, TIFF, BMP or PNM image; it begins with"),
         (encoded("JPEG")[:100], "the file ends"),
         (encoded("PNG")[:20], "the file ends within its header"),
+        (encoded("PNG")[:24] + b"\x0c" + encoded("PNG")[25:], "a PNG of 12 bits per channel"),
         (b"\xff\xd8\xff\xd9", "a JPEG without a frame header"),
         (b"\xff\xd8\xff\xe0\x00\x01", "JPEG segment 0xE0 gives the length 1"),
         (b"RIFF\x04\x00\x00\x00WEBP", "a WebP without an image"),

@@ -101,10 +101,22 @@ def test_processes_together_evaluate_each_record_once(pictures: Manifest) -> Non
     assert sorted(keys) == list(range(50))
 
 
+def test_the_length_is_that_of_every_evaluation(pictures: Manifest) -> None:
+    """Also after one has ended, where an epoch after it would have larger batches."""
+    with evaluation(pictures, batch_size={0: 16, 4: 50}) as loader:
+        for _ in range(2):
+            assert len(loader) == len(list(loader)) == 4
+            assert loader.epoch == 0
+
+
 def test_what_is_no_manifest_is_named() -> None:
     given: Any = 5
     with pytest.raises(ConfigError, match="manifest is 5; it must be a Manifest, such as"):
         Loader.for_evaluation(given)
+    given = ["a long path"] * 1000
+    with pytest.raises(ConfigError, match=r"characters\); it must be a Manifest") as caught:
+        Loader(given)
+    assert len(str(caught.value)) < 400
 
 
 # --------------------------------------------------------------------- without an end
@@ -183,6 +195,15 @@ def test_forever_ends_with_the_samplers_last_epoch(
             next(batches)
         with pytest.raises(EpochsExhausted, match=r"all 2 epoch\(s\)"):
             loader.forever()
+
+
+def test_an_iteration_that_is_sent_to_the_end_stays_there(pictures: Manifest) -> None:
+    with make(pictures, sampler=IndexSampler(50, num_epochs=2)) as loader:
+        batches = iter(loader)
+        loader.seek(12)
+        assert list(batches) == []
+        assert loader.step == 12
+        loader.load_state_dict(loader.state_dict())
 
 
 def test_a_shard_without_a_rest_goes_on_into_the_next_epoch(pictures: Manifest) -> None:

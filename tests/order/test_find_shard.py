@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable, Iterator
 
 import grain
 import numpy as np
@@ -95,6 +97,42 @@ def test_the_place_in_the_order_is_kept(
         assert loader.step == 2
 
 
+@pytest.mark.parametrize(
+    ("start", "move", "step"),
+    [
+        (0, lambda loader: loader.set_epoch(1), 6),
+        (4, lambda loader: loader.skip(), 3),
+        (4, lambda loader: loader.step, 2),
+    ],
+)
+def test_steps_are_counted_in_the_batches_of_all_processes(
+    start: int,
+    move: Callable[[Loader], object],
+    step: int,
+    pictures: Manifest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By whatever is called first after the process group is initialized."""
+    with make(pictures) as loader:
+        for _ in itertools.islice(loader, start):
+            pass
+        initialize(monkeypatch, 0, 2)
+        move(loader)
+        assert loader.step == step
+
+
+def test_a_place_where_no_batch_begins_any_more_is_an_error_each_time(
+    pictures: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with make(pictures) as loader:
+        loader.seek(3)
+        initialize(monkeypatch, 0, 2)
+        for _ in range(2):
+            with pytest.raises(ConfigError, match=r"stands at record 12 .* of processes is 2"):
+                iter(loader)
+        assert loader.state_dict()["records"] == 12
+
+
 def test_an_order_that_cannot_be_divided_is_refused(
     pictures: Manifest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +160,27 @@ def test_variables_without_a_shard_are_an_error_once_images_are_requested(
     for request in (lambda: iter(loader), lambda: loader.batch(0)):
         with pytest.raises(ConfigError, match=re.escape(message)):
             request()
+
+
+class EverySecond:
+    """A sampler for one of two processes, of which gpufeed knows nothing."""
+
+    def __len__(self) -> int:
+        return 25
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(1, 50, 2))
+
+    def set_epoch(self, epoch: int) -> None:
+        pass
+
+
+def test_a_strangers_sampler_of_a_part_is_warned_of(
+    pictures: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    initialize(monkeypatch, 1, 2)
+    with pytest.warns(UserWarning, match="these 25 records are 1/2 of the 50"):
+        make(pictures, sampler=EverySecond())
 
 
 @pytest.mark.parametrize("how", ["filter", "take", "list", "sampler", "grain"])
@@ -182,5 +241,6 @@ def test_a_sampler_of_groups_is_checked_with_the_processes_that_come_later(
     loader = make(pictures, sampler=sampler)
     monkeypatch.setattr(sampler, "group", 16)
     initialize(monkeypatch, 0, 2)
-    with pytest.raises(ConfigError, match=r"the global batch, 4 x 2 shard\(s\)"):
-        len(loader)
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"the global batch, 4 x 2 shard\(s\)"):
+            len(loader)

@@ -239,6 +239,9 @@ def test_splits_it_refuses() -> None:
             f"there is no split {name!r}: 'is_training_img', which NABirds has, gives \"train\" "
             'and "test" only; random_split([0.9, 0.1]) divides train at random'
         )
+    made = manifest(split=["a" * 500, "b", "c"])
+    with pytest.raises(ConfigError, match=r"has \['a{198}\.\.\. \(5\d\d characters\)$"):
+        made.split("x")
     with pytest.raises(ConfigError, match="split must be a name such as 'train', not 1"):
         manifest(is_training_img=[1, 0, 1]).split(1)
     for columns in ({}, {"split": [0, 1, 0]}):
