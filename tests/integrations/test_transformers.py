@@ -18,7 +18,7 @@ import torch
 import transformers
 
 PAGE = (Path(__file__).parents[2] / "docs" / "trainers.md").read_text()
-(RECIPE,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
+(RECIPE,) = re.findall(r"^```python\n(class LoaderTrainer.*?)^```", PAGE, re.M | re.S)
 EPOCHS = 3
 STEPS = 6
 BATCH = 4
