@@ -38,7 +38,9 @@ class Columns:
     ) -> None:
         frame = manifest.frame
         if isinstance(names, str):
-            raise ConfigError(f"columns is {short(names)}; it must be a list of names")
+            raise ConfigError(
+                f"columns is {short(names)}; it must be a list of names, as {short([names])}"
+            )
         self._arrays: dict[str, npt.NDArray[Any]] = {}
         self._lists: dict[str, pl.Series] = {}
         for name in names:

@@ -232,7 +232,7 @@ def test_a_truncated_deep_image_is_a_bad_image() -> None:
 def test_nvimagecodec_prints_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a process that imports no decoder before the opener of the graph."""
     program = (
-        "import sys, gpufeed.open.graph; from gpufeed.open.decoders import AllBits;"
+        "import sys, gpufeed.open.graph; from gpufeed.decode.decoders import AllBits;"
         "print(AllBits().decode(sys.stdin.buffer.read()))"
     )
     monkeypatch.delenv("PYNVIMGCODEC_VERBOSITY", raising=False)  # set in this process already
