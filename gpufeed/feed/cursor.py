@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["Cursor", "Pass"]
 
 ENDED = (
-    "this iteration was ended by a later one over the same loader, by close(), or by seek() or "
-    "load_state_dict() to another epoch; use a new iterator, or a second loader"
+    "this iteration was ended by a later one over the same loader, by close(), by seek() or "
+    "load_state_dict() to another epoch, or by a process group initialized since; use a new "
+    "iterator, or a second loader"
 )
 
 

@@ -765,6 +765,7 @@ class Loader:
                     f"now that the number of processes is {found.shard.shard_count}; make the "
                     "loader after the process group is initialized, or pass shard"
                 ) from None
+            self._cursor.supersede()  # its steps are counted in other batches
             self._schedule.become(changed)
             placed = self._cursor.placed
             self._cursor.seek(step)

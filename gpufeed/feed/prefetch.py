@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -42,6 +43,11 @@ class _Item:
     def is_open(self) -> bool:
         """Whether the engine can take it without waiting."""
         return _succeeded(self.planned) and _succeeded(self.planned.result())
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether it was cancelled before it was planned."""
+        return self.planned.cancelled()
 
 
 def _succeeded(future: Future[Any]) -> bool:
@@ -84,8 +90,8 @@ class Prefetcher:
         self._maker.open()  # first, so that one thread makes the engine and its errors come first
         if self._interrupted or (self._queue and self._queue[0].step != step):
             self._drop()
-        if not self._queue:
-            self._steps = self._steps_from(step)
+        self._forget_cancelled()
+        self._steps = self._steps_from(self._queue[-1].step + 1 if self._queue else step)
         self._begin(2 * self._prefetch + 1)
         opened = self._wait(self._wait(self._queue[0].planned))
         self._submit(self._prefetch + 1)
@@ -134,11 +140,17 @@ class Prefetcher:
             raise Interrupted from None
 
     def pause(self) -> None:
-        """Start no further batches; keep those already started."""
-        while self._queue and self._queue[-1].planned.cancel():
-            self._queue.pop()
-        if self._queue:
-            self._steps = self._steps_from(self._queue[-1].step + 1)
+        """Start no further batches; keep those already started; callable from any thread."""
+        # Only `take` changes the queue, since it may be under way in another thread.
+        for item in reversed(list(self._queue)):
+            if not item.planned.cancel():
+                return
+
+    def _forget_cancelled(self) -> None:
+        """Drop the first cancelled batch and those after it."""
+        kept = sum(1 for _ in itertools.takewhile(lambda item: not item.cancelled, self._queue))
+        while len(self._queue) > kept:
+            self._queue.pop().planned.cancel()
 
     def interrupt(self) -> None:
         """Interrupt a wait in `take` and cancel all work; callable from any thread."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -142,6 +142,32 @@ def test_threads_that_end_each_others_iterations_lose_and_double_nothing(
     assert len(wanted) <= len(seen) < len(wanted) + 4
     assert len(set(seen)) == len(seen)
     assert set(wanted) <= set(seen)
+
+
+def test_an_iteration_that_is_ended_while_it_reads_ahead_loses_nothing(pictures: Manifest) -> None:
+    """Another thread ends it between two batches that it gives to the thread that plans."""
+    with make(pictures) as loader:
+        wanted = digest(loader.batch(3))
+        batches = iter(loader)
+        next(batches)
+        loader.seek(3)
+        prefetcher = loader._cursor._prefetcher
+        steps_from = prefetcher._steps_from
+        free = threading.Event()
+        assert prefetcher._thread is not None
+        prefetcher._thread.submit(free.wait)  # so that nothing is planned meanwhile
+
+        def ended(step: int) -> Iterator[int]:
+            yield step
+            loader._cursor.supersede()
+            free.set()
+            yield from steps_from(step + 1)
+
+        prefetcher._steps_from = ended
+        with pytest.raises(gpufeed.ConfigError, match="this iteration was ended"):
+            next(batches)
+        prefetcher._steps_from = steps_from
+        assert digest(next(iter(loader))) == wanted
 
 
 def test_a_loader_closed_by_another_thread_ends_what_is_under_way(pictures: Manifest) -> None:

@@ -133,6 +133,20 @@ def test_a_place_where_no_batch_begins_any_more_is_an_error_each_time(
         assert loader.state_dict()["records"] == 12
 
 
+def test_a_process_group_ends_an_iteration_begun_before(
+    pictures: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its batches would go on to the end of another epoch."""
+    with make(pictures) as loader:
+        batches = iter(loader)
+        assert [len(next(batches)["label"]) for _ in range(2)] == [4, 4]
+        initialize(monkeypatch, 0, 2)
+        assert loader.step == 1
+        with pytest.raises(ConfigError, match=r"ended by .* a process group initialized since"):
+            next(batches)
+        assert len(list(loader)) == 5
+
+
 def test_an_order_that_cannot_be_divided_is_refused(
     pictures: Manifest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
