@@ -80,9 +80,18 @@ class Cursor:
 
     def supersede(self) -> None:
         """End the current pass in favour of another."""
-        current = None if self._pass is None else self._pass()
+        current = self._current()
         if current is not None:
             current.supersede()
+
+    def end_begun(self) -> None:
+        """End the current pass if a batch of it was requested."""
+        current = self._current()
+        if current is not None and current.begun:
+            current.supersede()
+
+    def _current(self) -> Pass | None:
+        return None if self._pass is None else self._pass()
 
     def next(self, steps: range) -> Any:
         """Return the next batch of `steps` and advance past it.
@@ -156,12 +165,24 @@ class Pass(Iterator[Any]):
         cursor: hands out its batches.
         steps: the steps of the iteration; None for those of the epoch in which the first batch is
             requested.
+        find_shard: called before the first batch, since a process group may have been initialized.
+
+    Attributes:
+        begun: whether a batch was requested.
     """
 
-    def __init__(self, loader: Loader, cursor: Cursor, steps: range | None) -> None:
+    def __init__(
+        self,
+        loader: Loader,
+        cursor: Cursor,
+        steps: range | None,
+        find_shard: Callable[[], None],
+    ) -> None:
         self._loader = loader
         self._cursor = cursor
+        self._find_shard = find_shard
         self._given = self._steps = steps
+        self.begun = False
         self._finished = False
         self._superseded = False
 
@@ -171,6 +192,9 @@ class Pass(Iterator[Any]):
     def __next__(self) -> Any:
         self._cursor.check_process()
         with self._cursor.turn:
+            if not self.begun:
+                self._find_shard()
+                self.begun = True
             if self._steps is None:
                 self._steps = self._cursor.steps_of(self._cursor.epoch)
             within = self._steps.start <= self._cursor.step <= self._steps.stop
@@ -197,6 +221,7 @@ class Pass(Iterator[Any]):
         self._loader.set_state(state)
         self._cursor.start(self)
         self._steps, self._finished, self._superseded = self._given, False, False
+        self.begun = False
 
     def start_prefetch(self) -> None:
         """Do nothing; see `Loader.start_prefetch`."""

@@ -457,7 +457,7 @@ class Loader:
                 f"all {self.sampler.num_epochs} epoch(s) of the sampler have been fed; use "
                 "num_epochs=None for an endless sampler, or go back with seek(0)"
             )
-        return self._cursor.start(Pass(self, self._cursor, steps))
+        return self._cursor.start(Pass(self, self._cursor, steps, self._follow_processes))
 
     @property
     def _end(self) -> int:
@@ -765,7 +765,7 @@ class Loader:
                     f"now that the number of processes is {found.shard.shard_count}; make the "
                     "loader after the process group is initialized, or pass shard"
                 ) from None
-            self._cursor.supersede()  # its steps are counted in other batches
+            self._cursor.end_begun()  # its steps are counted in other batches
             self._schedule.become(changed)
             placed = self._cursor.placed
             self._cursor.seek(step)

@@ -147,6 +147,18 @@ def test_a_process_group_ends_an_iteration_begun_before(
         assert len(list(loader)) == 5
 
 
+@pytest.mark.parametrize("how", [iter, Loader.forever])
+def test_an_iterator_made_before_the_process_group_follows_it(
+    how: Callable[[Loader], Iterator[gpufeed.Batch]],
+    pictures: Manifest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with make(pictures) as loader, make(pictures, shard=ShardOptions(1, 2)) as given:
+        batches = how(loader)
+        initialize(monkeypatch, 1, 2)
+        assert [keys(next(batches)) for _ in range(3)] == [keys(given.batch(i)) for i in range(3)]
+
+
 def test_an_order_that_cannot_be_divided_is_refused(
     pictures: Manifest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
