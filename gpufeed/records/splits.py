@@ -32,7 +32,8 @@ def rows_of_split(frame: pl.DataFrame, name: str) -> pl.Series:
     if "split" in frame.columns and frame["split"].dtype in (pl.String, pl.Categorical, pl.Enum):
         column = frame["split"].cast(pl.String)
         found = column.drop_nulls().unique(maintain_order=True).to_list()
-        same = [each for each in found if canonical_split(each) == wanted]
+        same = [each for each in found if each == name]
+        same = same or [each for each in found if canonical_split(each) == wanted]
         if not same:
             raise ConfigError(
                 f"there is no split {short(name)}; the column 'split' has {sanitize(str(found))}"

@@ -223,6 +223,7 @@ def test_splits_have_names_of_their_own(dtype: pl.DataType) -> None:
             assert made.split(name).classes == CLASSES
     both = manifest(split=["Val", None, "valid"])
     assert both.split("validation").frame["path"].to_list() == ["a/1.jpg", "a/3.jpg"]
+    assert both.split("Val").frame["path"].to_list() == ["a/1.jpg"]
     for name in ("test", "fold a"):
         with pytest.raises(ConfigError) as caught:
             made.split(name)
