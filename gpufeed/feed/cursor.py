@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -135,7 +134,7 @@ class Cursor:
 
     def pause(self) -> None:
         """Start no further work until the next batch is requested."""
-        if not self._maker.forked:
+        if not self._maker.threads_gone():
             self._prefetcher.pause()
 
     def check_process(self) -> None:
@@ -145,7 +144,7 @@ class Cursor:
 
     def close(self) -> None:
         """Stop all work; using the cursor again starts new work. A forked process has none."""
-        if self._maker.forked:
+        if self._maker.threads_gone():
             return
         self._prefetcher.interrupt()  # first, so that threads waiting for a batch stop waiting
         self.supersede()
@@ -237,6 +236,5 @@ class Pass(Iterator[Any]):
         self._superseded = not self._finished
         self.close()
 
-    def __del__(self, _finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        if not _finalizing():  # then modules are gone, and threads with them
-            self.close()
+    def __del__(self) -> None:
+        self.close()

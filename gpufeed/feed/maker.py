@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Callable, Collection
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -100,6 +101,11 @@ class Maker:
         self._opener: Opener | None = None
         self._engine: Engine | None = None
         self._reader: Wrapper | None = None
+
+    def threads_gone(self, _finalizing: Callable[[], bool] = sys.is_finalizing) -> bool:
+        """Return whether threads have ended: in a forked process, or as the interpreter exits."""
+        # A default argument, since modules may be gone as well.
+        return _finalizing() or self.forked
 
     @property
     def forked(self) -> bool:

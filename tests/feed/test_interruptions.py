@@ -11,6 +11,7 @@ import pytest
 from gpufeed import Loader, Manifest, MemorySource, PipelineError, SequentialSampler
 from gpufeed import transforms as tf
 from tests.support.loaders import digest, make
+from tests.support.scripts import run_scripts
 
 SIZE = 4
 
@@ -126,3 +127,20 @@ def test_an_interrupted_batch_disturbs_no_iteration(
         assert digest(next(iterator)) == wanted[1]
         assert digest(loader.batch(0)) == wanted[0]
         assert [digest(next(iterator)) for _ in wanted[2:last]] == wanted[2:last]
+
+
+def test_an_interpreter_that_exits_meanwhile_says_nothing(pictures: Manifest) -> None:
+    """An iterator that outlives the modules, and a `with` block that ends after them."""
+    body = """
+import sys
+def feed():
+    with make(manifest) as loader:
+        yield from loader
+feeding = feed()
+next(feeding)
+sys.modules["held"] = iter(make(manifest))
+next(sys.modules["held"])
+print("exiting")
+"""
+    (ran,) = run_scripts(pictures, [body])
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "exiting\n", "")
