@@ -33,6 +33,7 @@ def as_manifest(data: Manifest | Subset) -> Manifest:
         raise ConfigError(
             f"manifest is {short(data)}; it must be a Manifest, such as read_folder and "
             'read_table return; of images in memory, read_table({"label": labels}, '
-            "source=MemorySource(images)); or torch's Subset of one"
+            "source=MemorySource(images)); concat([first, second]) of several; or torch's Subset "
+            "of one"
         )
     return as_manifest(data.dataset).take(data.indices)
