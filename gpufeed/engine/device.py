@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError, DeviceError
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["Device", "resolve_device"]
 
@@ -38,8 +42,8 @@ def gpu_count() -> int:
 _LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 
 
-def resolve_device(name: str) -> Device:
-    """Return the device of this name: "auto", "cpu", "cuda" or one GPU such as "cuda:1".
+def resolve_device(name: str | torch.device) -> Device:
+    """Return the device "auto", "cpu", "cuda" or one GPU such as "cuda:1", or a torch.device.
 
     "cuda" is the GPU of this process's local rank if its launcher (torchrun, Open MPI, MPICH,
     SLURM) sets one and the process sees several GPUs, and otherwise the first GPU. "auto" is "cuda"
@@ -49,13 +53,14 @@ def resolve_device(name: str) -> Device:
         ConfigError: the name is none of these.
         DeviceError: this machine has no such GPU.
     """
-    matched = re.fullmatch(r"auto|cpu|cuda(?::(\d+))?", name) if isinstance(name, str) else None
+    text = str(name)
+    matched = re.fullmatch(r"auto|cpu|cuda(?::(\d+))?", text)
     if matched is None:
         raise ConfigError(f'device is {short(name)}; it must be "auto", "cpu", "cuda" or "cuda:1"')
-    if name == "cpu":
+    if text == "cpu":
         return Device(None)
     count = gpu_count()
-    if name == "auto" and not count:
+    if text == "auto" and not count:
         return Device(None)
     named = matched.group(1)
     index = int(named) if named else _local_rank() if count > 1 else 0

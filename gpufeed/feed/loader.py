@@ -49,6 +49,7 @@ from gpufeed.records.subset import Subset, as_manifest
 if TYPE_CHECKING:
     import jax
     import polars as pl
+    import torch
     from PIL.Image import Image
 
     from gpufeed.decode.decoders import Decoder
@@ -126,7 +127,7 @@ class Loader:
         last_batch: what to do with the end of an epoch that does not fill a global batch: "drop"
             it, "pad" it, or hand out a "partial" batch.
         device: "auto" (a GPU if there is one), "cpu", "cuda" (the GPU of this process's local rank
-            where its launcher sets one, otherwise the first) or "cuda:1".
+            where its launcher sets one, otherwise the first) or "cuda:1"; or a `torch.device`.
         framework: "numpy", "torch" or "jax".
         sharding: for JAX, a sharding of the first dimension, such as
             `NamedSharding(mesh, PartitionSpec("data"))`. Every array of a batch is then a global
@@ -198,7 +199,7 @@ class Loader:
         batch_size: BatchSize = 64,
         shard: ShardOptions | None = None,
         last_batch: LastBatch = "drop",
-        device: str = "auto",
+        device: str | torch.device = "auto",
         framework: Framework = "numpy",
         sharding: jax.sharding.NamedSharding | None = None,
         targets: Collection[str | Field] = (),
@@ -389,10 +390,11 @@ class Loader:
 
     @property
     def dataset(self) -> NoReturn:
-        """There is none; libraries that skip batches of a DataLoader ask for it."""
+        """There is none; users of a DataLoader and libraries that skip its batches ask for it."""
         raise AttributeError(
-            "a gpufeed Loader has no dataset: accelerate's skip_first_batches() takes only a torch "
-            "DataLoader; go to any batch with seek(), as docs/trainers.md shows for transformers"
+            "a gpufeed Loader has no dataset: its records are loader.manifest; accelerate's "
+            "skip_first_batches() takes only a torch DataLoader: go to any batch with seek(), as "
+            "docs/trainers.md shows for transformers"
         )
 
     @property
@@ -494,18 +496,22 @@ class Loader:
         path: str | os.PathLike[str] | None = None,
         max_images: int = 64,
     ) -> Image:
-        """Return a contact sheet of the next batch, or of one at hand; notebooks display it.
+        """Return a contact sheet of the next batch, or of a batch or record at hand.
+
+        Notebooks display it.
 
         The next batch is made from its number, so the loader does not move:
 
             loader.show()
             loader.show(loader.batch(100), path="batch.png")
+            loader.show(loader.record(5))
 
         Images are drawn pixel by pixel, without their normalisation, with the boxes and points that
         `targets` requests. Captions are those of `gpufeed show`. Views stand side by side.
 
         Args:
-            batch: a batch of this loader; None for the one that iterating hands out next.
+            batch: a batch of this loader, or what `record` returns; None for the batch that
+                iterating hands out next.
             path: a PNG file to write the sheet to, or a folder for `batch.png`; None for no file.
             max_images: the number of images to draw at most.
 

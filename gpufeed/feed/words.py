@@ -16,6 +16,10 @@ _ORDER = (
     "the sampler has the order and the seed: sampler=IndexSampler(len(manifest), shuffle=True, "
     "seed=0, num_epochs=None); Loader.for_evaluation(manifest) has all records in order"
 )
+_SHUFFLE = (
+    "leave it out: Loader(manifest) shuffles, by default with sampler=IndexSampler(len(manifest), "
+    "shuffle=True, seed=0), and Loader.for_evaluation(manifest) does not"
+)
 _TAIL = 'pass last_batch="drop", the default, "partial" or "pad"'
 _TRANSFORMS = "pass transforms, a list"
 _MANIFEST = "pass a manifest first: Loader(read_folder(...))"
@@ -26,7 +30,7 @@ _PINNED = "leave it out: batches come on the device"
 _PREFETCH = "pass prefetch, a number of batches"
 
 _INSTEAD = {
-    "shuffle": _ORDER,
+    "shuffle": _SHUFFLE,
     "seed": _ORDER,
     "generator": _ORDER,
     "num_epochs": _ORDER,
@@ -62,16 +66,16 @@ _INSTEAD = {
 
 
 def explain(init: Callable[_P, None]) -> Callable[_P, None]:
-    """Make `init` explain an option that it does not have, and another loader has.
+    """Make `init` explain options that it does not have, and another loader has.
 
-    The decorated function raises `ConfigError` for such an option.
+    The decorated function raises `ConfigError` for such options, all at once.
     """
 
     @functools.wraps(init)  # so that `help` and others see the signature
     def explained(*args: _P.args, **options: _P.kwargs) -> None:
-        for name in options:
-            if name in _INSTEAD:
-                raise ConfigError(f"Loader has no option {name}; {_INSTEAD[name]}")
+        told = [f"no option {name}: {_INSTEAD[name]}" for name in options if name in _INSTEAD]
+        if told:
+            raise ConfigError(f"Loader has {'; '.join(told)}")
         init(*args, **options)
 
     return explained

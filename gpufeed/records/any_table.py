@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,8 +104,9 @@ def _convert(table: Any) -> pl.DataFrame | None:
             if getattr(feature, "names", None)
         )
     if hasattr(table, "__arrow_c_stream__"):
-        frame = pl.DataFrame(table)
-        columns = table.items() if hasattr(table, "iloc") else ()
+        columns = list(table.items()) if hasattr(table, "iloc") else []
+        paths = {name: column.map(os.fspath) for name, column in columns if _are_paths(column)}
+        frame = pl.DataFrame(table.assign(**paths) if paths else table)
         return frame.with_columns(
             _enum(pl.Series(str(name), column.cat.codes.to_numpy()), column.cat.categories)
             for name, column in columns
@@ -115,6 +117,11 @@ def _convert(table: Any) -> pl.DataFrame | None:
     if isinstance(table, list | tuple) and all(isinstance(row, Mapping) for row in table):
         return pl.DataFrame(table, infer_schema_length=None)
     return None
+
+
+def _are_paths(column: Any) -> bool:
+    """Return whether a column of pandas holds paths of pathlib, which Arrow does not take."""
+    return column.dtype == object and all(isinstance(each, os.PathLike) for each in column)
 
 
 def _enum(codes: pl.Series, names: Sequence[object]) -> pl.Series:

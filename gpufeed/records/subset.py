@@ -32,7 +32,7 @@ def as_manifest(data: Manifest | Subset) -> Manifest:
     if not (hasattr(data, "dataset") and hasattr(data, "indices")):
         raise ConfigError(
             f"manifest is {short(data)}; it must be a Manifest, such as read_folder and "
-            "read_table return, or a Subset of one; of images in memory, "
-            'read_table({"label": labels}, source=MemorySource(images))'
+            "read_table return, or a Subset of one; concat([first, second]) joins several; of "
+            'images in memory, read_table({"label": labels}, source=MemorySource(images))'
         )
     return as_manifest(data.dataset).take(data.indices)

@@ -42,7 +42,8 @@ def draw_batch(
     """Draw the images of a batch with their boxes and points; views of a record side by side.
 
     Args:
-        batch: a batch as a loader hands it out, with the keys `image` and `record_key`.
+        batch: a batch as a loader hands it out, with the keys `image` and `record_key`, or a
+            record.
         manifest: the loader's manifest.
         outputs: for each view, the output format that is to be undone.
         facts: texts for the sheet's last line.
@@ -58,6 +59,12 @@ def draw_batch(
             f"batch is a {type(batch).__name__} without the keys image and record_key; pass a "
             "batch as the loader makes it, without a collate_fn of your own"
         )
+    if np.ndim(to_numpy(batch["record_key"])) == 0:  # one record: a batch of one
+        batch = {
+            name: [each[None] for each in value] if isinstance(value, list) else value[None]
+            for name, value in batch.items()
+            if name in {"image", "record_key", *_DRAWN}
+        }
     several = isinstance(batch["image"], list)
     images = batch["image"] if several else [batch["image"]]
     if len(images) != len(outputs):

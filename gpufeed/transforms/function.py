@@ -29,7 +29,8 @@ class Lambda(PixelTransform):
 
     With random=True the function gets random numbers as a second argument, as in Grain's
     `random_map`: a `np.random.Generator` of its own for this visit to the record and this place in
-    the list of transforms. It must draw from nothing else, so that a batch is the same each time.
+    the list of transforms. No function may draw from anything else, such as `np.random`: batches
+    would not be the same each time, and nothing would say so.
 
     Args:
         function: takes uint8 (height, width, 3) and returns uint8 of the same shape, or of `size`.
@@ -114,7 +115,7 @@ class Lambda(PixelTransform):
         """Return the message that it is in a position where it cannot be called."""
         return (
             f'Lambda({self.name}) runs with device="cpu" only, and only crops, resizes, pads and '
-            "flips may come before it; write a PixelTransform with DALI operators instead"
+            "flips may come before it; move it, or write a PixelTransform with DALI operators"
         )
 
     def build(self, image: Any, params: dict[str, Any]) -> Any:  # noqa: ARG002

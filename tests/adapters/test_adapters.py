@@ -208,6 +208,20 @@ def test_each_process_of_a_machine_takes_its_own_gpu(
     assert device.resolve_device(name).index == index
 
 
+@pytest.mark.parametrize("name", ["cpu", "cuda", "cuda:1"])
+def test_a_torch_device_is_the_device_of_its_name(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    from gpufeed.engine import device
+
+    monkeypatch.setattr(device, "gpu_count", lambda: 2)
+    assert device.resolve_device(torch.device(name)) == device.resolve_device(name)
+    with pytest.raises(gpufeed.ConfigError, match=r"device is device\(type='meta'\); it must be"):
+        device.resolve_device(torch.device("meta"))
+
+
 def test_a_local_rank_without_a_gpu_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     from gpufeed.engine import device
 

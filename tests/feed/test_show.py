@@ -120,6 +120,21 @@ def test_targets_are_drawn_in_any_form(pictures: Manifest) -> None:
         assert (both != np.asarray(marked.show(batch))).any()
 
 
+@pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
+@pytest.mark.parametrize("views", [1, 2])
+def test_a_record_is_a_batch_of_one(pictures: Manifest, framework: Any, views: int) -> None:
+    chain = [tf.RandomResizedCrop(96), tf.Normalize()]
+    options = {"targets": ["boxes"], "framework": framework}
+    transforms = chain if views == 1 else tf.Views([chain, chain])
+    with make(pictures, transforms=transforms, **options) as loader:
+        key = int(loader.batch(0)["record_key"][0])
+        shown = np.asarray(loader.show(loader.record(key)))
+        expected = np.asarray(loader.show(loader.batch(0), max_images=1))
+    height = MARGIN + 96 + CAPTION  # below it a line says how many of the batch are shown
+    width = MARGIN + CELL
+    np.testing.assert_array_equal(shown[:height, :width], expected[:height, :width])
+
+
 def test_what_is_no_batch_is_refused(pictures: Manifest) -> None:
     with make(pictures, transforms=[*GEOMETRY, PLAIN], collate_fn=len) as loader:
         assert np.asarray(loader.show()).shape[2] == 3

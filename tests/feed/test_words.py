@@ -32,8 +32,16 @@ def test_an_option_of_another_loader_is_explained(pictures: Manifest, name: str)
         lambda: Loader(pictures, **given),
         lambda: Loader.for_evaluation(pictures, **given),
     ):
-        with pytest.raises(ConfigError, match=f"^Loader has no option {name}; [a-z]"):
+        with pytest.raises(ConfigError, match=f"^Loader has no option {name}: [a-z]"):
             make()
+
+
+def test_all_options_of_another_loader_are_explained_at_once(pictures: Manifest) -> None:
+    given: Any = {"shuffle": True, "num_workers": 4, "drop_last": True}
+    with pytest.raises(ConfigError) as caught:
+        Loader(pictures, batch_size=4, **given)
+    told = [f"no option {name}: {_INSTEAD[name]}" for name in given]
+    assert str(caught.value) == "Loader has " + "; ".join(told)
 
 
 @pytest.mark.parametrize("text", sorted(set(_INSTEAD.values())))

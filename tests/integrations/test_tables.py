@@ -35,6 +35,9 @@ def test_pandas(root: Path) -> None:
     expected = read_table(pl.DataFrame(columns), root=root).fingerprint()
     frame = pd.DataFrame(columns, index=[7, 8, 9])
     assert read_table(frame, root=root).fingerprint() == expected
+    of_pathlib = frame.assign(path=[Path(each) for each in PATHS])
+    assert read_table(of_pathlib, root=root).fingerprint() == expected
+    assert isinstance(of_pathlib["path"].iloc[0], Path)  # the user's own frame is as it was
     later = frame[frame["note"] > 2]
     assert read_table(later, root=root).frame["path"].to_list() == ["2.png"]
 
