@@ -24,6 +24,7 @@ _MIN_EPOCHS_KEPT, _MAX_POSITIONS_KEPT = 4, 1 << 20
 Batches are prefetched from the next epochs, and made again from the previous ones.
 """
 
+_USE_RANGE = "make it of MapDataset.range(len(manifest)), without batch()"
 _USE_INNER = "for a batch sampler, pass its inner sampler, and batch_size to the Loader"
 
 
@@ -251,8 +252,10 @@ def _to_keys(items: Iterable[Any], source: object) -> Int64:
     try:
         return np.array([operator.index(item) for item in items], dtype=np.int64)
     except TypeError as error:
+        grains = _kind(source).endswith("MapDataset")
         raise ConfigError(
-            f"{_kind(source)} yields something other than record keys ({error}); {_USE_INNER}"
+            f"{_kind(source)} yields something other than record keys ({error}); "
+            f"{_USE_RANGE if grains else _USE_INNER}"
         ) from None
 
 

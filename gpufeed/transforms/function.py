@@ -98,15 +98,15 @@ class Lambda(PixelTransform):
             result: Any = self._function(image, *drawn)
         shape = image.shape if self.size is None else (*self.size, 3)
         if not isinstance(result, np.ndarray) or result.dtype != np.uint8 or result.shape != shape:
-            what = (
-                f"{result.dtype} {result.shape}" if isinstance(result, np.ndarray) else repr(result)
-            )
+            known = isinstance(result, np.ndarray)
+            what = f"{result.dtype} {result.shape}" if known else short(type(result))
             raise ConfigError(
                 f"Lambda({self.name}) returned {what} for an image of uint8 {image.shape}; it must "
+                "return a NumPy array of "
                 + (
-                    "return one of the same type and shape, or be given the size that it returns"
+                    "this type and shape, or be given the size that it returns"
                     if self.size is None
-                    else f"return uint8 {shape}, as its size says"
+                    else f"uint8 {shape}, as its size says"
                 )
             )
         return result

@@ -26,7 +26,7 @@ class Normalize(OutputFormat):
     """Scale values to 0..1, subtract `mean` and divide by `std`, channel by channel.
 
     Args:
-        mean: one number or three (RGB), on the scale 0..1; ImageNet's by default.
+        mean: one number or three (RGB), on the scale 0..1, at most 1; ImageNet's by default.
         std: one number or three (RGB), on the scale 0..1, above 0; ImageNet's by default.
         dtype: "float32" or "float16".
         layout: "NCHW" or "NHWC"; None for NHWC with framework="jax", otherwise NCHW.
@@ -44,6 +44,12 @@ class Normalize(OutputFormat):
         self._std = arguments.check_triple("std", std)
         if min(self._std) <= 0:
             raise ConfigError(f"std is {short(std)}; it must be above 0")
+        for name, given, numbers in (("mean", mean, self._mean), ("std", std, self._std)):
+            if max(numbers) > 1:
+                raise ConfigError(
+                    f"{name} is {short(given)}, but pixel values are scaled to 0..1 first; divide "
+                    "mean and std by 255"
+                )
         self.dtype = arguments.check_dtype(dtype)
         if self.dtype == "uint8":
             raise ConfigError(

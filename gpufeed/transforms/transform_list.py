@@ -41,7 +41,10 @@ def check_transforms(transforms: Sequence[Transform]) -> tuple[Transform, ...]:
     flat = tuple(flatten(transforms))
     for index, transform in enumerate(flat):
         if not isinstance(transform, _KINDS):
-            hint = " (pass an instance, not the class)" if isinstance(transform, type) else ""
+            hint = "; pass a function of an image as Lambda(function), and one that takes random "
+            hint += "numbers, such as random_map of Grain, as Lambda(function, random=True)"
+            if isinstance(transform, type):
+                hint = " (pass an instance, not the class)"
             if getattr(transform, "makes_views", False):
                 hint = "; it makes several views, so it cannot be used in a view or another list"
             raise ConfigError(

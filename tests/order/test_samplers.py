@@ -646,12 +646,12 @@ def test_a_grain_dataset_of_record_keys_is_an_order(pictures: Manifest) -> None:
         assert keys_of(loader) == wanted[33:50]
     with pytest.raises(ConfigError, match=r"RepeatMapDataset has no end, .* leave out repeat\(\)"):
         fed_by(pictures, repeated)
-    odd = theirs().map(lambda key: {"key": key})
-    with (
-        fed_by(pictures, odd) as loader,
-        pytest.raises(ConfigError, match="yields something other than record keys"),
-    ):
-        loader.batch(0)
+    for odd in (theirs().map(lambda key: {"key": key}), theirs().batch(5)):
+        with (
+            fed_by(pictures, odd) as loader,
+            pytest.raises(ConfigError, match=r"other than record keys .*; make it of MapDataset"),
+        ):
+            loader.batch(0)
 
 
 def test_a_grain_sampler_of_a_shard_is_refused(pictures: Manifest) -> None:

@@ -149,8 +149,13 @@ def two(image: Pixels) -> Pixels:
     return image[:2, :2]
 
 
+def nothing(image: Pixels) -> Any:
+    return None
+
+
 def test_what_is_wrong_is_named(pictures: Manifest) -> None:
     wrong: list[tuple[tf.Lambda, str]] = [
+        (tf.Lambda(nothing), r"nothing\) returned <class 'NoneType'> for .*return a NumPy array"),
         (tf.Lambda(two), r"two\) returned uint8 \(2, 2, 3\) for .*or be given the size that it"),
         (tf.Lambda(two, size=3), r"two\) returned uint8 \(2, 2, 3\) .* uint8 \(3, 3, 3\), as its"),
     ]

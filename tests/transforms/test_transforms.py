@@ -457,6 +457,8 @@ def test_boxes_are_cut_to_the_canvas() -> None:
         (lambda: tf.PadToSquare(9, fill=(1, 2)), r"fill is \(1, 2\); it must be one number or"),
         (lambda: tf.RandomHorizontalFlip(1.5), "p is 1.5; it must be a number from 0 to 1"),
         (lambda: tf.Normalize(std=0), "std is 0; it must be above 0"),
+        (lambda: tf.Normalize(127.5, 0.5), "mean is 127.5, but pixel values are scaled to 0..1 fi"),
+        (lambda: tf.Normalize(0, (58.4, 57, 57)), r"std is \(58.4, 57, 57\), but .* by 255"),
         (lambda: tf.Normalize(mean=float("nan")), "mean is nan; its numbers must be finite"),
         (lambda: tf.Normalize(dtype="uint8"), 'dtype is "uint8", which Normalize cannot return'),
         (lambda: tf.ToDtype("int8"), "dtype is 'int8'; it must be one of \"float32\""),
@@ -483,7 +485,7 @@ def test_bad_arguments_are_named(make: Callable[[], tf.Transform], message: str)
         ([tf.PadToSquare(50)], r"PadToSquare\(50\) got record \d+ of .*; resize before it"),
         ([tf.Normalize(), tf.CenterCrop(3)], r"CenterCrop, which must come before Normalize"),
         ([tf.CenterCrop], r"transforms\[0\] is <class .*CenterCrop'>, .*pass an instance"),
-        ([len], r"transforms\[0\] is <built-in function len>, which is not a gpufeed"),
+        ([len], r"transforms\[0\] is <built-in function len>, .* not a gpufeed transform; pass a "),
     ],
 )
 def test_lists_that_can_not_work_say_so_at_once(
