@@ -76,7 +76,7 @@ def train(
         interpolation: "bilinear" or "bicubic".
         mean: mean of each channel, with pixel values from 0 to 1.
         std: standard deviation of each channel.
-        dtype: "float32", "float16", or "uint8" for pixel values that are not normalised.
+        dtype: "float32", "float16", "bfloat16", or "uint8" for values that are not normalised.
         layout: "NCHW" or "NHWC"; None for NHWC with framework="jax", otherwise NCHW.
     """
     return [
@@ -105,7 +105,7 @@ def evaluate(
         interpolation: "bilinear" or "bicubic".
         mean: mean of each channel, with pixel values from 0 to 1.
         std: standard deviation of each channel.
-        dtype: "float32", "float16", or "uint8" for pixel values that are not normalised.
+        dtype: "float32", "float16", "bfloat16", or "uint8" for values that are not normalised.
         layout: "NCHW" or "NHWC"; None for NHWC with framework="jax", otherwise NCHW.
     """
     return [
@@ -139,7 +139,7 @@ def torchvision_train(
         interpolation: "bilinear" or "bicubic".
         mean: mean of each channel, with pixel values from 0 to 1.
         std: standard deviation of each channel.
-        dtype: "float32", "float16", or "uint8" for pixel values that are not normalised.
+        dtype: "float32", "float16", "bfloat16", or "uint8" for values that are not normalised.
         layout: "NCHW" or "NHWC"; None for NHWC with framework="jax", otherwise NCHW.
     """
     return [
@@ -175,7 +175,7 @@ def timm_train(
         interpolation: "bilinear" or "bicubic".
         mean: mean of each channel, with pixel values from 0 to 1.
         std: standard deviation of each channel.
-        dtype: "float32", "float16", or "uint8" for pixel values that are not normalised.
+        dtype: "float32", "float16", "bfloat16", or "uint8" for values that are not normalised.
         layout: "NCHW" or "NHWC"; None for NHWC with framework="jax", otherwise NCHW.
     """
     return [
@@ -208,7 +208,7 @@ def simclr(
     Args:
         size: side of the output, pixels.
         strength: strength of the colour distortion; 1 for ImageNet, 0.5 for CIFAR-10.
-        dtype: "float32", "float16", or "uint8" for pixel values of 0 to 255.
+        dtype: "float32", "float16", "bfloat16", or "uint8" for pixel values of 0 to 255.
         layout: "NCHW" or "NHWC"; None for NHWC with framework="jax", otherwise NCHW.
     """
     jitter = ColorJitter(0.8 * strength, 0.8 * strength, 0.8 * strength, 0.2 * strength)
@@ -242,7 +242,7 @@ def dino(
         size: side of the global views, pixels.
         local_size: side of the local views, pixels.
         local_crops: number of local views.
-        dtype: "float32", "float16", or "uint8" for pixel values that are not normalised.
+        dtype: "float32", "float16", "bfloat16", or "uint8" for values that are not normalised.
         layout: "NCHW" or "NHWC"; None for NHWC with framework="jax", otherwise NCHW.
     """
     output = _output(dtype, layout, IMAGENET_MEAN, IMAGENET_STD)
@@ -290,7 +290,7 @@ def course_train(
 
     Args:
         photometric: whether to change contrast and gamma.
-        dtype: "float32", "float16", or "uint8" for pixel values that are not scaled.
+        dtype: "float32", "float16", "bfloat16", or "uint8" for pixel values that are not scaled.
         layout: "NCHW" or "NHWC"; None for NHWC with framework="jax", otherwise NCHW.
     """
     return [
@@ -308,7 +308,7 @@ def course_evaluate(*, dtype: DType = "float32", layout: Layout | None = None) -
     """The validation feed of the same course: the box without margin, in a black square of 224.
 
     Args:
-        dtype: "float32", "float16", or "uint8" for pixel values that are not scaled.
+        dtype: "float32", "float16", "bfloat16", or "uint8" for pixel values that are not scaled.
         layout: "NCHW" or "NHWC"; None for NHWC with framework="jax", otherwise NCHW.
     """
     return [

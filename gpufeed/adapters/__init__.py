@@ -28,6 +28,10 @@ class Adapter(Protocol):
         """Return DALI's dense tensor as the framework's array, without a copy if possible."""
         ...
 
+    def to_bfloat16(self, images: Any) -> Any:
+        """Round float32 images to bfloat16, to nearest even."""
+        ...
+
     def labels(self, values: npt.NDArray[np.int32]) -> Any:
         """Return labels, int32 (n, ...), on the images' device, in the dtype that losses take."""
         ...

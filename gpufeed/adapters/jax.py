@@ -49,6 +49,10 @@ class JaxAdapter:
         shared: jax.Array = jax.dlpack.from_dlpack(tensor)
         return shared
 
+    def to_bfloat16(self, images: jax.Array) -> jax.Array:
+        """Round float32 images to bfloat16, to nearest even."""
+        return images.astype(jax.numpy.bfloat16)
+
     def labels(self, values: npt.NDArray[np.int32]) -> jax.Array:
         """Return labels on the images' device, as int32."""
         return self._put(values)

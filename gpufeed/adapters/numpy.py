@@ -25,6 +25,10 @@ class NumpyAdapter:
             return np.asarray(tensor.as_cpu())
         return np.from_dlpack(tensor)
 
+    def to_bfloat16(self, images: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Not implemented: NumPy has no bfloat16, and `Loader` refuses it."""
+        raise NotImplementedError
+
     def labels(self, values: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
         """Return labels as int32."""
         return values

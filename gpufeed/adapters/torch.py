@@ -28,6 +28,10 @@ class TorchAdapter:
         """Return DALI's tensor as a torch tensor, without a copy."""
         return torch.utils.dlpack.from_dlpack(tensor)
 
+    def to_bfloat16(self, images: torch.Tensor) -> torch.Tensor:
+        """Round float32 images to bfloat16, to nearest even."""
+        return images.to(torch.bfloat16)
+
     def labels(self, values: npt.NDArray[np.int32]) -> torch.Tensor:
         """Return labels on the images' device, as int64."""
         return torch.from_numpy(values.astype(np.int64)).to(self.device)
@@ -48,8 +52,10 @@ class TorchAdapter:
         return torch.from_numpy(values)
 
     def to_numpy(self, values: Any) -> npt.NDArray[Any]:
-        """Return a tensor as a NumPy array in host memory."""
-        return np.asarray(torch.as_tensor(values).cpu().numpy())
+        """Return a tensor as a NumPy array in host memory, bfloat16 as float32."""
+        tensor = torch.as_tensor(values)
+        tensor = tensor.float() if tensor.dtype == torch.bfloat16 else tensor
+        return np.asarray(tensor.cpu().numpy())
 
 
 def make(device: Device) -> TorchAdapter:

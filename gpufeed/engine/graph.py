@@ -19,7 +19,7 @@ from gpufeed.transforms.select import where
 if TYPE_CHECKING:
     from gpufeed.engine.device import Device
     from gpufeed.open.base import Opener
-    from gpufeed.transforms.base import Layout
+    from gpufeed.transforms.base import DType, Layout
 
 __all__ = ["build_pipeline", "rest_feeds"]
 
@@ -83,7 +83,8 @@ def _view(view: View, image: Any) -> Any:
         else:
             image = resample(stage, image)
     # `check_views` has given a layout to each output format.
-    made = Made(view.output.dtype, cast("Layout", view.output.layout), *view.size)
+    dtype: DType = "float32" if view.output.dtype == "bfloat16" else view.output.dtype
+    made = Made(dtype, cast("Layout", view.output.layout), *view.size)
     image = _finish(view.output, made, image, mirror)
     for late in view.late:
         with errors_from(late.transform):

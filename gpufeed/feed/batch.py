@@ -68,7 +68,10 @@ class HandOver:
             views: for each view, DALI's dense tensor of its images.
         """
         adapter = self._adapter
-        images = [adapter.images(view) for view in views]
+        images = [
+            adapter.to_bfloat16(image) if view.output.dtype == "bfloat16" else image
+            for image, view in zip(map(adapter.images, views), plan.stages.views, strict=True)
+        ]
         batch = {
             "image": images[0] if len(images) == 1 else images,
             "label": adapter.labels(plan.labels),

@@ -293,6 +293,11 @@ class Loader:
                 'opener="threads" or leave out decoder'
             )
         self._adapter = make_adapter(framework, self.device, sharding)
+        outputs = [view.output for view in self._planner.stages.views]
+        if framework == "numpy" and any(output.dtype == "bfloat16" for output in outputs):
+            raise ConfigError(
+                'an output format has dtype "bfloat16", which NumPy does not have; use "float32"'
+            )
         self.ledger = self._make_ledger(ledger)
         policy = Policy(on_error, self.sampler, manifest.frame["label"].to_numpy())
         paths = manifest.frame["path"]

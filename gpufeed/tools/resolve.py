@@ -62,7 +62,7 @@ def make_transforms(
     Args:
         preset: the name of a function in `gpufeed.presets`.
         size: the side of the output in pixels; the course's presets support 224 only.
-        dtype: "float32", "float16" or "uint8".
+        dtype: "float32", "float16", "bfloat16" or "uint8".
         layout: "NCHW" or "NHWC"; None for the framework's.
 
     Raises:

@@ -45,7 +45,8 @@ Params = dict[str, npt.NDArray[Any]]
 Tree: TypeAlias = "Mapping[str, npt.NDArray[Any] | Tree]"
 """`Params`, or, for a transform made of others, nested dictionaries of them."""
 
-DType = Literal["float32", "float16", "uint8"]
+DType = Literal["float32", "float16", "bfloat16", "uint8"]
+"""DALI has no bfloat16: it makes float32, which the framework rounds to nearest even."""
 Layout = Literal["NCHW", "NHWC"]
 
 
@@ -162,7 +163,7 @@ class OutputFormat(Transform):
     Each channel's value v becomes (v - mean) / std.
 
     Attributes:
-        dtype: "float32", "float16" or "uint8".
+        dtype: "float32", "float16", "bfloat16" or "uint8".
         layout: "NCHW" or "NHWC"; None for the loader to choose.
     """
 
@@ -185,7 +186,7 @@ class Made:
     """Type, layout and size of finished images.
 
     Attributes:
-        dtype: "float32", "float16" or "uint8".
+        dtype: "float32", "float16", "bfloat16" or "uint8".
         layout: "NCHW" or "NHWC".
         height: pixels.
         width: pixels.

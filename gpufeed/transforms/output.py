@@ -28,7 +28,7 @@ class Normalize(OutputFormat):
     Args:
         mean: one number or three (RGB), on the scale 0..1, at most 1; ImageNet's by default.
         std: one number or three (RGB), on the scale 0..1, above 0; ImageNet's by default.
-        dtype: "float32" or "float16".
+        dtype: "float32", "float16", or "bfloat16" for torch and JAX.
         layout: "NCHW" or "NHWC"; None for NHWC with framework="jax", otherwise NCHW.
     """
 
@@ -78,7 +78,7 @@ class ToDtype(OutputFormat):
     """Return pixel values as they are, or scaled to 0..1.
 
     Args:
-        dtype: "float32", "float16" or "uint8".
+        dtype: "float32", "float16", "uint8", or "bfloat16" for torch and JAX.
         scale: divide by 255; not for "uint8".
         layout: "NCHW" or "NHWC"; None for NHWC with framework="jax", otherwise NCHW.
     """
