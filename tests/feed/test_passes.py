@@ -114,7 +114,7 @@ def test_what_is_no_manifest_is_named() -> None:
     with pytest.raises(ConfigError, match="manifest is 5; it must be a Manifest, such as"):
         Loader.for_evaluation(given)
     given = torch.utils.data.ConcatDataset([[1], [2]])
-    with pytest.raises(ConfigError, match=r"must be a Manifest.*; concat\(\[first, second\]\) joins"):
+    with pytest.raises(ConfigError, match=r"must be a Manifest.*; concat\(\[first, second\]\)"):
         Loader(given)
     given = ["a long path"] * 1000
     with pytest.raises(ConfigError, match=r"\.\.\.\]; it must be a Manifest") as caught:
