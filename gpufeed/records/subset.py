@@ -30,9 +30,13 @@ def as_manifest(data: Manifest | Subset) -> Manifest:
     if isinstance(data, Manifest):
         return data
     if not (hasattr(data, "dataset") and hasattr(data, "indices")):
+        hint = (
+            "concat([first, second]) joins several"
+            if hasattr(data, "datasets")
+            else 'of images in memory, read_table({"label": labels}, source=MemorySource(images))'
+        )
         raise ConfigError(
-            f"manifest is {short(data)}; it must be a Manifest, such as read_folder and "
-            "read_table return, or a Subset of one; concat([first, second]) joins several; of "
-            'images in memory, read_table({"label": labels}, source=MemorySource(images))'
+            f"manifest is {short(data)}; it must be a Manifest, such as read_folder returns, or a "
+            f"Subset of one; {hint}"
         )
     return as_manifest(data.dataset).take(data.indices)
