@@ -111,7 +111,7 @@ def test_the_length_is_that_of_every_evaluation(pictures: Manifest) -> None:
 
 def test_what_is_no_manifest_is_named() -> None:
     given: Any = 5
-    with pytest.raises(ConfigError, match="manifest is 5; it must be a Manifest, such as"):
+    with pytest.raises(ConfigError, match="manifest is 5; it must be a Manifest, as"):
         Loader.for_evaluation(given)
     given = torch.utils.data.ConcatDataset([[1], [2]])
     with pytest.raises(ConfigError, match=r"must be a Manifest.*; concat\(\[first, second\]\)"):

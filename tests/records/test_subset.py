@@ -33,5 +33,5 @@ def test_subsets_of_torch(pictures: Manifest) -> None:
 
 def test_what_is_no_subset_of_a_manifest() -> None:
     for data in (5, Subset([1, 2], [0])):
-        with pytest.raises(ConfigError, match=r"must be a Manifest, such as .*or a Subset of one"):
+        with pytest.raises(ConfigError, match=r"must be a Manifest, as .*or a Subset of one"):
             Loader(data)
