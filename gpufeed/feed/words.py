@@ -73,9 +73,9 @@ def explain(init: Callable[_P, None]) -> Callable[_P, None]:
 
     @functools.wraps(init)  # so that `help` and others see the signature
     def explained(*args: _P.args, **options: _P.kwargs) -> None:
-        told = [f"no option {name}: {_INSTEAD[name]}" for name in options if name in _INSTEAD]
-        if told:
-            raise ConfigError(f"Loader has {'; '.join(told)}")
+        advice = [f"no option {name}: {_INSTEAD[name]}" for name in options if name in _INSTEAD]
+        if advice:
+            raise ConfigError(f"Loader has {'; '.join(advice)}")
         init(*args, **options)
 
     return explained

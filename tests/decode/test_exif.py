@@ -13,17 +13,8 @@ from PIL import Image
 from gpufeed.decode.decoders import NvImageCodec
 from gpufeed.decode.exif import orientation
 from gpufeed.decode.headers import image_header, image_size
-from tests.support.media import picture
+from tests.support.media import TURNS, picture
 
-TURNS = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
 HEIGHT, WIDTH = 24, 40
 IMAGE = picture(HEIGHT, WIDTH, seed=3)
 EMPTY = b"MM\0*\0\0\0\x08\0\0\0\0\0\0"

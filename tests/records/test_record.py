@@ -15,7 +15,7 @@ from PIL import Image
 import gpufeed
 from gpufeed import DecodeError, Loader, Manifest, ManifestError, Record
 from gpufeed import transforms as tf
-from tests.support.media import jpeg, picture
+from tests.support.media import TURNS, jpeg, picture
 
 
 def table(images: list[bytes], **columns: object) -> Manifest:
@@ -80,17 +80,8 @@ def test_it_stands_upright(orientation: int) -> None:
     exif = Image.Exif()
     exif[0x0112] = orientation
     record = table([jpeg(drawn, exif=exif.tobytes())])[0]
-    turns = {
-        2: Image.Transpose.FLIP_LEFT_RIGHT,
-        3: Image.Transpose.ROTATE_180,
-        4: Image.Transpose.FLIP_TOP_BOTTOM,
-        5: Image.Transpose.TRANSPOSE,
-        6: Image.Transpose.ROTATE_270,
-        7: Image.Transpose.TRANSVERSE,
-        8: Image.Transpose.ROTATE_90,
-    }
     with Image.open(io.BytesIO(jpeg(drawn))) as flat:
-        wanted = flat.transpose(turns[orientation]) if orientation > 1 else flat.copy()
+        wanted = flat.transpose(TURNS[orientation]) if orientation > 1 else flat.copy()
     apart = np.abs(np.asarray(record.image()).astype(int) - np.asarray(wanted))
     assert apart.mean() < 1
 

@@ -13,6 +13,17 @@ from PIL import Image
 
 from gpufeed import Manifest
 
+TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""How Pillow turns an image upright, by its EXIF orientation."""
+
 
 def picture(height: int, width: int, seed: int) -> Image.Image:
     """A smooth image with edges, so that both blurring and shifting it shows."""
