@@ -26,6 +26,9 @@ class Adapter(Protocol):
 
     def images(self, tensor: Any) -> Any:
         """Return DALI's dense tensor as the framework's array, without a copy if possible."""
+        # A consumer may drop it while kernels that read it still wait, on any stream. DALI's DLPack
+        # deleter keeps the memory until the device has done all work queued by then, on a thread of
+        # its own (DLTensorGraveyard in dali/pipeline/data/dltensor.cc), so nothing is held here.
         ...
 
     def to_bfloat16(self, images: Any) -> Any:
@@ -57,6 +60,10 @@ class Adapter(Protocol):
         """Return an array of a batch as a NumPy array in host memory."""
         ...
 
+    def pace(self) -> None:
+        """Bound the work that the consumer has queued on a GPU; called after each batch."""
+        ...
+
 
 def load_adapter(framework: str) -> ModuleType:
     """Import the module of one framework's adapter.
@@ -86,6 +93,7 @@ def make_adapter(
 
     Raises:
         ConfigError: there is no such framework, or the device cannot serve the sharding.
+        DeviceError: the framework was installed without support for the device.
         MissingExtraError: the framework is not installed.
     """
     if framework not in get_args(Framework):

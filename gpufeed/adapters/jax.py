@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from importlib.metadata import entry_points
 from typing import Any
 
 import jax
@@ -32,17 +33,23 @@ class JaxAdapter:
         """JAX's device.
 
         Raises:
-            DeviceError: JAX was installed without support for this device, or set up without it.
+            DeviceError: JAX cannot use this device in this process.
         """
         try:
             local = jax.local_devices(backend="cuda" if self._device.is_cuda else "cpu")
-            # By the driver's number: jax.distributed may show a process only its own GPU.
-            return {each.local_hardware_id: each for each in local}[self._device.index or 0]
-        except (RuntimeError, KeyError) as error:
+        except RuntimeError as error:
             raise DeviceError(
-                f"JAX has no device {self._device} in this process: {error!r}; install "
-                '"jax[cuda12]" or use device="cpu"'
+                f"device is {self._device}, but JAX cannot use it: {error}; check JAX_PLATFORMS "
+                "and the installation of JAX, or pass another device"
             ) from None
+        # By the driver's number: jax.distributed may show a process only its own GPU.
+        for each in local:
+            if each.local_hardware_id == (self._device.index or 0):
+                return each
+        own = ", ".join(f"cuda:{each.local_hardware_id}" for each in local)
+        raise DeviceError(
+            f"device is {self._device}, but in this process JAX has only {own}; pass one of these"
+        )
 
     def images(self, tensor: Any) -> jax.Array:
         """Return DALI's tensor as a JAX array, without a copy."""
@@ -76,12 +83,16 @@ class JaxAdapter:
         return self._put(values.astype(np.int32))
 
     def _put(self, values: npt.NDArray[Any]) -> jax.Array:
+        # Documented as always asynchronous; JAX holds `values` until the transfer is done.
         placed: jax.Array = jax.device_put(values, self.device)
         return placed
 
     def to_numpy(self, values: Any) -> npt.NDArray[Any]:
         """Return an array as a NumPy array in host memory."""
         return np.asarray(values)
+
+    def pace(self) -> None:
+        """Do nothing: XLA bounds the programs that wait for a device."""
 
 
 class ShardedJaxAdapter(JaxAdapter):
@@ -138,8 +149,30 @@ class ShardedJaxAdapter(JaxAdapter):
 
 
 def make(device: Device, sharding: jax.sharding.NamedSharding | None = None) -> JaxAdapter:
-    """Return the adapter for a device, or for a sharding if there is one."""
-    return JaxAdapter(device) if sharding is None else ShardedJaxAdapter(device, sharding)
+    """Return the adapter for a device, or for a sharding if there is one.
+
+    Raises:
+        ConfigError: see `ShardedJaxAdapter`.
+        DeviceError: JAX was installed without support for the device, or set up without it.
+    """
+    if sharding is not None:
+        return ShardedJaxAdapter(device, sharding)
+    if device.is_cuda:
+        _check_cuda(device)
+    return JaxAdapter(device)
+
+
+def _check_cuda(device: Device) -> None:
+    """Raise `DeviceError` if JAX has no backend for CUDA, without starting the one that it has."""
+    # The entry points by which JAX finds its plugins: "xla_cuda12", "xla_cuda13".
+    found = any("cuda" in plugin.name for plugin in entry_points(group="jax_plugins"))
+    named: str | None = jax.config.jax_platforms  # type: ignore[attr-defined]
+    if not found or (named and not {"cuda", "gpu"} & set(named.split(","))):
+        raise DeviceError(
+            f"device is {device}, but JAX {jax.__version__} has no CUDA backend (JAX_PLATFORMS is "
+            f'{named!r}); run pip install "jax[cuda12]" and leave JAX_PLATFORMS unset, or pass '
+            'device="cpu"'
+        )
 
 
 def shard_from_jax() -> ShardOptions:

@@ -51,6 +51,9 @@ class NumpyAdapter:
         """Return the array itself."""
         return np.asarray(values)
 
+    def pace(self) -> None:
+        """Do nothing: no consumer of NumPy arrays queues work on them."""
+
 
 def make(device: Device) -> NumpyAdapter:
     """Return the adapter for a device."""

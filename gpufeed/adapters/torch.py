@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,13 @@ import torch
 import torch.utils.dlpack
 
 from gpufeed.engine.device import Device
-from gpufeed.errors import ConfigError
+from gpufeed.errors import ConfigError, DeviceError
 from gpufeed.order.shard import ShardOptions
 
 __all__ = ["TorchAdapter", "make", "shard_from_torch"]
+
+_MAX_AHEAD = 4
+"""Batches of work that a consumer may queue on a GPU before `pace` waits."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +27,11 @@ class TorchAdapter:
     """Shares memory with DALI; labels are int64, which torch's losses require."""
 
     device: torch.device
+    _queued: deque[torch.cuda.Event] = field(default_factory=deque, init=False)
 
     def images(self, tensor: Any) -> torch.Tensor:
         """Return DALI's tensor as a torch tensor, without a copy."""
+        # On a GPU, torch passes its current stream, which then waits for the images if it must.
         return torch.utils.dlpack.from_dlpack(tensor)
 
     def to_bfloat16(self, images: torch.Tensor) -> torch.Tensor:
@@ -34,11 +40,20 @@ class TorchAdapter:
 
     def labels(self, values: npt.NDArray[np.int32]) -> torch.Tensor:
         """Return labels on the images' device, as int64."""
-        return torch.from_numpy(values.astype(np.int64)).to(self.device)
+        return self._put(values.astype(np.int64))
 
     def arrays(self, values: npt.NDArray[Any]) -> torch.Tensor:
         """Return other values on the images' device, in their own dtype."""
-        return torch.from_numpy(values).to(self.device)
+        return self._put(values)
+
+    def _put(self, values: npt.NDArray[Any]) -> torch.Tensor:
+        tensor = torch.from_numpy(values)
+        if self.device.type == "cuda":
+            # A copy from pageable memory would wait for all that the consumer has queued on its
+            # stream. torch reuses pinned memory only once the copies from it have run, by events
+            # (torch/include/ATen/core/CachingHostAllocator.h, "HostAllocator design").
+            tensor = tensor.pin_memory().to(self.device, non_blocking=True)
+        return tensor
 
     def pieces(
         self, values: npt.NDArray[Any], offsets: npt.NDArray[np.int64]
@@ -57,9 +72,34 @@ class TorchAdapter:
         tensor = tensor.float() if tensor.dtype == torch.bfloat16 else tensor
         return np.asarray(tensor.cpu().numpy())
 
+    def pace(self) -> None:
+        """Wait until the GPU has at most a few batches of the consumer's work left to do.
+
+        Dropped images keep their memory until the kernels queued before have run. With nothing to
+        wait for, a loop of few launches, as of CUDA graphs, would queue up the whole GPU memory.
+        """
+        if self.device.type != "cuda":
+            return
+        # Blocking: a thread that waits for it leaves its core to others.
+        event: torch.cuda.Event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+        event.record(torch.cuda.current_stream(self.device))
+        self._queued.append(event)
+        if len(self._queued) > _MAX_AHEAD:
+            self._queued.popleft().synchronize()
+
 
 def make(device: Device) -> TorchAdapter:
-    """Return the adapter for a device."""
+    """Return the adapter for a device.
+
+    Raises:
+        DeviceError: this build of PyTorch cannot use the device.
+    """
+    if device.is_cuda and not torch.cuda.is_available():
+        raise DeviceError(
+            f"device is {device}, but PyTorch {torch.__version__} cannot use it; install a CUDA "
+            "build that suits the driver (https://pytorch.org/get-started has the command), or "
+            'pass device="cpu"'
+        )
     return TorchAdapter(torch.device(str(device)))
 
 

@@ -176,6 +176,8 @@ class Engine:
     def _collect(self) -> None:
         """Wait for the oldest run and store its outcome."""
         run = self._runs[0]
+        # Without a stream, `share_outputs` waits for this run, and for no work of the consumer's:
+        # DALI reads the inputs in place, so their memory may be reused only after the run.
         try:
             run.outcome = [images.as_tensor() for images in self._pipeline.share_outputs()]
         except Exception as error:

@@ -53,6 +53,7 @@ class HandOver:
         handed_out = self.collate(batch)
         delivered = plan.delivered
         clock.handed_out(int(delivered.sum()))
+        self._adapter.pace()  # after the clock: this waits for the consumer's own work
         if self._ledger is not None:
             pixels = self.rows(batch, delivered) if self._ledger.run.pixels else None
             # The order is recorded, and not the substitutes.

@@ -16,7 +16,8 @@ class Stats:
         batches: batches handed out.
         images: records handed out, without padding.
         seconds: wall time.
-        waited: seconds of it that the consumer spent waiting for batches.
+        waited: seconds of it that the consumer spent waiting for batches; not those in which its
+            own work on a GPU was waited for.
     """
 
     batches: int

@@ -31,93 +31,6 @@ def make(manifest: Manifest, framework: str, **options: Any) -> Loader:
     return Loader(manifest, **{**settled, **options})
 
 
-def pointer(array: Any) -> int:
-    if isinstance(array, np.ndarray):
-        return array.__array_interface__["data"][0]
-    return array.data_ptr() if hasattr(array, "data_ptr") else array.unsafe_buffer_pointer()
-
-
-def watch_pixels(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Note where DALI's own memory is for each batch that is handed over."""
-    seen: list[int] = []
-    hand_over = type(loader._adapter).images
-
-    def noted(self: Any, tensor: Any) -> Any:
-        seen.append(tensor.data_ptr())
-        return hand_over(self, tensor)
-
-    monkeypatch.setattr(type(loader._adapter), "images", noted)
-    return seen
-
-
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_pixels_are_not_copied(
-    pictures: Manifest, framework: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with make(pictures, framework) as loader:
-        seen = watch_pixels(loader, monkeypatch)
-        handed = [pointer(batch["image"]) for batch in (loader.batch(0), *loader)]
-    assert handed == seen
-
-
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-@pytest.mark.parametrize("dtype", ["float32", "float16", "uint8"])
-@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-def test_frameworks_see_the_same_numbers(
-    pictures: Manifest, framework: str, dtype: str, layout: str
-) -> None:
-    chain = gpufeed.presets.train(24, dtype=dtype, layout=layout)
-    with (
-        make(pictures, "numpy", transforms=chain) as plain,
-        make(pictures, framework, transforms=chain) as loader,
-    ):
-        wanted, batch = plain.batch(6), loader.batch(6)
-    shape = (8, 3, 24, 24) if layout == "NCHW" else (8, 24, 24, 3)
-    assert tuple(batch["image"].shape) == shape
-    assert str(batch["image"].dtype).removeprefix("torch.") == dtype
-    assert set(batch) == {"image", "label", "record_key", "epoch", "valid"}
-    for name, values in batch.items():
-        np.testing.assert_array_equal(np.asarray(values), wanted[name])
-
-
-@pytest.mark.parametrize(
-    ("framework", "kinds"),
-    [
-        ("numpy", {"label": "int32", "record_key": "int64", "epoch": "int64", "valid": "bool"}),
-        ("torch", {"label": "int64", "record_key": "int64", "epoch": "int64", "valid": "bool"}),
-        ("jax", {"label": "int32", "record_key": "int32", "epoch": "int32", "valid": "bool"}),
-    ],
-)
-def test_small_arrays_have_the_frameworks_types(
-    pictures: Manifest, framework: str, kinds: dict[str, str]
-) -> None:
-    import jax
-    import torch
-
-    types = {"numpy": np.ndarray, "torch": torch.Tensor, "jax": jax.Array}
-    with make(pictures, framework) as loader:
-        batch = loader.batch(0)
-        assert loader.rows(batch)["label"].to_list() == np.asarray(batch["label"]).tolist()
-    assert all(isinstance(values, types[framework]) for values in batch.values())
-    assert {name: str(batch[name].dtype).removeprefix("torch.") for name in kinds} == kinds
-
-
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_kept_batches_stay_as_they_are(pictures: Manifest, framework: str) -> None:
-    """While later ones are made, and after loader and pipeline are gone."""
-    loader = make(pictures, framework)
-    kept, copies = [], []
-    for _ in range(3):
-        for batch in loader:
-            kept.append(batch["image"])
-            copies.append(np.asarray(batch["image"]).copy())
-    loader.close()
-    del loader, batch
-    assert len({pointer(image) for image in kept}) == len(kept)
-    for image, copy in zip(kept, copies, strict=True):
-        np.testing.assert_array_equal(np.asarray(image), copy)
-
-
 def test_torch_can_train_on_a_batch(pictures: Manifest) -> None:
     import torch
 
@@ -268,17 +181,6 @@ def test_a_gpu_batch_is_near_the_cpus(pictures: Manifest, framework: str) -> Non
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("framework", ["torch", "jax"])
-def test_pixels_stay_on_the_gpu(
-    pictures: Manifest, framework: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with make(pictures, framework, device="cuda") as loader:
-        seen = watch_pixels(loader, monkeypatch)
-        kept = [batch["image"] for batch in loader]
-    assert [pointer(image) for image in kept] == seen
-
-
-@pytest.mark.gpu
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_record_looks_the_same_in_any_gpu_batch(pictures: Manifest, framework: str) -> None:
     def by_record(batch_size: int) -> dict[int, bytes]:
@@ -311,20 +213,3 @@ def test_a_photo_looks_the_same_in_any_gpu_batch(testdata: Path) -> None:
             }
 
     assert by_record(8) == by_record(5) == by_record(50)
-
-
-@pytest.mark.gpu
-def test_memory_is_not_reused_before_its_readers_are_done(pictures: Manifest) -> None:
-    """A batch is dropped while a kernel that reads it still waits in torch's queue."""
-    import torch
-
-    with make(pictures, "torch", device="cuda", prefetch=1) as loader:
-        copies = []
-        for _ in range(3):
-            for batch in loader:
-                torch.cuda._sleep(200_000_000)  # clock ticks: a tenth of a second
-                copies.append(batch["image"].clone())
-                del batch
-        torch.cuda.synchronize()
-        for step, copy in enumerate(copies):
-            assert torch.equal(copy, loader.batch(step)["image"])
