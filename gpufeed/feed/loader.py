@@ -185,7 +185,7 @@ class Loader:
 
     Raises:
         ConfigError: an argument is out of range or contradicts another.
-        DeviceError: there is no such device.
+        DeviceError: there is no such device, or the framework cannot use it.
         MissingExtraError: the framework is not installed.
     """
 

@@ -1,4 +1,4 @@
-"""Handing over: shared memory, the types frameworks want, and batches that stay as they are."""
+"""Adapters: training on their batches, what is refused, and the device of each process."""
 
 from __future__ import annotations
 

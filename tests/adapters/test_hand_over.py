@@ -89,7 +89,7 @@ def test_pixels_are_not_copied(
 @pytest.mark.parametrize("dtype", ["float32", "float16", "uint8"])
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_frameworks_see_the_same_numbers(
-    pictures: Manifest, framework: str, device: str, dtype: str, layout: str
+    pictures: Manifest, framework: str, device: str, dtype: Any, layout: Any
 ) -> None:
     options: dict[str, Any] = {
         "transforms": gpufeed.presets.train(24, dtype=dtype, layout=layout),
