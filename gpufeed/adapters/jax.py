@@ -92,7 +92,7 @@ class JaxAdapter:
         return np.asarray(values)
 
     def pace(self) -> None:
-        """Do nothing: XLA bounds the programs that wait for a device."""
+        """Do nothing: XLA itself queues 32 programs at most (`max_inflight_computations`)."""
 
 
 class ShardedJaxAdapter(JaxAdapter):
