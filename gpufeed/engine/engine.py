@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from gpufeed._util.dali_private import abandon
-from gpufeed.engine.graph import build_pipeline, rest_feeds
+from gpufeed.engine.graph import define_pipeline, rest_feeds
 from gpufeed.errors import DecodeError, GpufeedError, PipelineError
 from gpufeed.open.base import Opened, out_of_memory
 
@@ -68,7 +68,7 @@ class Engine:
     ) -> None:
         self._opener = opener
         try:
-            self._pipeline = build_pipeline(
+            self._pipeline = define_pipeline(
                 stages,
                 opener,
                 batch_size=batch_size,
@@ -76,6 +76,7 @@ class Engine:
                 num_threads=num_threads,
                 depth=depth,
             )
+            self._pipeline.build()
         except GpufeedError:
             raise
         except Exception as error:  # DALI may reject the operators of a user's own transform

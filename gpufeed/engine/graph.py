@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from gpufeed.open.base import Opener
     from gpufeed.transforms.base import DType, Layout
 
-__all__ = ["build_pipeline", "rest_feeds"]
+__all__ = ["define_pipeline", "rest_feeds"]
 
 _DTYPES = {"float32": types.FLOAT, "float16": types.FLOAT16, "uint8": types.UINT8}
 
 
-def build_pipeline(
+def define_pipeline(
     stages: Stages,
     opener: Opener,
     *,
@@ -35,10 +35,10 @@ def build_pipeline(
     num_threads: int,
     depth: int,
 ) -> Pipeline:
-    """Build the pipeline that carries out stages with the same structure as `stages`.
+    """Define the pipeline that carries out stages with the same structure as `stages`.
 
     Its inputs are those of the opener and of `rest_feeds`; its outputs are the images of each view,
-    on `device`.
+    on `device`. To build it, DALI needs the device.
     """
     pipeline = Pipeline(
         batch_size=batch_size,
@@ -50,6 +50,8 @@ def build_pipeline(
     )
     with pipeline:
         opened = opener.build(stages)
+        if device.is_cuda:  # some openers make images in host memory
+            opened = [image.gpu() for image in opened]
         rest = declare(stages.rest, "rest")
         outputs = [_view(view, image) for view, image in zip(rest, opened, strict=True)]
         # An output must not share memory with an input.
@@ -58,7 +60,6 @@ def build_pipeline(
             for output, image in zip(outputs, opened, strict=True)
         ]
         pipeline.set_outputs(*outputs)
-    pipeline.build()
     skip_api_check(pipeline)
     return pipeline
 

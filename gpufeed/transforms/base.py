@@ -213,7 +213,8 @@ class LateTransform(Transform):
         """Add the operators to the graph.
 
         Args:
-            image: DALI `DataNode` of finished images.
+            image: DALI `DataNode` of finished images. Many operators of DALI do not take float16;
+                cast to float32 and back.
             params: what `draw` returns, with a CPU `DataNode` in place of each array.
             made: type, layout and size of the images.
 

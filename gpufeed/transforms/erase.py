@@ -110,7 +110,7 @@ class RandomErasing(LateTransform):
 
         def erase(image: Any, own: Nodes) -> Any:
             if isinstance(self.value, tuple):
-                return regions.fill(image, own["anchor"], own["shape"], self.value)
+                return regions.fill(image, own["anchor"], own["shape"], self.value, made)
             noise = regions.window(own["noise"], own["field"], made)
             return regions.paste(image, noise, own["anchor"], own["shape"])
 

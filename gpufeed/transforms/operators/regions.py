@@ -13,7 +13,7 @@ from gpufeed.transforms.base import Made
 __all__ = ["blend", "constant", "fill", "paste", "window"]
 
 
-def fill(image: Any, anchor: Any, shape: Any, value: tuple[float, float, float]) -> Any:
+def fill(image: Any, anchor: Any, shape: Any, value: tuple[float, float, float], made: Made) -> Any:
     """Fill a rectangle of each image.
 
     Args:
@@ -21,22 +21,19 @@ def fill(image: Any, anchor: Any, shape: Any, value: tuple[float, float, float])
         anchor: CPU `DataNode` of float32 (2,) per record: (y, x) of the rectangle's first pixel.
         shape: CPU `DataNode` of float32 (2,) per record: its (height, width).
         value: one number per channel.
+        made: what the images are like.
     """
-    return fn.erase(image, anchor=anchor, shape=shape, axis_names="HW", fill_value=list(value))
+    if made.dtype != "float16":
+        return _erase(image, anchor, shape, value)
+    return fn.cast_like(_erase(_to_float32(image), anchor, shape, value), image)
 
 
 def paste(image: Any, other: Any, anchor: Any, shape: Any) -> Any:
     """Copy a rectangle of `other` into each image, exactly: only zeros are added to its values."""
     black = (0.0, 0.0, 0.0)
     # In float32, since DALI's arithmetic does not support float16.
-    around, whole, outside = (
-        _to_float32(node)
-        for node in (
-            fill(image, anchor, shape, black),
-            other,
-            fill(other, anchor, shape, black),
-        )
-    )
+    own, whole = _to_float32(image), _to_float32(other)
+    around, outside = (_erase(node, anchor, shape, black) for node in (own, whole))
     return fn.cast_like(around + (whole - outside), image)
 
 
@@ -66,6 +63,11 @@ def window(field: Any, start: Any, made: Made) -> Any:
         made: what the images are like.
     """
     return fn.slice(field, start=start, shape=[made.height, made.width], axis_names="HW")
+
+
+def _erase(image: Any, anchor: Any, shape: Any, value: tuple[float, float, float]) -> Any:
+    # On a GPU, DALI's erase does not support float16.
+    return fn.erase(image, anchor=anchor, shape=shape, axis_names="HW", fill_value=list(value))
 
 
 def _to_float32(image: Any) -> Any:
