@@ -161,11 +161,11 @@ class Engine:
         outcome, run.outcome = run.outcome, None
         if isinstance(outcome, list):
             return outcome
-        errors = self._opener.blame(run.opened)
+        message = _brief(outcome)
+        errors = self._opener.blame(run.opened, message)
         if errors:
             return errors
         self.broken = True  # it may fail on every later batch too
-        message = _brief(outcome)
         if "bad_alloc" in message or "out of memory" in message.lower():
             raise out_of_memory(message)
         raise PipelineError(
