@@ -162,11 +162,12 @@ class Engine:
         if isinstance(outcome, list):
             return outcome
         message = _brief(outcome)
-        errors = self._opener.blame(run.opened, message)
+        no_memory = "bad_alloc" in message or "out of memory" in message.lower()
+        errors = {} if no_memory else self._opener.blame(run.opened, message)
         if errors:
             return errors
         self.broken = True  # it may fail on every later batch too
-        if "bad_alloc" in message or "out of memory" in message.lower():
+        if no_memory:
             raise out_of_memory(message)
         raise PipelineError(
             f"DALI failed on batch {run.opened.plan.step}, although each of its images can be "

@@ -694,9 +694,9 @@ class Loader:
 
         Args:
             state: the result of `state_dict`.
-            ignore: of "manifest", "sampler", "transforms" and "opener", those that may have changed.
-                With another opener, such as on other hardware, the order and all random numbers
-                stay the same, and pixels differ by a few grey levels.
+            ignore: of "manifest", "sampler", "transforms" and "opener", those that may have
+                changed. With another opener, such as on other hardware, the order and all random
+                numbers stay the same, and pixels differ by a few grey levels.
 
         Raises:
             StateMismatchError: the state was saved with another manifest, sampler, transforms or

@@ -66,6 +66,16 @@ def test_each_record_is_that_of_its_own_decoder(pictures: Manifest, chain: str) 
     assert resumed.items() <= wanted.items()
 
 
+@pytest.mark.gpu
+def test_each_record_is_that_of_its_own_decoder_on_a_gpu(pictures: Manifest) -> None:
+    mix = dict.fromkeys(["threads", "cuda", "cuda_windows", "hardware"], 0.25)
+    kinds = kinds_of(pictures, mix)
+    alone = {kind: rows(pictures, opener=kind, device="cuda") for kind in mix}
+    wanted = {key: alone[kind][key] for key, kind in enumerate(kinds)}
+    assert rows(pictures, opener=mix, device="cuda") == wanted
+    assert rows(pictures, opener=mix, device="cuda", batch_size=2, shards=2) == wanted
+
+
 def test_the_same_mix_resumes_and_another_does_not(pictures: Manifest) -> None:
     with make(pictures, opener=MIX) as loader:
         state = loader.state_dict()
@@ -107,11 +117,15 @@ def test_a_whole_image_that_is_cut_is_its_window(
 def cut(tmp_path: Path) -> Manifest:
     """Twelve images, of which 5 and 9 lack their last tenth."""
     manifest = make_manifest(tmp_path, [(90, 100)] * 12)
+    damage(tmp_path)
+    return manifest
+
+
+def damage(folder: Path) -> None:
     for key in (5, 9):
-        path = tmp_path / f"{key:05}.jpg"
+        path = folder / f"{key:05}.jpg"
         content = path.read_bytes()
         path.write_bytes(content[: len(content) * 9 // 10])
-    return manifest
 
 
 def bad(manifest: Manifest, **options: Any) -> set[int]:
@@ -126,6 +140,16 @@ def bad(manifest: Manifest, **options: Any) -> set[int]:
 @pytest.mark.parametrize("opener", ["graph", MIX, {"threads": 0.9, "graph": 0.1}], ids=str)
 def test_bad_images_are_found_wherever_they_are_decoded(cut: Manifest, opener: Any) -> None:
     assert bad(cut, opener=opener) == {5, 9}
+
+
+@pytest.mark.parametrize("batch_size", [4, 12])
+def test_the_companions_of_bad_images_do_not_change(tmp_path: Path, batch_size: int) -> None:
+    manifest = make_manifest(tmp_path, [(90, 100)] * 12)
+    how: dict[str, Any] = {"transforms": [tf.Resize(20), tf.RandomCrop(16), UINT8], "opener": MIX}
+    wanted = rows(manifest, **how)
+    damage(tmp_path)
+    found = rows(manifest, batch_size=batch_size, on_error="blank", max_failures=2, **how)
+    assert {key for key in found if found[key] != wanted[key]} == {5, 9}
 
 
 def test_what_is_decoded_whole_is_bad_whole(cut: Manifest, monkeypatch: pytest.MonkeyPatch) -> None:
