@@ -4,7 +4,7 @@ GpufeedError
 |- ManifestError       the manifest, or a file it is read from, is invalid
 |- ConfigError         an argument is out of range or contradicts another
 |- StateError          a saved state cannot be loaded
-|  `- StateMismatchError   the state belongs to another manifest, sampler or transforms
+|  `- StateMismatchError   the state belongs to another manifest, sampler, transforms or opener
 |- LedgerError         a ledger cannot be read, or belongs to another run
 |- EpochsExhausted     the sampler has no epochs left
 |- DecodeError         an image could not be read or decoded; names the record and its file
@@ -75,8 +75,8 @@ class StateMismatchError(StateError):
     """A saved state does not match this loader.
 
     Attributes:
-        changed: maps each part that differs ("manifest", "sampler", "transforms", "version") to
-            its saved and its current value.
+        changed: maps each part that differs ("manifest", "sampler", "transforms", "opener",
+            "version") to its saved and its current value.
     """
 
     def __init__(self, message: str, changed: dict[str, tuple[str, str]] | None = None) -> None:

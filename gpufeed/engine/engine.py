@@ -162,12 +162,13 @@ class Engine:
         outcome, run.outcome = run.outcome, None
         if isinstance(outcome, list):
             return outcome
-        errors = self._opener.blame(run.opened)
+        message = _brief(outcome)
+        no_memory = "bad_alloc" in message or "out of memory" in message.lower()
+        errors = {} if no_memory else self._opener.blame(run.opened, message)
         if errors:
             return errors
         self.broken = True  # it may fail on every later batch too
-        message = _brief(outcome)
-        if "bad_alloc" in message or "out of memory" in message.lower():
+        if no_memory:
             raise out_of_memory(message)
         raise PipelineError(
             f"DALI failed on batch {run.opened.plan.step}, although each of its images can be "

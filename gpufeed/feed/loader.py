@@ -7,15 +7,16 @@ import itertools
 import operator
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
+from gpufeed._util.dali_build import the_build
 from gpufeed._util.identity import brief, encode
 from gpufeed._util.limits import available_threads
 from gpufeed._util.numbers import is_integer
 from gpufeed._util.sanitize import short
 from gpufeed.adapters import Framework, make_adapter
 from gpufeed.decode.diagnose import MAX_PIXELS
-from gpufeed.engine.device import Device, resolve_device
+from gpufeed.engine.device import resolve_device
 from gpufeed.errors import ConfigError, EpochsExhausted, StateError
 from gpufeed.faults.failures import Failures
 from gpufeed.faults.policy import OnError, Policy
@@ -30,7 +31,8 @@ from gpufeed.feed.stats import Stats
 from gpufeed.feed.trainers import BatchSampler, TrainerEpochs
 from gpufeed.feed.words import explain
 from gpufeed.ledger import Ledger, Run
-from gpufeed.open.base import OpenerKind
+from gpufeed.open.choice import Choice
+from gpufeed.open.kinds import THREADS, Kind, OpenerKind, identify, resolve_shares
 from gpufeed.order.find_shard import FoundShard, find_shard, warn_if_cut_twice
 from gpufeed.order.foreign import GrainSampler, RecordedSampler, adopt
 from gpufeed.order.schedule import MAX_EPOCHS, BatchSize, LastBatch, Schedule
@@ -177,15 +179,30 @@ class Loader:
             storage answers.
         ledger: True records every record handed out by iterating in `loader.ledger`; "pixels" also
             records digests of the pixels, which copies them to host memory.
-        opener: what decodes images and does their first resize: "threads" on the host, before the
-            DALI graph, or the "graph" itself. "auto" is "graph" on a GPU and "threads" on the CPU,
-            where they are faster. Pixels of the two differ by one or two grey levels.
-        decoder: a function that makes a decoder for each thread, for use with threads. The default
-            is nvImageCodec's. States do not record the decoder.
+        opener: what decodes images and does their first resize. Pixels of any two differ by a few
+            grey levels, so states record the opener.
+
+            - "auto" is "cuda" on a GPU, which has not been measured yet, and "threads" on the CPU.
+            - "threads" of the host, before the DALI graph, which on a GPU receives their pixels.
+            - "graph", on the CPU: the DALI graph itself.
+            - "cuda", on a GPU: nvJPEG's CUDA decoder, with smooth chroma. It decodes whole images
+              unless nvJPEG is 13.3 or newer, which decodes windows.
+            - "cuda_windows", on a GPU: the same without smooth chroma, and windows only.
+            - "hardware", on a GPU: its JPEG engines, which decode whole images.
+            - Fixed shares of these, such as {"cuda": 0.6, "hardware": 0.25, "threads": 0.15}. A
+              hash of a record's path chooses its decoder, so a record has the same pixels in every
+              batch and in every subset of the manifest.
+
+            On a GPU, and wherever threads have a share, threads open images above 2^24 pixels, and
+            in the graph nvImageCodec decodes formats other than JPEG on the CPU. None of the
+            openers has been run on a GPU yet.
+        decoder: a function that makes a decoder for each thread, for use with threads or a share of
+            them. The default is nvImageCodec's. States do not record the decoder.
 
     Raises:
         ConfigError: an argument is out of range or contradicts another.
         DeviceError: there is no such device, or the framework cannot use it.
+        PipelineError: two builds of DALI are installed.
         MissingExtraError: the framework is not installed.
     """
 
@@ -215,7 +232,7 @@ class Loader:
         max_pixels: int = MAX_PIXELS,
         read_timeout: float | None = None,
         ledger: bool | Literal["pixels"] = False,
-        opener: OpenerKind = "auto",
+        opener: OpenerKind | Mapping[Kind, float] = "auto",
         decoder: Callable[[], Decoder] | None = None,
     ) -> None:
         manifest = as_manifest(manifest)
@@ -280,14 +297,16 @@ class Loader:
             "transforms": encode(self._planner.identities),
         }
         self.device = resolve_device(device)
-        on_host = _opens_on_host(opener, self.device)
-        check_functions(self._planner.stages, on_host=on_host)
+        the_build()  # two builds of DALI in one folder fail here, and not in the middle of a run
+        self._shares = resolve_shares(opener, on_gpu=self.device.is_cuda)
+        choice = Choice(self._shares, manifest.frame["path"], manifest.sizes())
+        check_functions(self._planner.stages, on_host=choice.kinds == (THREADS,))
         if decoder is not None and not callable(decoder):
             raise ConfigError(
                 f"decoder is {short(decoder)}; it must be callable and make a decoder, as a class "
                 "does"
             )
-        if decoder is not None and not on_host:
+        if decoder is not None and THREADS not in self._shares:
             raise ConfigError(
                 "decoder is set, but here the DALI graph decodes the images; pass "
                 'opener="threads" or leave out decoder'
@@ -312,7 +331,7 @@ class Loader:
             batch_size=max(self._schedule.sizes.values()),
             device=self.device,
             num_threads=num_threads or available_threads() + 1,
-            on_host=on_host,
+            choice=choice,
             make_decoder=decoder,
             depth=prefetch,
             max_pixels=max_pixels,
@@ -654,8 +673,9 @@ class Loader:
 
         `records` is the number of records handed out by all shards together, as a position in the
         sampler's order; prefetched batches do not count. `fingerprints` holds the manifest's hash
-        and, as JSON, the settings of the sampler and the transforms. A sampler's keys, weights or
-        labels take about two bytes a record there; weights without a pattern take eleven.
+        and, as JSON, the settings of the sampler, the transforms and the opener. A sampler's keys,
+        weights or labels take about two bytes a record there; weights without a pattern take
+        eleven.
         `quarantine` lists the bad records that this process has met.
         """
         return states.make_state(
@@ -674,11 +694,13 @@ class Loader:
 
         Args:
             state: the result of `state_dict`.
-            ignore: of "manifest", "sampler" and "transforms", those that may have changed.
+            ignore: of "manifest", "sampler", "transforms" and "opener", those that may have
+                changed. With another opener, such as on other hardware, the order and all random
+                numbers stay the same, and pixels differ by a few grey levels.
 
         Raises:
-            StateMismatchError: the state was saved with another manifest, sampler or transforms;
-                the message gives the old and the new value of each setting that differs.
+            StateMismatchError: the state was saved with another manifest, sampler, transforms or
+                opener; the message gives the old and the new value of each setting that differs.
             StateError: it is not the state of a gpufeed loader, or no batch begins at its position.
         """
         self._follow_processes(launched=False)
@@ -789,7 +811,11 @@ class Loader:
         self._found = found
 
     def _fingerprints(self) -> dict[str, str]:
-        return {"manifest": self.manifest.fingerprint(), **self._identities}
+        return {
+            "manifest": self.manifest.fingerprint(),
+            **self._identities,
+            "opener": identify(self._shares),
+        }
 
     def _make_ledger(self, mode: bool | Literal["pixels"]) -> Ledger | None:
         if mode not in (False, True, "pixels"):
@@ -806,17 +832,12 @@ class Loader:
 
     def _run(self, pixels: bool) -> Run:
         return Run(
-            **{**self._fingerprints(), "sampler": encode(brief(self.sampler.identity))},
+            manifest=self.manifest.fingerprint(),
+            sampler=encode(brief(self.sampler.identity)),
+            transforms=self._identities["transforms"],
             num_records=len(self.manifest),
             epoch_size=self.sampler.epoch_size,
             per_epoch=self._schedule.records_per_epoch,
             repeats=self.sampler.has_repeats,
             pixels=pixels,
         )
-
-
-def _opens_on_host(opener: object, device: Device) -> bool:
-    """Return whether threads on the host open images, and not the DALI graph."""
-    if opener not in get_args(OpenerKind):
-        raise ConfigError(f'opener is {short(opener)}; it must be "auto", "threads" or "graph"')
-    return opener == "threads" or (opener == "auto" and not device.is_cuda)

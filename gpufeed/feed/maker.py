@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gpufeed.engine.device import Device
     from gpufeed.engine.engine import Engine, Run
     from gpufeed.open.base import Opened, Opener
+    from gpufeed.open.choice import Choice
     from gpufeed.plan.planner import BatchPlan, Planner
 
 __all__ = ["Made", "Maker", "await_result", "check_pixels", "check_timeout"]
@@ -59,8 +60,8 @@ class Maker:
         source: the images of the manifest.
         policy: chooses substitutes for bad records.
         failures: collects bad records.
-        on_host: whether threads on the host open images, and not the graph.
-        make_decoder: makes a decoder for each of these threads; None for gpufeed's own.
+        choice: chooses what decodes each record.
+        make_decoder: makes a decoder for each thread on the host; None for gpufeed's own.
         depth: batches that DALI works on at a time.
         reduce_depth: as for `Manifest`.
     """
@@ -75,7 +76,7 @@ class Maker:
         batch_size: int,
         device: Device,
         num_threads: int,
-        on_host: bool,
+        choice: Choice,
         make_decoder: Callable[[], Decoder] | None,
         depth: int,
         max_pixels: int,
@@ -90,7 +91,7 @@ class Maker:
         self._batch_size = batch_size
         self._device = device
         self._num_threads = num_threads
-        self._on_host = on_host
+        self._choice = choice
         self._make_decoder = make_decoder
         self._depth = depth
         self._max_pixels = max_pixels
@@ -128,19 +129,15 @@ class Maker:
         return self._opener
 
     def _make_opener(self) -> Opener:
-        name = self._source.name
-        if not self._on_host:
-            from gpufeed.open.graph import GraphOpener
-
-            return GraphOpener(name, on_gpu=self._device.is_cuda, reduce_depth=self._reduce_depth)
         from gpufeed.decode.decoders import NvImageCodec
         from gpufeed.open.host import HostOpener
 
         return HostOpener(
             len(self._planner.views),
-            name,
+            self._source.name,
             self._num_threads,
             Budget(self._max_pixels, self._num_threads, quarter_of_memory()),
+            self._choice,
             self._make_decoder or NvImageCodec,
             reduce_depth=self._reduce_depth,
         )

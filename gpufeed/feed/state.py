@@ -22,8 +22,8 @@ def make_state(records: int, fingerprints: Mapping[str, str], quarantine: str) -
 
     Args:
         records: the position.
-        fingerprints: the manifest's fingerprint, and the identities of sampler and transforms as
-            JSON.
+        fingerprints: the manifest's fingerprint, the identities of sampler and transforms as JSON,
+            and the opener, with shares as JSON.
         quarantine: the failures met so far, as text.
     """
     return {
@@ -56,12 +56,16 @@ def read_state(state: Mapping[str, Any]) -> tuple[int, dict[str, str]]:
             f"the state's 'records' is {_short(records)}; it must be an integer of 0 or more"
         )
     names = ("manifest", "sampler", "transforms")
-    if not isinstance(saved, Mapping) or not all(isinstance(saved.get(n), str) for n in names):
+    if (
+        not isinstance(saved, Mapping)
+        or not set(names) <= set(saved)
+        or not all(isinstance(each, str) for each in saved.values())
+    ):
         raise StateError(
             f"the state's 'fingerprints' is {_short(saved)}; it must map {', '.join(names)} to "
             "strings"
         )
-    return records, {name: saved[name] for name in names}
+    return records, dict(saved)
 
 
 def check_state(
@@ -86,7 +90,7 @@ def check_state(
     records, saved = read_state(state)
     changed = {}
     for name, here in fingerprints.items():
-        if name not in ignore and saved[name] != here:
+        if name not in ignore and saved.get(name, here) != here:
             was, now = _values(saved[name]), _values(here)
             if was != now:
                 changed[name] = was, now

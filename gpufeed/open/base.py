@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -20,14 +20,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Opened",
     "Opener",
-    "OpenerKind",
     "Pixels",
     "finished",
     "out_of_memory",
     "without_traceback",
 ]
 
-OpenerKind = Literal["auto", "threads", "graph"]
 Pixels = npt.NDArray[np.uint8]
 
 
@@ -39,11 +37,11 @@ class Opened:
 
     Attributes:
         plan: the batch.
-        encoded: for each record its encoded image, or the error of reading it; empty if all are
-            decoded.
+        encoded: for each record its encoded image, or the error of reading it; without errors b""
+            for images that are `ready`, and empty if all are.
         feeds: the graph's inputs by name; empty if there are errors.
         errors: the errors of bad images, by their places in the batch.
-        views: for each view its images in host memory; () if images are opened in the graph.
+        views: for each view its images in host memory; () if the graph decodes all.
         ready: the places in `views` that hold images.
     """
 
@@ -58,7 +56,7 @@ class Opened:
 class Opener(Protocol):
     """A way to open images: on the host before the graph, in the graph, or partly in each.
 
-    Which opener takes a record depends on the manifest and the record alone, never on its batch.
+    Which decoder takes a record depends on the record alone, never on its batch.
     """
 
     def build(self, stages: Stages) -> list[Any]:
@@ -87,8 +85,13 @@ class Opener(Protocol):
         """
         ...
 
-    def blame(self, opened: Opened) -> dict[int, DecodeError]:
-        """Return the errors of the images on which the graph failed, by place."""
+    def blame(self, opened: Opened, message: str) -> dict[int, DecodeError]:
+        """Return the errors of the images on which the graph failed, by place.
+
+        Args:
+            opened: the batch.
+            message: DALI's message.
+        """
         ...
 
     def close(self) -> None:

@@ -1,114 +1,170 @@
-"""Opening images in the DALI graph: decoding windows and carrying out the first stages."""
+"""Decoding in the DALI graph, and merging its images with those that threads opened."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from nvidia.dali import fn, types
 
-from gpufeed.decode.accept import Acceptor
-from gpufeed.decode.decoders import NvImageCodec
-from gpufeed.decode.diagnose import Name, undecodable
-from gpufeed.errors import DecodeError
-from gpufeed.open.base import Opened, finished, without_traceback
+from gpufeed._util.dali_build import the_build
+from gpufeed._util.dali_private import merge_batch, split_batch
 from gpufeed.open.geometry import PLACES, resample
 from gpufeed.open.inputs import declare, declare_images, feeds, share
+from gpufeed.open.kinds import THREADS, Kind
 from gpufeed.plan.stages import Resample
 
 if TYPE_CHECKING:
-    from gpufeed.plan.planner import BatchPlan
     from gpufeed.plan.stages import Stages
     from gpufeed.source.base import Encoded
 
-__all__ = ["GraphOpener"]
+__all__ = ["GraphDecoders"]
 
 _ENCODED = "encoded"
+_NOTHING = np.zeros(1, np.uint8)
+"""In the place of an image that the graph does not decode; DALI takes no empty buffer."""
+
+# Either one decoder takes all images of an operator or another does: with a load between 0 and 1,
+# the batch would decide which of them decodes an image.
+_ON_GPU: dict[Kind, dict[str, Any]] = {
+    "cuda": {"hw_decoder_load": 0.0, "jpeg_fancy_upsampling": True},
+    "cuda_windows": {"hw_decoder_load": 0.0, "jpeg_fancy_upsampling": False},
+    "hardware": {"hw_decoder_load": 1.0, "jpeg_fancy_upsampling": True},
+}
+# Bytes for each pixel of a 4:2:0 JPEG, and DALI's defaults, which each thread of each decoder
+# allocates. A larger image makes its thread's memory grow.
+_DEVICE_BYTES, _MAX_DEVICE_PADDING = 6, 1 << 24
+_HOST_BYTES, _MAX_HOST_PADDING = 4, 1 << 23
+
+_SAMPLE = re.compile(r"Failed to decode sample #(\d+)")
 
 
-class GraphOpener:
-    """Opens images with DALI's own operators; does not support `Lambda`.
+class GraphDecoders:
+    """The decoders of a graph, of which each decodes the records that are chosen for it.
+
+    nvImageCodec decodes formats other than JPEG on the CPU, whatever the kind.
 
     Args:
-        name: from a record key to the name of its image in errors.
-        on_gpu: whether the graph is on a GPU.
-        reduce_depth: as for `Manifest`.
+        kinds: the kinds of decoders.
+        with_threads: whether threads open some of the records.
+        largest: the most pixels of an image that is decoded here.
     """
 
-    def __init__(self, name: Name, *, on_gpu: bool, reduce_depth: bool) -> None:
-        self._name = name
-        self._acceptor = Acceptor(name, reduce_depth=reduce_depth)
-        self._on_gpu = on_gpu
+    def __init__(self, kinds: Sequence[Kind], *, with_threads: bool, largest: int) -> None:
+        self._kinds = tuple(kinds)
+        self._with_threads = with_threads
+        self._on_gpu = kinds[0] in _ON_GPU
+        # A mask separates the records of each of these from those of the kinds after it.
+        self._masked = (*[THREADS] * with_threads, *kinds[:-1])
+        build = the_build()
+        self._smooth_windows = build is not None and build.smooth_windows
+        self._padding = {
+            "device_memory_padding": min(_MAX_DEVICE_PADDING, _DEVICE_BYTES * largest),
+            "host_memory_padding": min(_MAX_HOST_PADDING, _HOST_BYTES * largest),
+        }
 
-    def build(self, stages: Stages) -> list[Any]:
-        """Add decoding and each view's opening to the graph: see `Opener`."""
-        own = declare(_parts(stages), "opening")
-        window = fn.decoders.image_slice(
-            declare_images(_ENCODED),
-            own["window"].start,
-            own["window"].shape,
-            **PLACES,
-            output_type=types.RGB,
-            device="mixed" if self._on_gpu else "cpu",
-            # Smooth chroma upsampling, as on the CPU. One decoder for all images: with two, the
-            # batch would decide which of them decodes an image.
-            **({"jpeg_fancy_upsampling": True, "hw_decoder_load": 0.0} if self._on_gpu else {}),
-        )
+    def build(self, stages: Stages, images: Sequence[Any]) -> list[Any]:
+        """Add decoding and each view's opening to the current graph.
+
+        Args:
+            stages: the stages of any batch.
+            images: for each view a `DataNode` of the images that threads opened, with placeholders
+                for the others; empty if threads open none.
+
+        Returns:
+            For each view a `DataNode` of uint8 HWC images.
+        """
+        masks = [_declare_mask(kind) for kind in self._masked]
+        encoded = declare_images(_ENCODED)
+        if self._with_threads:
+            on_threads, *masks = masks
+            encoded, *masks = [split_batch(node, on_threads)[1] for node in (encoded, *masks)]
+            own = declare(_parts(stages), "opening", lambda node: split_batch(node, on_threads)[1])
+        else:
+            own = declare(_parts(stages), "opening")
+        window = self._windows(self._kinds, masks, [encoded, *vars(own["window"]).values()])
         opened = []
-        for opening in own["openings"]:
+        for number, opening in enumerate(own["openings"]):
             image = window
             for stage in opening:
                 image = resample(stage, image)
+            if self._with_threads:
+                done, _ = split_batch(images[number], on_threads)
+                image = merge_batch(done.gpu() if self._on_gpu else done, image, on_threads)
             opened.append(image)
         return opened
 
-    def open(
-        self,
-        plan: BatchPlan,
-        encoded: Sequence[Encoded | DecodeError],
-        before: Opened | None = None,  # noqa: ARG002 - the graph keeps no images
-    ) -> Future[Opened]:
-        """Check headers, before memory is allocated for the sizes they give: see `Opener`."""
-        errors: dict[int, DecodeError] = {}
-        accepted: list[Encoded] = []
-        keys, sizes = plan.record_keys.tolist(), plan.sizes.tolist()
-        for place, content in enumerate(encoded):
-            try:
-                if isinstance(content, DecodeError):
-                    raise content
-                size = tuple(sizes[place])
-                accepted.append(self._acceptor.accept(content, size, keys[place]))
-            except DecodeError as error:
-                errors[place] = without_traceback(error)
-        if errors:
-            return finished(Opened(plan, encoded, errors=errors))
-        fed = {_ENCODED: share(accepted), **feeds(_parts(plan.stages), "opening")}
-        return finished(Opened(plan, encoded, fed))
+    def _windows(self, kinds: Sequence[Kind], masks: Sequence[Any], nodes: Sequence[Any]) -> Any:
+        """Return a `DataNode` of decoded windows; `nodes` are images, starts and shapes."""
+        kind, *others = kinds
+        if not others:
+            return self._window(kind, *nodes)
+        mask, *masks = masks
+        own = [split_batch(node, mask)[0] for node in nodes]
+        rest = self._windows(
+            others,
+            [split_batch(node, mask)[1] for node in masks],
+            [split_batch(node, mask)[1] for node in nodes],
+        )
+        return merge_batch(self._window(kind, *own), rest, mask)
 
-    def blame(self, opened: Opened) -> dict[int, DecodeError]:
-        """Return the errors of images whose window cannot be decoded: see `Opener`.
+    def _window(self, kind: Kind, encoded: Any, start: Any, shape: Any) -> Any:
+        how: dict[str, Any] = {"output_type": types.RGB, "device": "cpu"}
+        if kind in _ON_GPU:
+            how |= {"device": "mixed", **_ON_GPU[kind], **self._padding}
+        if self.decodes_all(kind):
+            return fn.slice(fn.decoders.image(encoded, **how), start, shape, **PLACES)
+        return fn.decoders.image_slice(encoded, start, shape, **PLACES, **how)
 
-        DALI's messages seldom say which they are. Only the window is decoded, so that a damaged
-        image counts as bad in every batch or in none.
+    def decodes_all(self, kind: Kind) -> bool:
+        """Return whether decoders of a kind decode whole images, and not only windows.
+
+        With smooth chroma, nvImageCodec gives the windows of most JPEGs to the CPU, unless nvJPEG
+        is recent. The hardware engines decode no windows.
         """
-        decoder = NvImageCodec()
-        window, keys = opened.plan.stages.window, opened.plan.record_keys.tolist()
-        starts, shapes = window.start.tolist(), window.shape.tolist()
-        errors: dict[int, DecodeError] = {}
-        for place, content in enumerate(opened.encoded):
-            if isinstance(content, DecodeError):
-                continue
-            if decoder.decode(content, tuple(starts[place]), tuple(shapes[place])) is None:
-                errors[place] = undecodable(content, keys[place], self._name)
-        return errors
+        return kind == "hardware" or (kind == "cuda" and not self._smooth_windows)
 
-    def close(self) -> None:
-        """Do nothing: this opener has no threads."""
+    def feeds(
+        self, stages: Stages, contents: Sequence[Encoded | None], kinds: Sequence[Kind]
+    ) -> dict[str, Any]:
+        """Return a batch's inputs by name.
+
+        Args:
+            stages: its stages.
+            contents: the encoded images; None for those that threads open.
+            kinds: the kind of decoder of each record.
+        """
+        encoded = share([_NOTHING if content is None else content for content in contents])
+        fed = {_ENCODED: encoded, **feeds(_parts(stages), "opening")}
+        for kind in self._masked:
+            fed[_mask(kind)] = np.array([each == kind for each in kinds])
+        return fed
+
+    def first_bad(self, message: str, kinds: Sequence[Kind]) -> int | None:
+        """Return the place of the image that DALI's message names, None if it names none.
+
+        DALI names the first bad image of an operator, by its number among those of the operator.
+        """
+        found = _SAMPLE.search(message)
+        if found is None or len(self._kinds) > 1:
+            return None
+        places = [place for place, kind in enumerate(kinds) if kind != THREADS]
+        number = int(found.group(1))
+        return places[number] if number < len(places) else None
+
+
+def _mask(kind: Kind) -> str:
+    return f"which {kind}"
+
+
+def _declare_mask(kind: Kind) -> Any:
+    return fn.external_source(name=_mask(kind), no_copy=True)
 
 
 def _parts(stages: Stages) -> dict[str, Any]:
-    """Return the stages that this opener carries out."""
+    """Return the stages that a graph carries out after decoding."""
     openings = tuple(
         tuple([stage for stage in view.opening if isinstance(stage, Resample)])
         for view in stages.views

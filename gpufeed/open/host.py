@@ -1,6 +1,7 @@
 """Opening images on threads of the host: decoding windows, resizing and padding them.
 
-DALI's own resize takes three times as long on the CPU, so this runs before the graph.
+DALI's own resize takes three times as long on the CPU, so this runs before the graph. Images that
+the graph decodes are only checked here.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from gpufeed.errors import (
     TransformError,
 )
 from gpufeed.open.base import Opened, Pixels, finished, out_of_memory, without_traceback
+from gpufeed.open.graph import GraphDecoders
 from gpufeed.open.inputs import declare_images, share
+from gpufeed.open.kinds import THREADS, Kind
 from gpufeed.open.memory import Memory
 from gpufeed.open.resize import Resizer
 from gpufeed.plan.stages import Resample, map_arrays
@@ -33,6 +36,7 @@ from gpufeed.transforms.function import Lambda
 
 if TYPE_CHECKING:
     from gpufeed.open.budget import Budget
+    from gpufeed.open.choice import Choice
     from gpufeed.plan.planner import BatchPlan
     from gpufeed.plan.stages import Stages, View
     from gpufeed.source.base import Encoded
@@ -46,13 +50,14 @@ _Call = Callable[[int, Pixels], Pixels]
 
 
 class HostOpener:
-    """Opens images on its own threads, and feeds the graph uint8 pixels.
+    """Opens images on its own threads, and feeds the graph uint8 pixels, or what it decodes itself.
 
     Args:
         views: the number of views of a batch.
         name: from a record key to the name of its image in errors.
         num_threads: the number of threads.
         budget: the limit on large images that are decoded at the same time.
+        choice: chooses the decoder of each record.
         make_decoder: makes a decoder for each thread.
         reduce_depth: as for `Manifest`.
     """
@@ -63,11 +68,13 @@ class HostOpener:
         name: Name,
         num_threads: int,
         budget: Budget,
+        choice: Choice,
         make_decoder: Callable[[], Decoder] = NvImageCodec,
         *,
         reduce_depth: bool = False,
     ) -> None:
         self._budget = budget
+        self._choice = choice
         self._name = name
         self._acceptor = Acceptor(name, reduce_depth=reduce_depth)
         self._num_threads = num_threads
@@ -75,11 +82,19 @@ class HostOpener:
         self._closed = False
         self._make_decoder = make_decoder
         self._tools = threading.local()
-        self._memory = [Memory() for _ in range(views)]
+        on_threads = THREADS in choice.kinds
+        self._memory = [Memory() for _ in range(views * on_threads)]
+        self._graph: GraphDecoders | None = None
+        in_graph = [kind for kind in choice.kinds if kind != THREADS]
+        if in_graph:
+            self._graph = GraphDecoders(in_graph, with_threads=on_threads, largest=choice.largest)
 
     def build(self, stages: Stages) -> list[Any]:
-        """Declare an input for the images of each view: see `Opener`."""
-        return [declare_images(_images(number), "HWC") for number in range(len(stages.views))]
+        """Declare an input for the images of each view, and decode others: see `Opener`."""
+        images = [declare_images(_images(number), "HWC") for number in range(len(self._memory))]
+        if self._graph is not None:
+            return self._graph.build(stages, images)
+        return images
 
     def open(
         self,
@@ -106,9 +121,37 @@ class HostOpener:
             batch.cancel()
         return batch
 
-    def blame(self, opened: Opened) -> dict[int, DecodeError]:  # noqa: ARG002
-        """Blame no image: the graph's inputs are decoded pixels."""
-        return {}
+    def blame(self, opened: Opened, message: str) -> dict[int, DecodeError]:
+        """Return the errors of images that the graph cannot decode: see `Opener`.
+
+        The images from the one on that DALI names are decoded again; all, if it names none. Where
+        the graph decodes windows, only these are, so that a damaged image counts as bad in every
+        batch or in none.
+        """
+        if self._graph is None:
+            return {}
+        kinds = self._choice.of(opened.plan.record_keys, opened.plan.sizes)
+        places = [place for place, kind in enumerate(kinds) if kind != THREADS]
+        first = self._graph.first_bad(message, kinds)
+        if first is not None and self._blame(opened, first, kinds[first]) is not None:
+            places = [place for place in places if place >= first]
+        blamed = self._workers.map(lambda at: self._blame(opened, at, kinds[at]), places)
+        return {place: error for place, error in zip(places, blamed, strict=True) if error}
+
+    def _blame(self, opened: Opened, place: int, kind: Kind) -> DecodeError | None:
+        content, plan = opened.encoded[place], opened.plan
+        if isinstance(content, DecodeError) or self._graph is None:
+            return None
+        # Not the decoder of `make_decoder`, which may be a user's own.
+        if not hasattr(self._tools, "like_graph"):
+            self._tools.like_graph = NvImageCodec()
+        window = plan.stages.window
+        start, shape = window.start[place].tolist(), window.shape[place].tolist()
+        if self._graph.decodes_all(kind):
+            start, shape = (0, 0), plan.sizes[place].tolist()
+        if self._tools.like_graph.decode(content, tuple(start), tuple(shape)) is not None:
+            return None
+        return undecodable(content, int(plan.record_keys[place]), self._name)
 
     def close(self) -> None:
         """End the threads."""
@@ -147,10 +190,13 @@ class _Batch(Future[Opened]):
         self._sizes = plan.sizes.tolist()
         self._starts = plan.stages.window.start.tolist()
         self._shapes = plan.stages.window.shape.tolist()
+        self._kinds = opener._choice.of(plan.record_keys, plan.sizes)
+        self._accepted: list[Encoded | None] = [None] * len(encoded)
         try:
             self._views = [
-                _View(view, self._shapes, memory)
-                for view, memory in zip(plan.stages.views, opener._memory, strict=True)
+                _View(view, self._shapes, self._kinds, memory)
+                # No memory, and no views, if the graph decodes all.
+                for view, memory in zip(plan.stages.views, opener._memory)  # noqa: B905
             ]
         except MemoryError as error:
             raise out_of_memory(str(error)) from None
@@ -198,11 +244,14 @@ class _Batch(Future[Opened]):
         return True
 
     def _open(self, place: int) -> None:
+        content, key, name = self._encoded[place], self._keys[place], self._opener._name
+        content = self._opener._acceptor.accept(content, tuple(self._sizes[place]), key)
+        if self._kinds[place] != THREADS:
+            self._accepted[place] = content
+            return
         tools = self._opener._tools
         if not hasattr(tools, "resizer"):
             tools.decoder, tools.resizer = self._opener._make_decoder(), Resizer()
-        content, key, name = self._encoded[place], self._keys[place], self._opener._name
-        content = self._opener._acceptor.accept(content, tuple(self._sizes[place]), key)
         start, shape = self._starts[place], self._shapes[place]
         window = tools.decoder.decode(content, tuple(start), tuple(shape))
         if window is None:
@@ -217,18 +266,25 @@ class _Batch(Future[Opened]):
 
     def _collect(self) -> Opened:
         views = [view.images for view in self._views]
+        ready = frozenset(place for place, kind in enumerate(self._kinds) if kind == THREADS)
         if not self._errors:
             fed = {_images(number): share(images, "HWC") for number, images in enumerate(views)}
-            # Without the encoded images, so that batches that wait take less memory.
-            return Opened(self._plan, [], fed, views=views)
+            # Without those that are opened, so that batches that wait take less memory.
+            encoded: list[Encoded] = []
+            if self._opener._graph is not None:
+                fed |= self._opener._graph.feeds(self._plan.stages, self._accepted, self._kinds)
+                encoded = [
+                    b"" if place in ready else content
+                    for place, content in enumerate(self._encoded)
+                ]
+            return Opened(self._plan, encoded, fed, views=views, ready=ready)
         bad = {}
         for place, error in sorted(self._errors.items()):
             if not isinstance(error, DecodeError):
                 raise self._unexpected(place, error)
             bad[place] = without_traceback(error)
         self._errors.clear()
-        ready = frozenset(range(len(self._encoded))) - bad.keys()
-        return Opened(self._plan, self._encoded, {}, bad, views, ready)
+        return Opened(self._plan, self._encoded, {}, bad, views, ready - bad.keys())
 
     def _unexpected(self, place: int, error: BaseException) -> Exception:
         if isinstance(error, MemoryError):
@@ -250,10 +306,10 @@ class _View:
     """The opening of one view of one batch.
 
     Attributes:
-        images: the n output arrays, uint8 (height, width, 3).
+        images: the n output arrays, uint8 (height, width, 3); (1, 1, 3) for images of the graph.
     """
 
-    def __init__(self, view: View, shapes: Shapes, memory: Memory) -> None:
+    def __init__(self, view: View, shapes: Shapes, kinds: Sequence[Kind], memory: Memory) -> None:
         self._stages: list[_Resampling | _Call] = []
         for stage in view.opening:
             if isinstance(stage, Resample):
@@ -264,7 +320,9 @@ class _View:
                 self._stages.append(partial(stage.transform, stage.params))
                 if stage.transform.size is not None:
                     shapes = [stage.transform.size] * len(shapes)
-        self.images = _allocate(shapes, memory)
+        pairs = zip(shapes, kinds, strict=True)
+        here = [shape if kind == THREADS else (1, 1) for shape, kind in pairs]
+        self.images = _allocate(here, memory)
 
     def write(self, place: int, image: Pixels, resizer: Resizer) -> None:
         """Carry out the stages on a decoded window, and write the image at `place`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy.typing as npt
@@ -14,18 +14,21 @@ from gpufeed.plan.stages import map_arrays
 __all__ = ["declare", "declare_images", "feeds", "share"]
 
 
-def declare(part: Any, prefix: str = "array") -> Any:
+def declare(
+    part: Any, prefix: str = "array", select: Callable[[Any], Any] = lambda node: node
+) -> Any:
     """Return stages in which each array is replaced by an input of the current graph.
 
     Args:
         part: stages, or a part of them.
         prefix: the prefix of the inputs' names; each caller needs its own.
+        select: applied to the `DataNode` of each input; it may select some of the records.
 
     Returns:
         The same structure with CPU `DataNode`s.
     """
     numbers = itertools.count()
-    return map_arrays(lambda _: _input(f"{prefix} {next(numbers)}"), part)
+    return map_arrays(lambda _: select(_input(f"{prefix} {next(numbers)}")), part)
 
 
 def _input(name: str) -> Any:

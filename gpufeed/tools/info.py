@@ -7,10 +7,10 @@ import importlib
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import metadata
 from typing import Any
 
 import gpufeed
+from gpufeed._util.dali_build import Build, check_builds, find_builds, version_of
 from gpufeed._util.limits import available_threads
 from gpufeed.engine.device import gpu_count
 
@@ -34,7 +34,6 @@ class Fact:
 
 # Names, distributions on PyPI, and the extra; None for required packages.
 _PACKAGES = (
-    ("DALI", ("nvidia-dali-cuda120", "nvidia-dali-cuda130"), None),
     ("nvImageCodec", ("nvidia-nvimgcodec-cu12", "nvidia-nvimgcodec-cu13"), None),
     ("fast_image_resize", ("cykooz.resizer",), None),
     ("NumPy", ("numpy",), None),
@@ -50,9 +49,10 @@ def list_versions() -> list[Fact]:
     facts = [
         Fact("gpufeed", gpufeed.__version__),
         Fact("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
+        *_dali_facts(find_builds()),
     ]
     for name, distributions, extra in _PACKAGES:
-        found = [version for each in distributions if (version := _version(each))]
+        found = [version for each in distributions if (version := version_of(each))]
         wanted = f"gpufeed[{extra}]" if extra else "gpufeed"
         facts.append(
             Fact(name, found[0])
@@ -73,16 +73,21 @@ def list_devices() -> list[Fact]:
         ("PyTorch sees", "torch", _torch_sees),
         ("JAX sees", "jax", _jax_sees),
     ):
-        if _version(module):
+        if version_of(module):
             facts.append(Fact(name, *_attempt(sees, bool(gpus))))
     return facts
 
 
-def _version(distribution: str) -> str | None:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None
+def _dali_facts(builds: list[Build]) -> list[Fact]:
+    if not builds:
+        return [Fact("DALI", "not installed", 'pip install "gpufeed"')]
+    names = ", ".join(f"{build.version} ({build.name})" for build in builds)
+    facts = [Fact("DALI", names, check_builds(builds))]
+    for build in builds:
+        if build.nvjpeg is not None:
+            decodes = "windows" if build.smooth_windows else "whole images"
+            facts.append(Fact("nvJPEG", f"{build.nvjpeg}; decodes {decodes} with smooth chroma"))
+    return facts
 
 
 def _attempt(look: Callable[..., tuple[str, str]], *arguments: Any) -> tuple[str, str]:

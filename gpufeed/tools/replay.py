@@ -87,9 +87,10 @@ def replay_batch(
         shard=ShardOptions(),
     )
     with loader:
-        # Only the output format differs, which does not change any random numbers.
+        # The output format differs, which does not change any random numbers; and perhaps the
+        # opener, which may need another device.
         try:
-            loader.load_state_dict(saved, ignore=("transforms",))
+            loader.load_state_dict(saved, ignore=("transforms", "opener"))
         except StateError as error:
             raise StateError(
                 f"{error}; batch_size must be the run's global batch size, and last_batch the run's"

@@ -114,8 +114,8 @@ class Lambda(PixelTransform):
     def misplaced(self) -> str:
         """Return the message that it is in a position where it cannot be called."""
         return (
-            f'Lambda({self.name}) runs with device="cpu" only, and only crops, resizes, pads and '
-            "flips may come before it; move it, or write a PixelTransform with DALI operators"
+            f'Lambda({self.name}) runs with opener="threads" only, and only crops, resizes, pads '
+            "and flips may come before it; move it, or write a PixelTransform with DALI operators"
         )
 
     def build(self, image: Any, params: dict[str, Any]) -> Any:  # noqa: ARG002

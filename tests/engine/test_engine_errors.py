@@ -16,10 +16,12 @@ from gpufeed import (
     DecodeError,
     Loader,
     Manifest,
+    PipelineError,
     SequentialSampler,
     SizeMismatchError,
 )
 from gpufeed import transforms as tf
+from gpufeed.engine.engine import Engine
 from tests.support.loaders import digest
 from tests.support.media import jpeg, make_manifest, odd_manifest, picture
 
@@ -197,3 +199,21 @@ def test_every_error_of_a_loader_is_gpufeeds_own(testdata: Path, tmp_path: Path)
     assert len(refused) + len(images) == len(odd)
     assert all(key % 2 == 0 for key in refused)
     assert all(image.std() > 0 for image in images)
+
+
+def test_no_image_is_blamed_for_missing_memory(
+    twelve: Manifest, monkeypatch: pytest.MonkeyPatch, decoded: list[bytes]
+) -> None:
+    """Nor is any decoded again to find out."""
+    with make(twelve) as loader:
+        loader.batch(0)
+        before = len(decoded)
+
+        def fail(self: Any) -> None:
+            self._runs[0].outcome = RuntimeError("CUDA allocation failed: out of memory")
+            self._runs.popleft()
+
+        monkeypatch.setattr(Engine, "_collect", fail)
+        with pytest.raises(PipelineError, match="out of memory; use a smaller batch_size"):
+            loader.batch(1)
+        assert len(decoded) - before == (4 if OPENER["opener"] == "threads" else 0)

@@ -233,7 +233,7 @@ def test_a_state_is_small_and_plain(pictures: Manifest) -> None:
         # Batches made ahead do not count.
         assert state["records"] == 3 * 8
         assert set(state) == {"version", "records", "fingerprints", "quarantine"}
-        assert set(state["fingerprints"]) == {"manifest", "sampler", "transforms"}
+        assert set(state["fingerprints"]) == {"manifest", "sampler", "transforms", "opener"}
         assert json.loads(loader.get_state()) == state
         for _ in iterator:
             pass
@@ -254,6 +254,7 @@ def test_a_state_can_be_edited(pictures: Manifest, two_epochs: list[str]) -> Non
         ("sampler", {"sampler": IndexSampler(50, shuffle=True, seed=4)}),
         ("sampler", {"sampler": SequentialSampler(50, seed=3)}),
         ("transforms", {"transforms": [tf.RandomResizedCrop(23), *CHAIN[1:]]}),
+        ("opener", {"opener": "graph"}),
     ],
 )
 def test_a_state_of_something_else_is_refused(

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 import gpufeed
+from gpufeed._util import dali_build
 from gpufeed._util.cache_folder import cache_folder
 from gpufeed.tools import info
 from gpufeed.tools.demo import Fed, check_usable, feed_epoch
@@ -255,11 +256,24 @@ def test_info_says_how_to_get_what_is_missing(monkeypatch: pytest.MonkeyPatch) -
     facts = {fact.name: fact for fact in info.list_versions()}
     assert facts["gpufeed"].value == gpufeed.__version__
     assert all(fact.value and not fact.hint for fact in facts.values())
-    monkeypatch.setattr(info, "_version", lambda _name: None)
+    monkeypatch.setattr(info, "version_of", lambda _name: None)
+    monkeypatch.setattr(dali_build, "version_of", lambda _name: None)
     facts = {fact.name: fact for fact in info.list_versions()}
     assert facts["JAX"] == info.Fact("JAX", "not installed", 'pip install "gpufeed[jax]"')
     assert facts["DALI"] == info.Fact("DALI", "not installed", 'pip install "gpufeed"')
     assert not {"PyTorch sees", "JAX sees"} & {fact.name for fact in info.list_devices()}
+
+
+def test_info_tells_of_two_builds_of_dali(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = {"nvidia-dali-cuda130": "2.4.0", "nvidia-nvjpeg": "13.3.2.43"}
+    monkeypatch.setattr(dali_build, "version_of", versions.get)
+    facts = {fact.name: fact for fact in info.list_versions()}
+    assert facts["DALI"] == info.Fact("DALI", "2.4.0 (nvidia-dali-cuda130)")
+    assert facts["nvJPEG"].value == "13.3.2.43; decodes windows with smooth chroma"
+    versions["nvidia-dali-cuda120"] = "2.3.0"
+    (dali,) = [fact for fact in info.list_versions() if fact.name == "DALI"]
+    assert dali.value == "2.3.0 (nvidia-dali-cuda120), 2.4.0 (nvidia-dali-cuda130)"
+    assert dali.hint.startswith("nvidia-dali-cuda120 and nvidia-dali-cuda130 are both installed")
 
 
 def test_info_survives_what_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +281,7 @@ def test_info_survives_what_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError("libcudart.so.12: cannot open\nshared object file")
 
     monkeypatch.setattr(info, "gpu_count", broken)
-    monkeypatch.setattr(info, "_version", lambda _name: None)
+    monkeypatch.setattr(info, "version_of", lambda _name: None)
     facts = {fact.name: fact.value for fact in info.list_devices()}
     assert facts["DALI sees"] == "fails: OSError: libcudart.so.12: cannot open shared object file"
 
@@ -277,7 +291,7 @@ def test_info_says_what_a_missing_driver_means(monkeypatch: pytest.MonkeyPatch) 
         raise OSError("libcuda.so.1: cannot open shared object file")
 
     monkeypatch.setattr(info.ctypes, "CDLL", missing)
-    monkeypatch.setattr(info, "_version", lambda _name: None)
+    monkeypatch.setattr(info, "version_of", lambda _name: None)
     driver = info.list_devices()[1]
     assert driver.value == "not found"
     assert "nvidia-smi" in driver.hint

@@ -1,0 +1,72 @@
+"""Which decoder takes a record: a function of its path and its size, never of its batch."""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import itertools
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from gpufeed.open.kinds import THREADS, Kind, Shares
+
+__all__ = ["Choice"]
+
+Int64 = npt.NDArray[np.int64]
+
+_LARGE = 1 << 24
+"""Pixels above which threads take an image, since they alone bound the memory of a batch."""
+
+
+class Choice:
+    """Chooses the decoder of each record of a manifest.
+
+    A record's path is hashed, so that it keeps its decoder in a subset. Images above 2^24 pixels go
+    to threads, unless the opener is "graph" alone: decoded in the graph, a batch of them would take
+    gigabytes.
+
+    Args:
+        shares: the share of each kind.
+        paths: the path of each record.
+        sizes: int (records, 2), height and width of each record.
+
+    Attributes:
+        kinds: the kinds that records of this manifest may have.
+        largest: the most pixels of an image that is not large, at least 1.
+    """
+
+    def __init__(self, shares: Shares, paths: pl.Series, sizes: npt.NDArray[np.integer]) -> None:
+        self._shares = tuple(shares)
+        self._ends = [*itertools.accumulate(shares.values())][:-1]
+        self._paths = paths
+        pixels = sizes.astype(np.int64).prod(axis=1)
+        self._routes = self._shares != ("graph",) and bool((pixels > _LARGE).any())
+        self.kinds: tuple[Kind, ...] = tuple(
+            dict.fromkeys((*[THREADS] * self._routes, *self._shares))
+        )
+        self.largest = int(pixels[pixels <= _LARGE].max(initial=1))
+
+    def of(self, keys: Int64, sizes: Int64) -> list[Kind]:
+        """Return the kind of decoder for each of some records.
+
+        Args:
+            keys: int64 (n,), the records.
+            sizes: int64 (n, 2), height and width of the images that are decoded for them.
+        """
+        if len(self._shares) == 1:
+            kinds = [self._shares[0]] * len(keys)
+        else:
+            paths = self._paths.gather(keys).to_list()
+            kinds = [self._shares[bisect.bisect(self._ends, _fraction(path))] for path in paths]
+        if self._routes:
+            for place in np.flatnonzero(sizes.prod(axis=1) > _LARGE).tolist():
+                kinds[place] = THREADS
+        return kinds
+
+
+def _fraction(path: str) -> float:
+    """Return a number from 0 to 1, uniform over paths, the same on every machine."""
+    digest = hashlib.blake2b(path.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64

@@ -1,0 +1,64 @@
+"""Names and shares of openers: what they stand for, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpufeed import ConfigError
+from gpufeed.open.kinds import identify, resolve_shares
+
+
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_a_name_is_one_share(on_gpu: bool) -> None:
+    assert resolve_shares("auto", on_gpu=on_gpu) == {"cuda" if on_gpu else "threads": 1}
+    for name in ("cuda", "cuda_windows", "hardware") if on_gpu else ("threads", "graph"):
+        assert resolve_shares(name, on_gpu=on_gpu) == {name: 1}
+        assert identify(resolve_shares({name: 1}, on_gpu=on_gpu)) == name
+
+
+def test_shares_have_one_order() -> None:
+    """The order in a dict decides neither which record goes where nor what a state records."""
+    wanted = {"threads": 0.15, "cuda": 0.6, "hardware": 0.25}
+    for order in (["hardware", "threads", "cuda"], ["cuda", "hardware", "threads"]):
+        shares = resolve_shares({name: wanted[name] for name in order}, on_gpu=True)
+        assert list(shares.items()) == list(wanted.items())
+        assert identify(shares) == '{"cuda":0.6,"hardware":0.25,"threads":0.15}'
+
+
+@pytest.mark.parametrize(
+    "opener",
+    [
+        "gpu",
+        "cuda",
+        None,
+        {},
+        {"threads": 0.5},
+        {"threads": 0.5, "graph": 0.500002},
+        {"threads": 1.5, "graph": -0.5},
+        {"threads": 1.0, "graph": 0.0},
+        {"threads": float("nan"), "graph": 0.5},
+        {"threads": "0.5", "graph": 0.5},
+        {"threads": True},
+        {"auto": 1.0},
+        {"threads": 0.5, "hardware": 0.5},
+        ["threads"],
+    ],
+    ids=str,
+)
+def test_anything_else_is_refused(opener: Any) -> None:
+    message = (
+        r'^opener is .*; on the CPU it must be one of "auto", "threads", "graph", or a dict of '
+        r'shares of all but "auto", which are positive and sum to 1$'
+    )
+    with pytest.raises(ConfigError, match=message):
+        resolve_shares(opener, on_gpu=False)
+
+
+def test_each_device_has_kinds_of_its_own() -> None:
+    resolve_shares({"threads": 0.1, "cuda": 0.2, "cuda_windows": 0.3, "hardware": 0.4}, on_gpu=True)
+    with pytest.raises(
+        ConfigError, match=r'on a GPU .* "threads", "cuda", "cuda_windows", "hardware", or a dict'
+    ):
+        resolve_shares("graph", on_gpu=True)
