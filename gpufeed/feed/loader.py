@@ -31,6 +31,7 @@ from gpufeed.feed.trainers import BatchSampler, TrainerEpochs
 from gpufeed.feed.words import explain
 from gpufeed.ledger import Ledger, Run
 from gpufeed.open.base import OpenerKind
+from gpufeed.open.cached import CacheSettings, amount
 from gpufeed.order.find_shard import FoundShard, find_shard, warn_if_cut_twice
 from gpufeed.order.foreign import GrainSampler, RecordedSampler, adopt
 from gpufeed.order.schedule import MAX_EPOCHS, BatchSize, LastBatch, Schedule
@@ -182,6 +183,15 @@ class Loader:
             where they are faster. Pixels of the two differ by one or two grey levels.
         decoder: a function that makes a decoder for each thread, for use with threads. The default
             is nvImageCodec's. States do not record the decoder.
+        cache: "host" decodes each image once and keeps it in host memory; batches are the same.
+            What is kept is the result of the leading transforms that draw no random numbers: with
+            `presets.evaluate` the finished images, otherwise the part of the original that any
+            batch may show, at its full size, or resized if a resize comes first and no random crop
+            follows. A loader whose images do not fit into the memory that is available cannot be
+            made. Processes on one machine share the memory of files; that of your own source or
+            decoder only if the source has a `fingerprint` and the decoder is a class or function of
+            a module. The memory is freed by `close`, and with the last process that uses it.
+            Images must not change meanwhile. Bad images are not kept. Needs threads as the opener.
 
     Raises:
         ConfigError: an argument is out of range or contradicts another.
@@ -217,6 +227,7 @@ class Loader:
         ledger: bool | Literal["pixels"] = False,
         opener: OpenerKind = "auto",
         decoder: Callable[[], Decoder] | None = None,
+        cache: Literal["host"] | None = None,
     ) -> None:
         manifest = as_manifest(manifest)
         if shard is not None:
@@ -292,6 +303,7 @@ class Loader:
                 "decoder is set, but here the DALI graph decodes the images; pass "
                 'opener="threads" or leave out decoder'
             )
+        self._cache = self._make_cache(cache, decoder, on_host=on_host)
         self._adapter = make_adapter(framework, self.device, sharding)
         outputs = [view.output for view in self._planner.stages.views]
         if framework == "numpy" and any(output.dtype == "bfloat16" for output in outputs):
@@ -318,6 +330,7 @@ class Loader:
             max_pixels=max_pixels,
             read_timeout=check_timeout(read_timeout),
             reduce_depth=manifest.reduce_depth,
+            cache=self._cache,
         )
         marks_valid = last_batch == "pad" or policy.blanks
         fields = [each.name for each in targets if isinstance(each, Field)]
@@ -737,6 +750,9 @@ class Loader:
         part = f"shard {shard.shard_index} of {shard.shard_count}, " * (shard.shard_count > 1)
         if origin:
             part = f"{part.removesuffix(', ')} from {origin}, "
+        if self._cache is not None:
+            cached = 0 if self._maker.cache is None else self._maker.cache.ready.sum()
+            part += f"{cached} images in a cache of up to {amount(self._cache.size)}, "
         return (
             f"Loader({len(self.manifest)} records, {self.sampler!r}, {batches} batches of "
             f"{size} in epoch {self.epoch}, {part}{self.device}, at step {self.step})"
@@ -790,6 +806,25 @@ class Loader:
 
     def _fingerprints(self) -> dict[str, str]:
         return {"manifest": self.manifest.fingerprint(), **self._identities}
+
+    def _make_cache(
+        self, cache: object, decoder: Callable[[], Decoder] | None, *, on_host: bool
+    ) -> CacheSettings | None:
+        if cache is None:
+            return None
+        if cache != "host":
+            raise ConfigError(f'cache is {short(cache)}; it must be "host" or None')
+        if not on_host:
+            raise ConfigError(
+                'cache is "host", but here the DALI graph decodes the images; pass '
+                'opener="threads" or leave out cache'
+            )
+        manifest = self.manifest
+        settings = CacheSettings(
+            self._planner.prefix(), manifest.source, decoder, manifest.reduce_depth
+        )
+        settings.check()
+        return settings
 
     def _make_ledger(self, mode: bool | Literal["pixels"]) -> Ledger | None:
         if mode not in (False, True, "pixels"):

@@ -24,7 +24,7 @@ from gpufeed.errors import (
     PipelineError,
     TransformError,
 )
-from gpufeed.open.base import Opened, Pixels, finished, out_of_memory, without_traceback
+from gpufeed.open.base import KEPT, Opened, Pixels, finished, out_of_memory, without_traceback
 from gpufeed.open.inputs import declare_images, share
 from gpufeed.open.memory import Memory
 from gpufeed.open.resize import Resizer
@@ -33,6 +33,7 @@ from gpufeed.transforms.function import Lambda
 
 if TYPE_CHECKING:
     from gpufeed.open.budget import Budget
+    from gpufeed.open.cached import Cache
     from gpufeed.plan.planner import BatchPlan
     from gpufeed.plan.stages import Stages, View
     from gpufeed.source.base import Encoded
@@ -55,6 +56,7 @@ class HostOpener:
         budget: the limit on large images that are decoded at the same time.
         make_decoder: makes a decoder for each thread.
         reduce_depth: as for `Manifest`.
+        cache: keeps images; None to decode them every time.
     """
 
     def __init__(
@@ -66,7 +68,9 @@ class HostOpener:
         make_decoder: Callable[[], Decoder] = NvImageCodec,
         *,
         reduce_depth: bool = False,
+        cache: Cache | None = None,
     ) -> None:
+        self._cache = cache
         self._budget = budget
         self._name = name
         self._acceptor = Acceptor(name, reduce_depth=reduce_depth)
@@ -129,6 +133,19 @@ def _work(reference: weakref.ref[_Batch]) -> None:
         del batch
 
 
+def _decode(
+    decoder: Decoder, content: Encoded, start: tuple[int, int], shape: tuple[int, int]
+) -> Pixels | None:
+    """Decode a window, and check what the decoder, which may be a user's, returns."""
+    window = decoder.decode(content, start, shape)
+    if window is not None and (window.dtype != np.uint8 or window.shape != (*shape, 3)):
+        raise ConfigError(
+            f"{type(decoder).__name__}.decode returned {window.dtype} {window.shape}; it must "
+            f"return uint8 {(*shape, 3)}, the window alone, or None"
+        )
+    return window
+
+
 class _Batch(Future[Opened]):
     """A batch whose images are being opened."""
 
@@ -147,10 +164,12 @@ class _Batch(Future[Opened]):
         self._sizes = plan.sizes.tolist()
         self._starts = plan.stages.window.start.tolist()
         self._shapes = plan.stages.window.shape.tolist()
+        stages = plan.stages if opener._cache is None else opener._cache.after(plan.stages)
+        shapes = stages.window.shape.tolist()
         try:
             self._views = [
-                _View(view, self._shapes, memory)
-                for view, memory in zip(plan.stages.views, opener._memory, strict=True)
+                _View(view, shapes, memory)
+                for view, memory in zip(stages.views, opener._memory, strict=True)
             ]
         except MemoryError as error:
             raise out_of_memory(str(error)) from None
@@ -201,17 +220,19 @@ class _Batch(Future[Opened]):
         tools = self._opener._tools
         if not hasattr(tools, "resizer"):
             tools.decoder, tools.resizer = self._opener._make_decoder(), Resizer()
-        content, key, name = self._encoded[place], self._keys[place], self._opener._name
-        content = self._opener._acceptor.accept(content, tuple(self._sizes[place]), key)
-        start, shape = self._starts[place], self._shapes[place]
-        window = tools.decoder.decode(content, tuple(start), tuple(shape))
+        content, key, decode = self._encoded[place], self._keys[place], None
+        if content is not KEPT:
+            size = tuple(self._sizes[place])
+            content = self._opener._acceptor.accept(content, size, key)
+            decode = partial(_decode, tools.decoder, content)
+        cache = self._opener._cache
+        if cache is not None:
+            window = cache.image(self._plan, place, decode, tools.resizer)
+        else:
+            start, shape = self._starts[place], self._shapes[place]
+            window = _decode(tools.decoder, content, tuple(start), tuple(shape))
         if window is None:
-            raise undecodable(content, key, name)
-        if window.dtype != np.uint8 or window.shape != (*shape, 3):
-            raise ConfigError(
-                f"{type(tools.decoder).__name__}.decode returned {window.dtype} {window.shape}; it "
-                f"must return uint8 {(*shape, 3)}, the window alone, or None"
-            )
+            raise undecodable(content, key, self._opener._name)
         for view in self._views:
             view.write(place, window, tools.resizer)
 
