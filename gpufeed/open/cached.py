@@ -98,11 +98,21 @@ class Cache:
 
     Attributes:
         ready: bool (n,), which records are kept; changes as they come.
+
+    Raises:
+        ConfigError: the system does not give the memory.
     """
 
     def __init__(self, settings: CacheSettings) -> None:
         self._prefix = settings.prefix
-        self._store = Store(settings.name() or f"gpufeed-{uuid.uuid4()}", settings.prefix.sizes)
+        name = settings.name() or f"gpufeed-{uuid.uuid4()}"
+        try:
+            self._store = Store(name, settings.prefix.sizes)
+        except OSError as error:
+            raise ConfigError(
+                f'cache="host" gets no shared memory of {amount(settings.size)}: {error}; leave '
+                "out cache"
+            ) from error
         self.ready = self._store.ready
 
     def after(self, stages: Stages) -> Stages:
@@ -171,4 +181,4 @@ def _row(window: Window, row: int) -> tuple[tuple[int, int], tuple[int, int]]:
 
 def amount(size: int) -> str:
     """Return a number of bytes as text."""
-    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
+    return f"{size / 1e9:,.2f} GB" if size >= 1e9 else f"{size / 1e6:,.2f} MB"

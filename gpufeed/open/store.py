@@ -10,6 +10,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +42,7 @@ class Store:
         ready: bool (n,), which images are there; changes as they come.
 
     Raises:
-        OSError: the system has no memory left.
+        OSError: the system does not give the memory.
     """
 
     def __init__(self, name: str, sizes: npt.NDArray[np.int64]) -> None:
@@ -63,47 +64,42 @@ class Store:
 
 def filled_bytes(name: str) -> int:
     """Return how much memory the images that processes share by this name take already."""
-    with _find(name) as found:
-        return 0 if found is None else os.fstat(found).st_blocks * 512
+    found = _find(name)
+    if found is None:
+        return 0
+    with found:
+        return os.fstat(found.fileno()).st_blocks * 512
 
 
 def _share(name: str, size: int) -> mmap.mmap:
     """Return the shared memory of this name, which is made if no process has it."""
-    with _alone(), _find(name) as found:
-        if found is not None and os.fstat(found).st_size == size:
-            return mmap.mmap(found, size)
-        made = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        try:
-            os.ftruncate(made, size)
+    with _alone():
+        memory = _find(name)
+        if memory is None:
+            made = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            memory = os.fdopen(made, "r+b", buffering=0)
+            memory.truncate(size)
             # No process can cut off what others read.
-            fcntl.fcntl(made, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
-            return mmap.mmap(made, size)  # which holds the file open, so that others find it
-        finally:
-            os.close(made)
+            fcntl.fcntl(memory, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+        with memory:
+            return mmap.mmap(memory.fileno(), size)  # which holds it open, so that others find it
 
 
-@contextlib.contextmanager
-def _find(name: str) -> Iterator[int | None]:
+def _find(name: str) -> FileIO | None:
     """Open the shared memory of this name that a process of this user holds; None if none does."""
-    found = next(_holders(name), None)
-    try:
-        yield found
-    finally:
-        if found is not None:
-            os.close(found)
-
-
-def _holders(name: str) -> Iterator[int]:
-    for process in _PROCESSES.glob("[0-9]*/fd"):
-        # Processes end meanwhile, and those of other users may not be looked at.
+    for folder in _PROCESSES.glob("[0-9]*/fd"):
+        # Processes and files vanish meanwhile, and those of other users may not be looked at.
         with contextlib.suppress(OSError):
-            for file in os.scandir(process):
-                if os.readlink(file) != f"/memfd:{name} (deleted)":  # noqa: PTH115 - there are many
-                    continue
-                opened = os.open(file, os.O_RDWR | os.O_CLOEXEC)
-                if os.fstat(opened).st_uid == os.geteuid():
-                    yield opened
-                os.close(opened)
+            for file in folder.iterdir():
+                with contextlib.suppress(OSError):
+                    if str(file.readlink()) != f"/memfd:{name} (deleted)":
+                        continue
+                    memory = file.open("r+b", buffering=0)
+                    status = os.fstat(memory.fileno())
+                    if status.st_uid == os.geteuid() and status.st_size:
+                        return memory
+                    memory.close()
+    return None
 
 
 @contextlib.contextmanager
