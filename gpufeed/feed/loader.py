@@ -184,14 +184,16 @@ class Loader:
         decoder: a function that makes a decoder for each thread, for use with threads. The default
             is nvImageCodec's. States do not record the decoder.
         cache: "host" decodes each image once and keeps it in host memory; batches are the same.
-            What is kept is the result of the leading transforms that draw no random numbers: with
-            `presets.evaluate` the finished images, otherwise the part of the original that any
-            batch may show, at its full size, or resized if a resize comes first and no random crop
-            follows. A loader whose images do not fit into the memory that is available cannot be
-            made. Processes on one machine share the memory of files; that of your own source or
-            decoder only if the source has a `fingerprint` and the decoder is a class or function of
-            a module. The memory is freed by `close`, and with the last process that uses it.
-            Images must not change meanwhile. Bad images are not kept. Needs threads as the opener.
+            What is kept is what the leading transforms that draw no random numbers give: with
+            `presets.evaluate` finished images. If a random crop follows a resize, it is what they
+            give before the resize, at its full size, as the resize of a part rounds otherwise. If
+            the images do not fit into the memory that is available, the loader cannot be made.
+            Bad images are not kept, and files must not change meanwhile.
+
+            The processes of a machine share the memory, and it is freed with the last loader that
+            uses it, by `close` or as its process ends. Each process has its own memory if the
+            source has no `fingerprint`, or `decoder` is not a class or function of a module. Needs
+            threads as the opener.
 
     Raises:
         ConfigError: an argument is out of range or contradicts another.

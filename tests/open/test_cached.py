@@ -18,6 +18,7 @@ from gpufeed import (
     Manifest,
     MemorySource,
     PipelineError,
+    SequentialSampler,
     ShardOptions,
     presets,
 )
@@ -229,10 +230,13 @@ def test_a_blank_image_stays_blank_when_its_record_is_kept(own_pictures: Manifes
 def test_shards_and_a_state_are_as_without_a_cache(pictures: Manifest) -> None:
     for index in range(2):
         shard = ShardOptions(index, 2)
-        with make(pictures, shard=shard) as plain, make(pictures, shard=shard) as kept:
-            list(plain)
-            kept.load_state_dict(plain.state_dict())
-            assert [flat(batch) for batch in kept] == [flat(batch) for batch in plain]
+        with make(pictures, shard=shard) as plain:
+            next(iter(plain))
+            state = plain.state_dict()
+            wanted = [flat(batch) for _ in range(2) for batch in plain]
+        with make(pictures, shard=shard, cache="host") as kept:
+            kept.load_state_dict(state)
+            assert [flat(batch) for _ in range(2) for batch in kept] == wanted
 
 
 def test_what_was_not_written_whole_is_made_again(
@@ -260,13 +264,14 @@ def test_what_was_not_written_whole_is_made_again(
 def test_files_that_changed_are_not_taken_for_those_before(
     own_pictures: Manifest, decoded: list[bytes]
 ) -> None:
-    with make(own_pictures, cache="host") as first, make(own_pictures, cache="host") as second:
+    options: dict[str, Any] = {"sampler": SequentialSampler(24, num_epochs=1), "cache": "host"}
+    with make(own_pictures, **options) as first, make(own_pictures, **options) as second:
         list(first)
         decoded.clear()
         list(second)
         assert not decoded
         os.utime(own_pictures.root / own_pictures.frame["path"][3], ns=(0, 0))
-        with make(own_pictures, cache="host") as third:
+        with make(own_pictures, **options) as third:
             list(third)
         assert len(decoded) >= 24
 
