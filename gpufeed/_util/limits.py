@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["available_threads", "local_world_size", "quarter_of_memory"]
+__all__ = ["available_memory", "available_threads", "local_world_size", "quarter_of_memory"]
 
 _ROOT = Path("/")
 # Number of processes on this machine, as set by torchrun, Open MPI, and MPICH or Intel MPI.
@@ -35,6 +35,25 @@ def quarter_of_memory() -> int:
     limits = [*_read_cgroups("memory.max"), *_read_cgroups("memory.limit_in_bytes")]
     known = [int(limit) for (limit,) in limits if limit.strip().isdecimal()]
     return min([physical, *known]) // local_world_size() // 4
+
+
+def available_memory() -> int:
+    """Return the memory that is free for all processes of this one's cgroups together, in bytes.
+
+    Files in the page cache count as free, since the kernel drops them when memory is needed.
+    """
+    free = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    with contextlib.suppress(OSError):
+        listed = re.findall(r"MemAvailable:\s+(\d+) kB", (_ROOT / "proc/meminfo").read_text())
+        free += [int(kilobytes) << 10 for kilobytes in listed]
+    for limit, used, stat in (
+        *_read_cgroups("memory.max", "memory.current", "memory.stat"),
+        *_read_cgroups("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.stat"),
+    ):
+        if limit.strip().isdecimal():
+            files = re.findall(r"^(?:in)?active_file (\d+)", stat, re.MULTILINE)
+            free.append(max(0, int(limit) - int(used) + sum(map(int, files))))
+    return min(free)
 
 
 def local_world_size() -> int:

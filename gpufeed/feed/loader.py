@@ -31,6 +31,7 @@ from gpufeed.feed.stats import Stats
 from gpufeed.feed.trainers import BatchSampler, TrainerEpochs
 from gpufeed.feed.words import explain
 from gpufeed.ledger import Ledger, Run
+from gpufeed.open.cached import CacheSettings, amount
 from gpufeed.open.choice import Choice
 from gpufeed.open.kinds import THREADS, Kind, OpenerKind, identify, resolve_shares
 from gpufeed.order.find_shard import FoundShard, find_shard, warn_if_cut_twice
@@ -198,6 +199,17 @@ class Loader:
             openers has been run on a GPU yet.
         decoder: a function that makes a decoder for each thread, for use with threads or a share of
             them. The default is nvImageCodec's. States do not record the decoder.
+        cache: "host" decodes each image once and keeps it in host memory; batches are the same.
+            What is kept is what the leading transforms that draw no random numbers give: with
+            `presets.evaluate` finished images. If a random crop follows a resize, it is what they
+            give before the resize, at its full size, as the resize of a part rounds otherwise. If
+            the images do not fit into the memory that is available, the loader cannot be made.
+            Bad images are not kept, and files must not change meanwhile.
+
+            The processes of a machine share the memory, and it is freed with the last loader that
+            uses it, by `close` or as its process ends. Each process has its own memory if the
+            source has no `fingerprint`, or `decoder` is not a class or function of a module. Needs
+            opener="threads", the default on the CPU.
 
     Raises:
         ConfigError: an argument is out of range or contradicts another.
@@ -234,6 +246,7 @@ class Loader:
         ledger: bool | Literal["pixels"] = False,
         opener: OpenerKind | Mapping[Kind, float] = "auto",
         decoder: Callable[[], Decoder] | None = None,
+        cache: Literal["host"] | None = None,
     ) -> None:
         manifest = as_manifest(manifest)
         if shard is not None:
@@ -300,7 +313,8 @@ class Loader:
         the_build()  # two builds of DALI in one folder fail here, and not in the middle of a run
         self._shares = resolve_shares(opener, on_gpu=self.device.is_cuda)
         choice = Choice(self._shares, manifest.frame["path"], manifest.sizes())
-        check_functions(self._planner.stages, on_host=choice.kinds == (THREADS,))
+        on_host = choice.kinds == (THREADS,)
+        check_functions(self._planner.stages, on_host=on_host)
         if decoder is not None and not callable(decoder):
             raise ConfigError(
                 f"decoder is {short(decoder)}; it must be callable and make a decoder, as a class "
@@ -311,6 +325,7 @@ class Loader:
                 "decoder is set, but here the DALI graph decodes the images; pass "
                 'opener="threads" or leave out decoder'
             )
+        self._cache = self._make_cache(cache, decoder, on_host=on_host)
         self._adapter = make_adapter(framework, self.device, sharding)
         outputs = [view.output for view in self._planner.stages.views]
         if framework == "numpy" and any(output.dtype == "bfloat16" for output in outputs):
@@ -337,6 +352,7 @@ class Loader:
             max_pixels=max_pixels,
             read_timeout=check_timeout(read_timeout),
             reduce_depth=manifest.reduce_depth,
+            cache=self._cache,
         )
         marks_valid = last_batch == "pad" or policy.blanks
         fields = [each.name for each in targets if isinstance(each, Field)]
@@ -759,6 +775,9 @@ class Loader:
         part = f"shard {shard.shard_index} of {shard.shard_count}, " * (shard.shard_count > 1)
         if origin:
             part = f"{part.removesuffix(', ')} from {origin}, "
+        if self._cache is not None:
+            cached = 0 if self._maker.cache is None else self._maker.cache.ready.sum()
+            part += f"{cached} images in a cache of up to {amount(self._cache.size)}, "
         return (
             f"Loader({len(self.manifest)} records, {self.sampler!r}, {batches} batches of "
             f"{size} in epoch {self.epoch}, {part}{self.device}, at step {self.step})"
@@ -816,6 +835,25 @@ class Loader:
             **self._identities,
             "opener": identify(self._shares),
         }
+
+    def _make_cache(
+        self, cache: object, decoder: Callable[[], Decoder] | None, *, on_host: bool
+    ) -> CacheSettings | None:
+        if cache is None:
+            return None
+        if cache != "host":
+            raise ConfigError(f'cache is {short(cache)}; it must be "host" or None')
+        if not on_host:
+            raise ConfigError(
+                'cache is "host", but here the DALI graph decodes images; pass opener="threads" or '
+                "leave out cache"
+            )
+        manifest = self.manifest
+        settings = CacheSettings(
+            self._planner.prefix(), manifest.source, decoder, manifest.reduce_depth
+        )
+        settings.check()
+        return settings
 
     def _make_ledger(self, mode: bool | Literal["pixels"]) -> Ledger | None:
         if mode not in (False, True, "pixels"):

@@ -20,7 +20,9 @@ from gpufeed.faults.blank import blank_image
 from gpufeed.faults.failures import Failures
 from gpufeed.faults.policy import Policy
 from gpufeed.faults.repair import Repair
+from gpufeed.open.base import KEPT
 from gpufeed.open.budget import Budget
+from gpufeed.open.cached import Cache, CacheSettings
 from gpufeed.source.base import Encoded, Source, fetcher, tell
 from gpufeed.source.threads import Threaded
 from gpufeed.source.timeout import Timeout
@@ -64,6 +66,10 @@ class Maker:
         make_decoder: makes a decoder for each thread on the host; None for gpufeed's own.
         depth: batches that DALI works on at a time.
         reduce_depth: as for `Manifest`.
+        cache: what decides the images of the cache; None for no cache.
+
+    Attributes:
+        cache: the cache, made when first used; None before, and after `close`.
     """
 
     def __init__(
@@ -82,8 +88,11 @@ class Maker:
         max_pixels: int,
         read_timeout: float | None,
         reduce_depth: bool,
+        cache: CacheSettings | None = None,
     ) -> None:
         self.failures = failures
+        self.cache: Cache | None = None
+        self._cache_settings = cache
         self._planner = planner
         self._source = source
         self._fetch = fetcher(source)
@@ -132,6 +141,8 @@ class Maker:
         from gpufeed.decode.decoders import NvImageCodec
         from gpufeed.open.host import HostOpener
 
+        if self._cache_settings is not None:
+            self.cache = Cache(self._cache_settings)
         return HostOpener(
             len(self._planner.views),
             self._source.name,
@@ -140,6 +151,7 @@ class Maker:
             self._choice,
             self._make_decoder or NvImageCodec,
             reduce_depth=self._reduce_depth,
+            cache=self.cache,
         )
 
     @property
@@ -180,7 +192,10 @@ class Maker:
         if plan is None:
             raise IndexError(f"this shard has no records in batch {step}")
         if self._fetch is not None:
-            tell(self._source, self._fetch, self._planner.upcoming(step))
+            upcoming = self._planner.upcoming(step)
+            if self.cache is not None:
+                upcoming = upcoming[~self.cache.ready[upcoming]]
+            tell(self._source, self._fetch, upcoming)
         return self.opener.open(plan, self._read(plan, reader))
 
     def make(self, step: int) -> Made:
@@ -238,8 +253,14 @@ class Maker:
     def _read(
         self, plan: BatchPlan, reader: Wrapper, places: Collection[int] | None = None
     ) -> list[Encoded | DecodeError]:
-        """Read a batch's images; with `places`, only those there, and b"" for the others."""
-        wanted = ~plan.blank & (plan.sizes.prod(axis=1) <= self._max_pixels)
+        """Read a batch's images, unless the cache has them.
+
+        With `places`, read only those there, and return b"" for the others.
+        """
+        kept = np.zeros(len(plan), dtype=np.bool_)
+        if self.cache is not None:
+            kept = self.cache.ready[plan.record_keys] & ~plan.blank
+        wanted = ~plan.blank & ~kept & (plan.sizes.prod(axis=1) <= self._max_pixels)
         if places is not None:
             wanted &= np.isin(np.arange(len(plan)), list(places))
         keys = plan.record_keys[wanted]
@@ -253,6 +274,8 @@ class Maker:
                 contents.append(next(read))
             elif places is not None and place not in places:
                 contents.append(b"")
+            elif kept[place]:
+                contents.append(KEPT)
             elif plan.blank[place]:
                 contents.append(blank_image(*size))
             else:
@@ -269,7 +292,7 @@ class Maker:
         """Free the engine and the opener; using the maker again makes new ones."""
         # Forgotten first, so that an interrupt here leaves nothing half closed.
         engine, opener, reader = self._engine, self._opener, self._reader
-        self._engine = self._opener = self._reader = None
+        self._engine = self._opener = self._reader = self.cache = None
         if reader is not None:
             reader.close()
         if engine is not None and not engine.broken:

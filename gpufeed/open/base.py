@@ -11,13 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufeed.errors import DecodeError, PipelineError
+from gpufeed.source.base import Encoded
 
 if TYPE_CHECKING:
     from gpufeed.plan.planner import BatchPlan
     from gpufeed.plan.stages import Stages
-    from gpufeed.source.base import Encoded
 
 __all__ = [
+    "KEPT",
     "Opened",
     "Opener",
     "Pixels",
@@ -27,6 +28,8 @@ __all__ = [
 ]
 
 Pixels = npt.NDArray[np.uint8]
+KEPT: Encoded = bytearray()
+"""Stands for the encoded image of a record that the opener's cache has."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ class Opener(Protocol):
 
         Args:
             plan: the batch.
-            encoded: for each record its encoded image, or the error of reading it.
+            encoded: for each record its encoded image, `KEPT`, or the error of reading it.
             before: the result of opening the same batch when some of its images were bad; the
                 images that are `ready` are reused.
         """

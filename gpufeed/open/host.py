@@ -25,7 +25,7 @@ from gpufeed.errors import (
     PipelineError,
     TransformError,
 )
-from gpufeed.open.base import Opened, Pixels, finished, out_of_memory, without_traceback
+from gpufeed.open.base import KEPT, Opened, Pixels, finished, out_of_memory, without_traceback
 from gpufeed.open.graph import GraphDecoders
 from gpufeed.open.inputs import declare_images, share
 from gpufeed.open.kinds import THREADS, Kind
@@ -36,6 +36,7 @@ from gpufeed.transforms.function import Lambda
 
 if TYPE_CHECKING:
     from gpufeed.open.budget import Budget
+    from gpufeed.open.cached import Cache
     from gpufeed.open.choice import Choice
     from gpufeed.plan.planner import BatchPlan
     from gpufeed.plan.stages import Stages, View
@@ -60,6 +61,7 @@ class HostOpener:
         choice: chooses the decoder of each record.
         make_decoder: makes a decoder for each thread.
         reduce_depth: as for `Manifest`.
+        cache: keeps images; None to decode them every time.
     """
 
     def __init__(
@@ -72,7 +74,9 @@ class HostOpener:
         make_decoder: Callable[[], Decoder] = NvImageCodec,
         *,
         reduce_depth: bool = False,
+        cache: Cache | None = None,
     ) -> None:
+        self._cache = cache
         self._budget = budget
         self._choice = choice
         self._name = name
@@ -172,6 +176,19 @@ def _work(reference: weakref.ref[_Batch]) -> None:
         del batch
 
 
+def _decode(
+    decoder: Decoder, content: Encoded, start: tuple[int, int], shape: tuple[int, int]
+) -> Pixels | None:
+    """Decode a window, and check what the decoder, which may be a user's, returns."""
+    window = decoder.decode(content, start, shape)
+    if window is not None and (window.dtype != np.uint8 or window.shape != (*shape, 3)):
+        raise ConfigError(
+            f"{type(decoder).__name__}.decode returned {window.dtype} {window.shape}; it must "
+            f"return uint8 {(*shape, 3)}, the window alone, or None"
+        )
+    return window
+
+
 class _Batch(Future[Opened]):
     """A batch whose images are being opened."""
 
@@ -192,11 +209,13 @@ class _Batch(Future[Opened]):
         self._shapes = plan.stages.window.shape.tolist()
         self._kinds = opener._choice.of(plan.record_keys, plan.sizes)
         self._accepted: list[Encoded | None] = [None] * len(encoded)
+        stages = plan.stages if opener._cache is None else opener._cache.after(plan.stages)
+        shapes = stages.window.shape.tolist()
         try:
             self._views = [
-                _View(view, self._shapes, self._kinds, memory)
+                _View(view, shapes, self._kinds, memory)
                 # No memory, and no views, if the graph decodes all.
-                for view, memory in zip(plan.stages.views, opener._memory)  # noqa: B905
+                for view, memory in zip(stages.views, opener._memory)  # noqa: B905
             ]
         except MemoryError as error:
             raise out_of_memory(str(error)) from None
@@ -244,23 +263,24 @@ class _Batch(Future[Opened]):
         return True
 
     def _open(self, place: int) -> None:
-        content, key, name = self._encoded[place], self._keys[place], self._opener._name
-        content = self._opener._acceptor.accept(content, tuple(self._sizes[place]), key)
+        content, key = self._encoded[place], self._keys[place]
+        if content is not KEPT:
+            content = self._opener._acceptor.accept(content, tuple(self._sizes[place]), key)
         if self._kinds[place] != THREADS:
             self._accepted[place] = content
             return
         tools = self._opener._tools
         if not hasattr(tools, "resizer"):
             tools.decoder, tools.resizer = self._opener._make_decoder(), Resizer()
-        start, shape = self._starts[place], self._shapes[place]
-        window = tools.decoder.decode(content, tuple(start), tuple(shape))
+        decode = None if content is KEPT else partial(_decode, tools.decoder, content)
+        cache = self._opener._cache
+        if cache is not None:
+            window = cache.image(self._plan, place, decode, tools.resizer)
+        else:
+            start, shape = tuple(self._starts[place]), tuple(self._shapes[place])
+            window = _decode(tools.decoder, content, start, shape)
         if window is None:
-            raise undecodable(content, key, name)
-        if window.dtype != np.uint8 or window.shape != (*shape, 3):
-            raise ConfigError(
-                f"{type(tools.decoder).__name__}.decode returned {window.dtype} {window.shape}; it "
-                f"must return uint8 {(*shape, 3)}, the window alone, or None"
-            )
+            raise undecodable(content, key, self._opener._name)
         for view in self._views:
             view.write(place, window, tools.resizer)
 

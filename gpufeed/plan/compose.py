@@ -15,7 +15,7 @@ from gpufeed.rng import BatchRng
 from gpufeed.transforms.base import MixTransform, Transform
 from gpufeed.transforms.objects import Objects
 
-__all__ = ["Composed", "compose"]
+__all__ = ["Composed", "bounding", "compose"]
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def compose(
         composed.append((indices, composition))
     window = composed[0][1].window
     if several:
-        window = _bounding([each.window for _, each in composed], len(sizes))
+        window = bounding([each.window for _, each in composed], len(sizes))
         for _, composition in composed:
             composition.cut(window)
     by_index: dict[int, ComposedView] = {}
@@ -113,7 +113,7 @@ def compose(
     return Composed(Stages(window, tuple(each.view for each in ordered)), ordered, objects)
 
 
-def _bounding(windows: Sequence[Window], count: int) -> Window:
+def bounding(windows: Sequence[Window], count: int) -> Window:
     """Return the smallest window around others; each has `count` images, or a multiple of it."""
     start = np.concatenate([each.start.reshape(-1, count, 2) for each in windows]).min(axis=0)
     ends = [(each.start + each.shape).reshape(-1, count, 2) for each in windows]

@@ -16,6 +16,7 @@ from gpufeed.faults.blank import blank_sizes
 from gpufeed.order.sampler import Visits
 from gpufeed.plan.compose import Composed, compose
 from gpufeed.plan.fields import Field, check_fields, values_of
+from gpufeed.plan.prefix import Prefix, find_prefix
 from gpufeed.plan.stages import Stages
 from gpufeed.plan.targets import ViewTargets, follow
 from gpufeed.plan.view import Mix, Partners
@@ -165,6 +166,11 @@ class Planner:
         none_blank = np.zeros(len(keys), dtype=np.bool_)
         alone: Partners = lambda _: np.arange(len(keys))  # noqa: E731 - shorter than a function
         return self._compose(keys, self._sizes[keys], none_blank, rng, alone)
+
+    def prefix(self) -> Prefix:
+        """Return what the transforms do to each image in every epoch alike, for all records."""
+        one = None if self._objects is None else self._objects.take(np.zeros(1, np.int64))
+        return find_prefix(self.views, self._sizes, self._boxes, one, self._max_pixels)
 
     def _compose(
         self,

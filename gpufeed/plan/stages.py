@@ -74,6 +74,12 @@ class Resize(Part):
     first: Float32 | None
     last: Float32 | None
 
+    def region(self, row: int) -> tuple[float, float, float, float] | None:
+        """Return the region of one image, (y0, x0, y1, x1); None if it is the whole image."""
+        if self.first is None or self.last is None:
+            return None
+        return (*self.first[row].tolist(), *self.last[row].tolist())
+
 
 @dataclass(frozen=True)
 class Canvas(Part):

@@ -85,14 +85,17 @@ class Composition:
         sizes: int64 (n, 2), height and width of the encoded images.
 
     Attributes:
+        frame: the last frame so far.
+        first: the frame of the encoded images, complete.
         window: the window that is read of each encoded image.
     """
 
+    first: Frame
     window: Window
     _first: Resample
 
     def __init__(self, sizes: npt.NDArray[np.int64]) -> None:
-        self._frame = Frame.whole(sizes)
+        self.frame = Frame.whole(sizes)
         self._mix: Mix | None = None
         self._stages: list[Stage] = []
         self._late: list[Late | Mixing] = []
@@ -121,7 +124,7 @@ class Composition:
                 self._emit_frames()
                 self._output = transform
                 continue
-            frame = self._frame
+            frame = self.frame
             if records is None or records.frame is not frame:
                 records = _LazyRecords(record_key, frame.height, frame.width, boxes, frame=frame)
             if isinstance(transform, GeometricTransform):
@@ -137,13 +140,13 @@ class Composition:
                     if moved is not None:
                         per_box = {name: values[moved.rows] for name, values in params.items()}
                         self._kept &= transform.keep(moved.boxes, per_box)
-                    self._frame = transform.place(frame, params)
+                    self.frame = transform.place(frame, params)
             elif isinstance(transform, PixelTransform):
                 with errors_from(transform):
                     stage = Pixel(transform, narrowed(transform.draw(own, records)))
                 self._emit_frames()
                 self._stages.append(stage)
-                self._frame = frame.then(transform.size if isinstance(transform, Lambda) else None)
+                self.frame = frame.then(transform.size if isinstance(transform, Lambda) else None)
                 self._emitted = frame
             elif isinstance(transform, LateTransform):
                 with errors_from(transform):
@@ -164,20 +167,21 @@ class Composition:
 
     def views(self, count: int) -> Iterator[ComposedView]:
         """Yield each of `count` views."""
-        size = _common_size(self._frame, self._record_key)
+        size = _common_size(self.frame, self._record_key)
         together = View((self._first, *self._stages), self._output, tuple(self._late), size)
         structure = together.structure
-        n, m = len(self._frame) // count, len(self._kept) // count
+        n, m = len(self.frame) // count, len(self._kept) // count
         for index in range(count):
             rows = slice(index * n, (index + 1) * n)
             view = together if count == 1 else map_arrays(itemgetter(rows), together)
             kept = self._kept[index * m : (index + 1) * m]
-            yield ComposedView(view, structure, self._frame, rows, kept, self._mix)
+            yield ComposedView(view, structure, self.frame, rows, kept, self._mix)
 
     def _emit_frames(self) -> None:
         """Add the stages of the frames since the last pixel transform."""
-        for frame in self._frame.chain(since=self._emitted):
+        for frame in self.frame.chain(since=self._emitted):
             if frame.previous is None:
+                self.first = frame
                 self.window, self._first = resample(frame, cut=False)
             elif frame.resamples:
                 self._stages.append(resample(frame, cut=frame.cuts)[1])

@@ -17,6 +17,7 @@ __all__ = [
     "Source",
     "check_source",
     "fetcher",
+    "fingerprint_of",
     "is_encoded",
     "open_image",
     "read_images",
@@ -36,9 +37,11 @@ class Source(Protocol):
     `name` are called from several threads at once. A source that is sent to worker processes must
     be picklable.
 
-    Two methods are optional. `open(key) -> BinaryIO` opens an image as a seekable file and raises
+    Three methods are optional. `open(key) -> BinaryIO` opens an image as a seekable file and raises
     `OSError` if it cannot; sizes are then read from headers, without reading whole images.
     `fetch(keys) -> None` is a hint that these keys will be read soon; it must not block.
+    `fingerprint() -> str` returns a text that changes whenever an image does; processes of which it
+    is the same then share the memory of `Loader(cache="host")`.
     """
 
     def read(self, keys: Keys) -> Sequence[Encoded | OSError]:
@@ -156,6 +159,23 @@ def fetcher(source: Source) -> Callable[[Keys], None] | None:
     """Return the `fetch` of a source, or None if it has none."""
     found: Callable[[Keys], None] | None = getattr(source, "fetch", None)
     return found
+
+
+def fingerprint_of(source: Source) -> str | None:
+    """Return the `fingerprint` of a source, or None if it has none.
+
+    Raises:
+        SourceError: it raised an exception.
+    """
+    own: Callable[[], str | None] | None = getattr(source, "fingerprint", None)
+    if own is None:
+        return None
+    try:
+        return own()
+    except Exception as error:
+        raise SourceError(
+            f"{_kind(source)}.fingerprint raised {type(error).__name__}: {error}"
+        ) from error
 
 
 def _kind(value: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import os
 from pathlib import Path
 from typing import BinaryIO, Self
@@ -13,11 +14,14 @@ import polars as pl
 
 from gpufeed._util.open_regular import open_regular, read_file
 from gpufeed._util.rows import RowName
+from gpufeed._util.thread_map import thread_map
 from gpufeed.source.paths import check_names
 
 __all__ = ["FileSource"]
 
 MAX_BYTES = 1 << 31
+_THREADS = 16
+"""Threads that look at files, of which storage over a network makes each wait."""
 
 
 class FileSource:
@@ -99,3 +103,19 @@ class FileSource:
         """
         status = os.stat(self.name(key))  # noqa: PTH116 - a hot path
         return status.st_size, status.st_mtime_ns
+
+    def fingerprint(self) -> str:
+        """Return a digest of all files' paths, lengths and modification times: see `Source`."""
+
+        def stamp(key: int) -> tuple[int, int]:
+            try:
+                return self.stamp(key)
+            except OSError:  # it counts as bad when it is read
+                return -1, -1
+
+        stamps = thread_map(
+            stamp, range(len(self)), threads=_THREADS, done=lambda _: None, name="gpufeed-stamps"
+        )
+        digest = hashlib.sha256(np.array(stamps, np.int64).tobytes())
+        digest.update(os.fsencode("\0".join([self._folder, *self.paths])))
+        return digest.hexdigest()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
-from gpufeed.source.base import Encoded, Source, fetcher, open_image, read_images
+from gpufeed.source.base import Encoded, Source, fetcher, fingerprint_of, open_image, read_images
 from gpufeed.source.files import FileSource
 
 __all__ = ["Selection", "join", "take"]
@@ -60,6 +61,15 @@ class Selection:
     def open(self, key: int) -> BinaryIO:
         """Open an image: see `Source`."""
         return open_image(self.sources[self.which[key]], int(self.keys[key]))
+
+    def fingerprint(self) -> str | None:
+        """Return a digest of the sources' own and of the selection; None if a source has none."""
+        parts = [fingerprint_of(source) for source in self.sources]
+        if None in parts:
+            return None
+        digest = hashlib.sha256(repr(parts).encode())
+        digest.update(np.stack([self.which, self.keys]).tobytes())
+        return digest.hexdigest()
 
     def _fetch(self, keys: Int64) -> None:
         which, inner = self.which[keys], self.keys[keys]

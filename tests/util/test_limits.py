@@ -114,6 +114,47 @@ def test_cgroups_of_version_1(
 
 
 @pytest.mark.parametrize(
+    ("cgroup", "files", "expected"),
+    [
+        (V2, {}, 40),
+        (V2, {"memory.max": "max\n", "memory.current": f"{9 * GIB}\n", "memory.stat": ""}, 40),
+        (V2, {"memory.max": f"{8 * GIB}\n", "memory.current": "0\n", "memory.stat": ""}, 8),
+        # Files count as free, but not what lies in shared memory, which is in `file` too.
+        (
+            V2,
+            {
+                "memory.max": f"{8 * GIB}\n",
+                "memory.current": f"{7 * GIB}\n",
+                "memory.stat": f"anon 1\nfile {6 * GIB}\nshmem {GIB}\n"
+                f"inactive_anon 5\ninactive_file {3 * GIB}\nactive_file {2 * GIB}\n",
+            },
+            6,
+        ),
+        (
+            V1,
+            {
+                "memory/memory.limit_in_bytes": f"{4 * GIB}\n",
+                "memory/memory.usage_in_bytes": f"{3 * GIB}\n",
+                "memory/memory.stat": "",
+            },
+            1,
+        ),
+    ],
+)
+def test_available_memory(
+    tmp_path: Path, cgroup: str, files: dict[str, str], expected: int
+) -> None:
+    files = {f"sys/fs/cgroup/{name}": content for name, content in files.items()}
+    files["proc/meminfo"] = f"MemTotal: {64 << 20} kB\nMemAvailable:   {40 << 20} kB\n"
+    write(tmp_path, cgroup.format("/"), **files)
+    assert limits.available_memory() == expected * GIB
+
+
+def test_available_memory_is_all_where_nothing_is_known() -> None:
+    assert limits.available_memory() == 64 * GIB
+
+
+@pytest.mark.parametrize(
     ("environ", "size"),
     [
         ({}, 1),

@@ -1,0 +1,184 @@
+"""The cache of images: what transforms do alike in every epoch is decoded once, and then read."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpufeed._util.limits import available_memory, local_world_size
+from gpufeed.errors import ConfigError
+from gpufeed.open.base import Pixels
+from gpufeed.open.store import Store, filled_bytes
+from gpufeed.plan.stages import Resize, Stages, Window, map_arrays
+from gpufeed.source.base import fingerprint_of
+
+if TYPE_CHECKING:
+    from gpufeed.open.resize import Resizer
+    from gpufeed.plan.planner import BatchPlan
+    from gpufeed.plan.prefix import Prefix
+    from gpufeed.source.base import Source
+
+__all__ = ["Cache", "CacheSettings", "amount"]
+
+Decode = Callable[[tuple[int, int], tuple[int, int]], Pixels | None]
+"""Decodes a window, given its start and shape; None if it cannot be decoded."""
+
+
+@dataclass(frozen=True)
+class CacheSettings:
+    """All that decides the images of a cache.
+
+    Attributes:
+        prefix: what is kept of each record.
+        source: the encoded images.
+        make_decoder: a user's own decoder; None for gpufeed's.
+        reduce_depth: as for `Manifest`.
+    """
+
+    prefix: Prefix
+    source: Source
+    make_decoder: Callable[[], object] | None
+    reduce_depth: bool
+
+    @property
+    def size(self) -> int:
+        """Bytes of all images."""
+        return 3 * int(self.prefix.sizes.prod(axis=1).sum())
+
+    def name(self) -> str | None:
+        """Return a name that says all that decides the images; None if something is unknown."""
+        images, maker = fingerprint_of(self.source), self.make_decoder
+        decoder = "" if maker is None else getattr(maker, "__qualname__", "<")
+        if images is None or "<" in decoder:  # a lambda or a local function may be any
+            return None
+        digest = hashlib.sha256()
+
+        def add(values: npt.NDArray[Any]) -> str:
+            digest.update(values.tobytes())
+            return f"{values.dtype} {values.shape}"
+
+        kept = map_arrays(add, (self.prefix.window, self.prefix.resize))
+        # The installation, since another may have other versions.
+        installed = Path(__file__).parent, sys.prefix
+        module = getattr(maker, "__module__", "")
+        digest.update(repr((kept, images, module, decoder, self.reduce_depth, installed)).encode())
+        return f"gpufeed-{digest.hexdigest()}"
+
+    def check(self) -> None:
+        """Raise `ConfigError` if the images do not fit into the memory that is available."""
+        free, processes = available_memory(), local_world_size()
+        needed = self.size * processes
+        if needed <= free:
+            return
+        name = self.name()
+        if name is not None:
+            needed, processes = self.size - filled_bytes(name), 1
+        if needed > free:
+            each = "" if processes == 1 else f" in each of {processes} processes"
+            raise ConfigError(
+                f'cache="host" needs {amount(needed)} more memory for {len(self.prefix.sizes):,} '
+                f"images ({amount(self.size)}{each}), but {amount(free)} are available; crop and "
+                "resize before the first random transform, use smaller images, or leave out cache"
+            )
+
+
+class Cache:
+    """The kept images of a run, in memory shared by processes that keep the same ones.
+
+    Args:
+        settings: all that decides them.
+
+    Attributes:
+        ready: bool (n,), which records are kept; changes as they come.
+
+    Raises:
+        ConfigError: the system does not give the memory.
+    """
+
+    def __init__(self, settings: CacheSettings) -> None:
+        self._prefix = settings.prefix
+        name = settings.name() or f"gpufeed-{uuid.uuid4()}"
+        try:
+            self._store = Store(name, settings.prefix.sizes)
+        except OSError as error:
+            raise ConfigError(
+                f'cache="host" gets no shared memory of {amount(settings.size)}: {error}; leave '
+                "out cache"
+            ) from error
+        self.ready = self._store.ready
+
+    def after(self, stages: Stages) -> Stages:
+        """Return what is left of a batch's stages after `image`, for images of their sizes."""
+        if self._prefix.resize is None:
+            return stages
+        (view,) = stages.views
+        first: Any = view.stages[0]  # a view always begins with a Resample
+        window = Window(np.zeros_like(stages.window.start), first.resize.size.astype(np.int32))
+        left = replace(first, resize=None), *view.stages[1:]
+        return Stages(window, (replace(view, stages=left),))
+
+    def image(
+        self, plan: BatchPlan, place: int, decode: Decode | None, resizer: Resizer
+    ) -> Pixels | None:
+        """Return one image of a batch, for the stages that `after` leaves.
+
+        Args:
+            plan: the batch.
+            place: the record's place in it.
+            decode: decodes a window of the record's image, which is then kept; None if it is kept
+                already.
+            resizer: resizes it.
+
+        Returns:
+            uint8 (height, width, 3), only to be read; None if it cannot be decoded.
+        """
+        if decode is None:
+            return self._kept(plan, place)
+        start, shape = _row(plan.stages.window, place)
+        key, blank = int(plan.record_keys[place]), bool(plan.blank[place])
+        if self._prefix.resize is not None:
+            window = decode(start, shape)
+            if window is None:
+                return None
+            first: Any = plan.stages.views[0].stages[0]
+            resize: Resize = first.resize
+            size = tuple(int(side) for side in resize.size[place])
+            out = np.empty((*size, 3), np.uint8) if blank else self._store.image(key)
+            resizer.resize(window, resize.interpolation, resize.region(place), out)
+            self.ready[key] |= not blank
+            return out
+        whole = None if blank else decode(*_row(self._prefix.window, key))
+        if whole is None:
+            # A damaged image may be good in the part that this visit shows.
+            return decode(start, shape)
+        self._store.image(key)[...] = whole
+        self.ready[key] = True
+        return self._kept(plan, place)
+
+    def _kept(self, plan: BatchPlan, place: int) -> Pixels:
+        key = int(plan.record_keys[place])
+        kept = self._store.image(key)
+        if self._prefix.resize is not None:
+            return kept
+        (top, left), (height, width) = _row(plan.stages.window, place)
+        first_row, first_column = self._prefix.window.start[key].tolist()
+        return kept[top - first_row :, left - first_column :][:height, :width]
+
+
+def _row(window: Window, row: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    top, left = window.start[row].tolist()
+    height, width = window.shape[row].tolist()
+    return (top, left), (height, width)
+
+
+def amount(size: int) -> str:
+    """Return a number of bytes as text."""
+    return f"{size / 1e9:,.2f} GB" if size >= 1e9 else f"{size / 1e6:,.2f} MB"

@@ -1,0 +1,139 @@
+"""The prefix of a list of transforms: what they do to an image in every epoch alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpufeed.plan.compose import bounding
+from gpufeed.plan.resample import resample
+from gpufeed.plan.stages import Resize, Window
+from gpufeed.plan.view import Composition
+from gpufeed.rng import BatchRng
+from gpufeed.transforms.base import GeometricTransform, Transform
+from gpufeed.transforms.frame import Frame
+from gpufeed.transforms.objects import Objects
+
+__all__ = ["Prefix", "find_prefix"]
+
+Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """What all visits of a record have in common, for n records.
+
+    A resize of which each visit shows another part is not in common: that part is computed alone,
+    which rounds otherwise than cutting it out of the whole.
+
+    Attributes:
+        window: the window of each image that holds the windows of all visits; equal to them if
+            there is a resize.
+        resize: the first resize; None if it is not in common, or there is none.
+        sizes: int64 (n, 2), height and width of the results; 0 for images that are too large.
+    """
+
+    window: Window
+    resize: Resize | None
+    sizes: Int64
+
+
+def find_prefix(
+    views: Sequence[Sequence[Transform]],
+    sizes: Int64,
+    boxes: npt.NDArray[np.float64] | None,
+    one: Objects | None,
+    max_pixels: int,
+) -> Prefix:
+    """Return the prefix of all records of a manifest.
+
+    Args:
+        views: as for `compose`.
+        sizes: int64 (n, 2), height and width of the encoded images.
+        boxes: float64 (n, 4) of (x0, y0, x1, y1) in pixels, or None.
+        one: all boxes of the first record; None if there are none.
+        max_pixels: the most pixels of an image; larger ones are never decoded.
+    """
+    small = sizes.prod(axis=1, keepdims=True) <= max_pixels
+    different = {tuple(id(each) for each in view): view for view in views}.values()
+    steady = [_steady(view, sizes, boxes) for view in different]
+    if len(views) == 1:
+        ((frame, count),) = steady
+        if _is_settled(views[0], count, sizes, boxes, one):
+            window, stage = resample(frame, cut=False)
+            kept = window.shape if stage.resize is None else stage.resize.size
+            return Prefix(window, stage.resize, small * kept.astype(np.int64))
+    window = bounding([_whole(frame) for frame, _ in steady], len(sizes))
+    return Prefix(window, None, small * window.shape)
+
+
+def _whole(frame: Frame) -> Window:
+    return Window(frame.source.astype(np.int32), frame.extent.astype(np.int32))
+
+
+class _Watched(BatchRng):
+    """Random numbers that note whether any was drawn."""
+
+    def __init__(self, count: int) -> None:
+        zeros = np.zeros(count, dtype=np.int64)
+        super().__init__(0, zeros, zeros, 0)
+        self.draws: list[int] = []  # one list for all that `spawn` and `rows` return
+
+    def _words(self, count: int) -> Any:
+        self.draws.append(count)
+        return super()._words(count)
+
+
+def _steady(
+    transforms: Sequence[Transform], sizes: Int64, boxes: npt.NDArray[np.float64] | None
+) -> tuple[Frame, int]:
+    """Return the first frame after the leading transforms that draw nothing, and their number."""
+    composition, rng = Composition(sizes), _Watched(len(sizes))
+    for count, transform in enumerate(transforms):
+        frame = composition.frame
+        if not isinstance(transform, GeometricTransform) or transform.uses_objects:
+            return frame, count
+        _add(composition, [transform], boxes, rng, None)
+        if rng.draws or composition.frame.previous is not None:
+            return frame, count
+    return composition.frame, len(transforms)
+
+
+def _is_settled(
+    transforms: Sequence[Transform],
+    count: int,
+    sizes: Int64,
+    boxes: npt.NDArray[np.float64] | None,
+    objects: Objects | None,
+) -> bool:
+    """Return whether the transforms after the first `count` leave the first frame's resize alone.
+
+    They are applied to the first record. Methods of a frame keep the arrays that they do not
+    change, and which methods are called does not depend on the numbers.
+    """
+    zero = np.zeros(1, np.int64)
+    composition, rng = Composition(sizes[:1]), BatchRng(0, zero, zero, 0)
+    boxes = None if boxes is None else boxes[:1]
+    _add(composition, transforms[:count], boxes, rng, objects)
+    before = composition.frame
+    _add(composition, transforms[count:], boxes, rng, objects)
+    return all(
+        getattr(composition.first, name) is getattr(before, name)
+        for name in ("source", "extent", "scaled", "shown", "shown_end")
+    )
+
+
+def _add(
+    composition: Composition,
+    transforms: Sequence[Transform],
+    boxes: npt.NDArray[np.float64] | None,
+    rng: BatchRng,
+    objects: Objects | None,
+) -> None:
+    keys = np.arange(len(rng))
+    numbers = np.repeat(np.arange(len(transforms))[:, None], len(rng), axis=1)
+    composition.add_all(transforms, numbers, keys, boxes, rng, lambda _: keys, objects)
