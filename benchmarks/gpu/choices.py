@@ -1,0 +1,61 @@
+"""The openers that are compared: the one list that names them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.gpu.job import Job
+
+__all__ = ["Choice", "choices", "with_engines"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A value of the `Loader`'s argument `opener`.
+
+    Attributes:
+        name: as it is reported.
+        opener: the value.
+        decoder: a part of the name that nvImageCodec's log gives to the decoder that all JPEGs of
+            photos should reach; "" where several share them.
+        devices: where it is to work.
+    """
+
+    name: str
+    opener: Any
+    decoder: str = ""
+    devices: tuple[str, ...] = ("cuda",)
+
+
+def with_engines(share: float) -> Choice:
+    """Return the choice in which the GPU's JPEG engines take this share of the records."""
+    if not share:
+        return Choice("cuda", "cuda", "nvjpeg")
+    if share == 1:
+        return Choice("hardware", "hardware", "engines")
+    shares = {"cuda": 1 - share, "hardware": share}
+    return Choice(f"cuda {1 - share:g}, hardware {share:g}", shares)
+
+
+SHARES = (0.1, 0.25, 0.5)
+
+_ALL = (
+    Choice("threads", "threads", "libjpeg", ("cpu", "cuda")),
+    Choice("graph", "graph", "libjpeg", ("cpu",)),
+    with_engines(0),
+    Choice("cuda_windows", "cuda_windows", "nvjpeg"),
+    with_engines(1),
+    *(with_engines(share) for share in SHARES),
+    *(
+        Choice(
+            f"threads {1 - share:g}, hardware {share:g}", {"threads": 1 - share, "hardware": share}
+        )
+        for share in SHARES
+    ),
+)
+
+
+def choices(job: Job) -> list[Choice]:
+    """Return those for the job's device."""
+    return [choice for choice in _ALL if job.device in choice.devices]
