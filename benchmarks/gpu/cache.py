@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from benchmarks.gpu.command import run
+from benchmarks.gpu.command import run_json
 from benchmarks.gpu.job import Facts, Job
 
 __all__ = ["cases"]
@@ -13,5 +13,5 @@ __all__ = ["cases"]
 
 def cases(job: Job) -> dict[str, Callable[[], Facts]]:
     """Return the program as one case."""
-    arguments = ("--photos", job.photos, "--device", job.device)
-    return {"cache": partial(run, "benchmarks.cache", *arguments)}
+    options = ("--photos", job.photos, "--device", job.device)
+    return {"cache": partial(run_json, "benchmarks.cache", *options)}

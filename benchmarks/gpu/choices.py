@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.gpu.job import Job
-
 __all__ = ["Choice", "choices", "with_engines"]
+
+_CUDA = "nvjpeg(?!.*hw)"
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,8 @@ class Choice:
     Attributes:
         name: as it is reported.
         opener: the value.
-        decoder: a part of the name that nvImageCodec's log gives to the decoder that all JPEGs of
-            photos should reach; "" where several share them.
+        decoder: a regular expression of the name that nvImageCodec's log gives to the decoder that
+            all JPEGs of photos should reach; "" where several share them.
         devices: where it is to work.
     """
 
@@ -31,9 +31,9 @@ class Choice:
 def with_engines(share: float) -> Choice:
     """Return the choice in which the GPU's JPEG engines take this share of the records."""
     if not share:
-        return Choice("cuda", "cuda", "nvjpeg")
+        return Choice("cuda", "cuda", _CUDA)
     if share == 1:
-        return Choice("hardware", "hardware", "engines")
+        return Choice("hardware", "hardware", "engines|hw")
     shares = {"cuda": 1 - share, "hardware": share}
     return Choice(f"cuda {1 - share:g}, hardware {share:g}", shares)
 
@@ -44,7 +44,7 @@ _ALL = (
     Choice("threads", "threads", "libjpeg", ("cpu", "cuda")),
     Choice("graph", "graph", "libjpeg", ("cpu",)),
     with_engines(0),
-    Choice("cuda_windows", "cuda_windows", "nvjpeg"),
+    Choice("cuda_windows", "cuda_windows", _CUDA),
     with_engines(1),
     *(with_engines(share) for share in SHARES),
     *(
@@ -56,6 +56,6 @@ _ALL = (
 )
 
 
-def choices(job: Job) -> list[Choice]:
-    """Return those for the job's device."""
-    return [choice for choice in _ALL if job.device in choice.devices]
+def choices(device: str) -> list[Choice]:
+    """Return those for a device, "cpu" or "cuda"."""
+    return [choice for choice in _ALL if device in choice.devices]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
+from typing import Any
 
 from benchmarks.gpu.job import Absent, Facts
 
-__all__ = ["run"]
+__all__ = ["run", "run_json"]
 
 _KEPT = 2000
 """Characters of what it prints that are kept, from the end."""
@@ -34,3 +38,17 @@ def run(module: str, *arguments: str) -> Facts:
         last = (ran.stdout.strip().splitlines() or ["it printed nothing"])[-1]
         return {"error": f"exit code {ran.returncode}: {last}"}
     return {"printed": ran.stdout.strip()[-_KEPT:]}
+
+
+def run_json(module: str, *arguments: str) -> Facts:
+    """Run `python -m module --json FILE`; return each object of numbers in its JSON as a row."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "figures.json")
+        facts = run(module, *arguments, "--json", str(out))
+        figures: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {}
+    rows = {
+        name: {key: value for key, value in row.items() if isinstance(value, int | float)}
+        for name, row in figures.items()
+        if isinstance(row, dict)
+    }
+    return {**facts, "rows": {name: row for name, row in rows.items() if row}}

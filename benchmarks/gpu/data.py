@@ -47,13 +47,25 @@ def listed(job: Job, count: int) -> gpufeed.Manifest:
 
 
 def in_memory(images: Sequence[bytes], sizes: Sequence[tuple[int, int]]) -> gpufeed.Manifest:
-    """Return a manifest of encoded images of these sizes, (width, height) as they are seen."""
-    names = [str(number) for number in range(len(images))]
-    widths, heights = zip(*sizes, strict=True)
-    table = pl.DataFrame(
-        {"path": names, "label": [0] * len(names), "width": widths, "height": heights}
-    )
-    return gpufeed.read_table(table, source=gpufeed.MemorySource(images), progress=False)
+    """Return a manifest of encoded images of these sizes, (width, height) as they are seen.
+
+    Each has a box in its middle.
+    """
+    rows = [
+        {
+            "path": str(number),
+            "label": 0,
+            "width": width,
+            "height": height,
+            "box_x": width // 4,
+            "box_y": height // 4,
+            "box_width": width // 2,
+            "box_height": height // 2,
+        }
+        for number, (width, height) in enumerate(sizes)
+    ]
+    source = gpufeed.MemorySource(images)
+    return gpufeed.read_table(pl.DataFrame(rows), source=source, progress=False)
 
 
 def shrunk(job: Job, count: int) -> list[Image.Image]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ class Job:
         out: the folder of the report.
         cores: CPU cores that this process may use.
         quick: whether to do little, which only tries the program.
+        known: the cases of the step that have been carried out, in this run or before.
     """
 
     device: str
@@ -43,6 +44,7 @@ class Job:
     out: str
     cores: int
     quick: bool
+    known: dict[str, Facts] = field(default_factory=dict)
 
     @property
     def on_gpu(self) -> bool:
@@ -72,15 +74,6 @@ class Job:
         """Raise `Absent` on the CPU."""
         if not self.on_gpu:
             raise Absent(f"needs a GPU: {why}")
-
-    def found(self, step: str) -> Mapping[str, Facts]:
-        """Return what is known of a step's cases so far, by name."""
-        report = Path(self.out, "results.json")
-        if not report.exists():
-            return {}
-        steps = json.loads(report.read_text())["steps"]
-        cases: Mapping[str, Facts] = steps.get(step, {}).get("cases", {})
-        return cases
 
     def save(self, path: Path) -> None:
         """Write it down for another process."""

@@ -39,7 +39,7 @@ def cases(job: Job) -> dict[str, Callable[[], Facts]]:
     listed_cases: dict[str, Callable[[], Facts]] = {
         _ALONE + name: partial(_measure_alone, job, make) for name, make in _alone(job).items()
     }
-    for choice in choices(job):
+    for choice in choices(job.device):
         listed_cases[_OPENER + choice.name] = partial(_measure, job, opener=choice.opener)
     cores = job.cores
     for name, values in (
@@ -121,8 +121,7 @@ def _measure(job: Job, **options: Any) -> Facts:
 
 def _best(job: Job, prefix: str) -> str:
     """Return the name of the fastest case so far whose name begins like this."""
-    found = job.found("openers")
-    rates = {name: facts.get("images/s", 0) for name, facts in found.items()}
+    rates: dict[str, float] = {name: facts.get("images/s", 0) for name, facts in job.known.items()}
     named = {name: rate for name, rate in rates.items() if name.startswith(prefix) and rate}
     if not named:
         raise Absent(f"no case {prefix!r} has a rate")
@@ -131,7 +130,7 @@ def _best(job: Job, prefix: str) -> str:
 
 def _opener(job: Job) -> Any:
     best = _best(job, _OPENER).removeprefix(_OPENER)
-    return next(choice.opener for choice in choices(job) if choice.name == best)
+    return next(choice.opener for choice in choices(job.device) if choice.name == best)
 
 
 def _measure_on_best(job: Job, options: dict[str, int]) -> Facts:
@@ -140,15 +139,14 @@ def _measure_on_best(job: Job, options: dict[str, int]) -> Facts:
 
 def _measure_best(job: Job) -> Facts:
     """Take the best opener, and of each other option the best value if it is better."""
-    found = job.found("openers")
-    least = found[_best(job, _OPENER)]["images/s"]
+    least = job.known[_best(job, _OPENER)]["images/s"]
     options: dict[str, Any] = {"opener": _opener(job)}
     for name in ("num_threads", "batch_size", "prefetch"):
         try:
             best = _best(job, f"{name} ")
         except Absent:
             continue
-        if found[best]["images/s"] > least:
+        if job.known[best]["images/s"] > least:
             options[name] = int(best.removeprefix(f"{name} "))
     alone = _best(job, _ALONE)
     batch_size = options.get("batch_size", job.batch)

@@ -39,18 +39,20 @@ _SHEET = 8
 
 def cases(job: Job) -> dict[str, Callable[[], Facts]]:
     """Return transforms, presets, formats by opener, and damaged files."""
-    tried = [choice for choice in choices(job) if job.on_gpu or choice.name != "threads"]
+    tried = [choice for choice in choices(job.device) if isinstance(choice.opener, str)]
+    if not job.on_gpu:  # the reference
+        tried = [choice for choice in tried if choice.opener != "threads"]
     worst = _Worst(Path(job.out))
-    # A file of each kind must be the same to every opener; transforms come after it.
-    usual = tried[0]
+    # All stages run on the GPU after this one, but not after "threads".
+    in_graph = next(choice for choice in tried if choice.opener in ("cuda", "graph"))
     listed: dict[str, Callable[[], Facts]] = {}
     for number, example in enumerate(examples(_SIDE)):
         name = f"transform {number}: {example.shown.text}"
-        listed[name] = partial(_transform, job, usual, example, worst, name)
-    for preset in _PRESETS:
-        name = f"preset {preset}"
-        listed[name] = partial(_preset, job, usual, preset, worst, name)
+        listed[name] = partial(_transform, job, in_graph, example, worst, name)
     for choice in tried:
+        for preset in _PRESETS:
+            name = f"{choice.name}: preset {preset}"
+            listed[name] = partial(_preset, job, choice, preset, worst, name)
         for kind in FORMATS:
             name = f"{choice.name}: {kind}"
             listed[name] = partial(_format, job, choice, kind, worst, name)
@@ -105,7 +107,7 @@ def _preset(job: Job, choice: Choice, preset: str, worst: _Worst, name: str) -> 
 
 def _both(job: Job, choice: Choice, chain: Any, worst: _Worst, name: str) -> Facts:
     """Feed the same images through the same transforms both ways."""
-    files, sizes = encoded_as(shrunk(job, job.pick(16, 6, 3)), "JPEG 4:4:4")
+    files, sizes = encoded_as(shrunk(job, job.pick(16, 6, 4)), "JPEG 4:4:4")
     manifest = in_memory(files, sizes)
     ours = _feed(manifest, chain, device=job.device, opener=choice.opener)
     reference = _feed(manifest, chain, device="cpu", opener="threads")
@@ -145,8 +147,8 @@ def _format(job: Job, choice: Choice, kind: str, worst: _Worst, name: str) -> Fa
 def _damaged(job: Job, choice: Choice, kind: str) -> Facts:
     """Feed a damaged file between good ones; it must count as bad in both ways or in none."""
     files, sizes = encoded_as(shrunk(job, 4), "JPEG 4:2:0")
-    files[1] = DAMAGES[kind](files[1])
     manifest = in_memory(files, sizes)
+    files[1] = DAMAGES[kind](files[1])  # after it was listed, as it happens to files
     chain = [tf.CenterCrop(301), _UINT8]
     verdicts = []
     for options in (

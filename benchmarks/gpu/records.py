@@ -44,7 +44,7 @@ while True:
 
 def cases(job: Job) -> dict[str, Callable[[], Facts]]:
     """Return a case for each share, or on the CPU for each opener, idle and busy."""
-    tried = choices(job)
+    tried = choices(job.device)
     if job.on_gpu:
         tried = [*map(with_engines, _SHARES), *(each for each in tried if "_" in each.name)]
     loads: dict[str, Callable[[Job], Any]] = {

@@ -49,9 +49,9 @@ class Results:
         """Make room for a step; what is known of it stays."""
         self._step(step)["about"] = about
 
-    def done(self, step: str) -> list[str]:
+    def known(self, step: str) -> dict[str, Facts]:
         """Return the cases of a step that need not be run again."""
-        return [*self._step(step)["cases"]]
+        return dict(self._step(step)["cases"])
 
     def complete(self, step: str) -> bool:
         """Return whether all cases of a step have been run."""

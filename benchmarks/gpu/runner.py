@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,8 @@ def run_step(
     results.save()
     while time.monotonic() < until:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
-            process = _Process(step, job, Path(scratch), results.done(step.name))
+            known = replace(job, known=results.known(step.name))
+            process = _Process(step, known, Path(scratch))
             ended, current = _follow(process, step, results, until, say)
             process.keep_log(Path(job.out, "log.txt"), f"{step.name}: {current or ''}: {ended}")
         if ended == "done":
@@ -73,14 +75,19 @@ def run_step(
 class _Process:
     """A process that carries out cases."""
 
-    def __init__(self, step: Step, job: Job, scratch: Path, done: list[str]) -> None:
+    def __init__(self, step: Step, job: Job, scratch: Path) -> None:
         self._rows, self._log = scratch / "rows", scratch / "log"
         self._rows.touch()
         job.save(scratch / "job.json")
         module = [sys.executable, "-m", "benchmarks.gpu.child"]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [*module, step.name, str(scratch / "job.json"), str(self._rows), *done],
+                [
+                    *module,
+                    f"{step.package}.{step.name}",
+                    str(scratch / "job.json"),
+                    str(self._rows),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -18,18 +18,20 @@ class Step:
         name: its module.
         limit: seconds for all its cases.
         patience: seconds for one case.
+        package: where its module is.
     """
 
     name: str
     limit: float
     patience: float
+    package: str = "benchmarks.gpu"
 
 
 STEPS = (
     Step("info", 90, 60),
     Step("tests", 240, 180),
     Step("decoders", 90, 30),
-    Step("pixels", 150, 60),
+    Step("pixels", 240, 40),
     Step("lifetimes", 90, 40),
     Step("records", 150, 40),
     Step("openers", 240, 40),
