@@ -27,7 +27,7 @@ def _bench(job: Job, preset: str) -> Facts:
             "gpufeed",
             *("bench", job.photos, "--preset", preset, "--device", job.device),
             *("--framework", "torch" if job.on_gpu else "numpy", "--json", str(out)),
-            *("--batch-size", str(job.pick(64, 16, 8)), "--rounds", str(job.pick(5, 3, 1))),
+            *("--batch-size", str(job.pick(64, 16, 8)), "--rounds", str(job.pick(3, 3, 1))),
             *("--seconds", str(job.seconds), "--step-ms", str(job.pick(20, 50, 5))),
         )
         if "error" in facts:

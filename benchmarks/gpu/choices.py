@@ -27,6 +27,11 @@ class Choice:
     decoder: str = ""
     devices: tuple[str, ...] = ("cuda",)
 
+    @property
+    def is_pure(self) -> bool:
+        """Whether one kind of decoder takes all records."""
+        return isinstance(self.opener, str)
+
 
 def with_engines(share: float) -> Choice:
     """Return the choice in which the GPU's JPEG engines take this share of the records."""

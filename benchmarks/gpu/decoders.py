@@ -34,7 +34,7 @@ def cases(job: Job) -> dict[str, Callable[[], Facts]]:
     return {
         f"{choice.name}: {kind}": partial(_case, job, choice, kind)
         for choice in choices(job.device)
-        for kind in _KINDS
+        for kind in (_KINDS if choice.is_pure else (_PHOTOS,))
     }
 
 

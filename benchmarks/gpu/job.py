@@ -68,7 +68,7 @@ class Job:
     @property
     def seconds(self) -> float:
         """The time of one measurement."""
-        return float(self.pick(1.0, 0.5, 0.1))
+        return float(self.pick(0.7, 0.5, 0.1))
 
     def needs_gpu(self, why: str) -> None:
         """Raise `Absent` on the CPU."""

@@ -90,7 +90,7 @@ _READERS: dict[str, tuple[str, Callable[[Job], Any]]] = {
 
 def cases(job: Job) -> dict[str, Callable[[], Facts]]:
     """Return a case for each reader and opener of one decoder."""
-    tried = [choice for choice in choices(job.device) if isinstance(choice.opener, str)]
+    tried = [choice for choice in choices(job.device) if choice.is_pure]
     return {
         f"{name}: {choice.name}": partial(_law, job, choice, framework, make)
         for name, (framework, make) in _READERS.items()

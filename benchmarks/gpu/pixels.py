@@ -39,7 +39,7 @@ _SHEET = 8
 
 def cases(job: Job) -> dict[str, Callable[[], Facts]]:
     """Return transforms, presets, formats by opener, and damaged files."""
-    tried = [choice for choice in choices(job.device) if isinstance(choice.opener, str)]
+    tried = [choice for choice in choices(job.device) if choice.is_pure]
     if not job.on_gpu:  # the reference
         tried = [choice for choice in tried if choice.opener != "threads"]
     worst = _Worst(Path(job.out))
@@ -50,7 +50,7 @@ def cases(job: Job) -> dict[str, Callable[[], Facts]]:
         name = f"transform {number}: {example.shown.text}"
         listed[name] = partial(_transform, job, in_graph, example, worst, name)
     for choice in tried:
-        for preset in _PRESETS:
+        for preset in _PRESETS if choice.opener in ("threads", in_graph.opener) else ():
             name = f"{choice.name}: preset {preset}"
             listed[name] = partial(_preset, job, choice, preset, worst, name)
         for kind in FORMATS:

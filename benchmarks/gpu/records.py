@@ -34,6 +34,7 @@ _PRODUCTS = """
 import torch
 a = torch.full(({side}, {side}), 1 / {side}, device="{device}")
 b = torch.empty_like(a)
+print(flush=True)
 while True:
     for _ in range(10):
         torch.mm(a, a, out=b)
@@ -71,7 +72,7 @@ def _law(job: Job, choice: Choice, load: Callable[[Job], Any]) -> Facts:
     wrong: Counter[int] = Counter()
     checked, began = 0, time.monotonic()
     with load(job):
-        while not checked or time.monotonic() - began < job.pick(4, 1, 0):
+        while not checked or time.monotonic() - began < job.pick(2.5, 1, 0):
             for batch_size in (len(manifest), *_BATCHES):
                 for key, digest in _digests(job, choice, manifest, batch_size):
                     checked += 1
@@ -141,9 +142,10 @@ def _busy_stream(job: Job) -> Iterator[None]:
 def _busy_process(job: Job) -> Iterator[None]:
     """Keep the device busy from another process."""
     code = _PRODUCTS.format(side=job.pick(8192, 512, 64), device=job.device)
-    process = subprocess.Popen([sys.executable, "-c", code])
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    said: Any = process.stdout
     try:
-        time.sleep(job.pick(8, 2, 0))  # until it has started
+        said.readline()  # it is busy
         yield
     finally:
         process.kill()

@@ -53,6 +53,7 @@ def run_step(
             known = replace(job, known=results.known(step.name))
             process = _Process(step, known, Path(scratch))
             ended, current = _follow(process, step, results, until, say)
+            process.kill()  # what a crash has left behind
             process.keep_log(Path(job.out, "log.txt"), f"{step.name}: {current or ''}: {ended}")
         if ended == "done":
             results.finish(step.name)

@@ -29,15 +29,15 @@ class Step:
 
 STEPS = (
     Step("info", 90, 60),
-    Step("tests", 240, 180),
+    Step("tests", 240, 150),
     Step("decoders", 90, 30),
-    Step("pixels", 240, 40),
+    Step("pixels", 180, 40),
     Step("lifetimes", 90, 40),
     Step("records", 150, 40),
-    Step("openers", 240, 40),
-    Step("training", 240, 120),
-    Step("bench", 60, 60),
-    Step("comparison", 240, 240),
+    Step("openers", 210, 40),
+    Step("training", 180, 120),
+    Step("bench", 60, 40),
+    Step("comparison", 200, 200),
     Step("feeding", 120, 120),
     Step("cache", 120, 120),
 )

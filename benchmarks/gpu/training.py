@@ -40,8 +40,8 @@ def _train(job: Job, model: str) -> Facts:
         work,
         choose(["gpufeed"], job.cores),
         model=model,
-        rounds=job.pick(3, 2, 1),
-        steps=job.pick(60, 8, 2),
+        rounds=job.pick(2, 2, 1),
+        steps=job.pick(40, 8, 2),
         say=print,
         advance=lambda _: None,
     )

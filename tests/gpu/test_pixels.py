@@ -13,7 +13,7 @@ import gpufeed
 from benchmarks.gpu.data import FORMATS, encoded_as, in_memory
 from gpufeed import Manifest
 from gpufeed import transforms as tf
-from tests.support.devices import WAYS
+from tests.support.devices import PURE_WAYS, WAYS
 from tests.support.loaders import make
 from tests.support.media import picture
 
@@ -49,7 +49,7 @@ def levels(batch: Any) -> list[np.ndarray]:
     return [scale * np.asarray(view).astype(np.float64) for view in views]
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if way.id != "cpu-threads"])
+@pytest.mark.parametrize("way", [way for way in PURE_WAYS if way.id != "cpu-threads"])
 @pytest.mark.parametrize("name", LISTS)
 def test_transforms_are_the_cpus(pictures: Manifest, name: str, way: dict[str, Any]) -> None:
     """Means, since few pixels may differ much: at rims, and on borders of what is erased."""
