@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +42,26 @@ def run(module: str, *arguments: str) -> Facts:
 
 
 def run_json(module: str, *arguments: str) -> Facts:
-    """Run `python -m module --json FILE`; return each object of numbers in its JSON as a row."""
+    """Run `python -m module --json FILE`; return the numbers in its JSON as rows."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "figures.json")
         facts = run(module, *arguments, "--json", str(out))
         figures: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {}
-    rows = {
-        name: {key: value for key, value in row.items() if isinstance(value, int | float)}
-        for name, row in figures.items()
-        if isinstance(row, dict)
-    }
-    return {**facts, "rows": {name: row for name, row in rows.items() if row}}
+    figures.pop("machine", None)
+    return {**facts, "rows": dict(_rows(figures))}
+
+
+def _rows(figures: dict[str, Any], name: str = "") -> Iterator[tuple[str, Facts]]:
+    """Yield each object of numbers, and of medians, with the names of those around it."""
+    numbers = {key: _number(value) for key, value in figures.items()}
+    found = {key: value for key, value in numbers.items() if value is not None}
+    if found:
+        yield name, found
+    for key, value in figures.items():
+        if isinstance(value, dict) and numbers[key] is None:
+            yield from _rows(value, f"{name}, {key}" if name else key)
+
+
+def _number(value: Any) -> float | None:
+    middle = value.get("median") if isinstance(value, dict) else value
+    return middle if isinstance(middle, int | float) else None

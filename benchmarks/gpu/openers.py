@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import itertools
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import gpufeed
 from benchmarks.compare.data import list_images
 from benchmarks.compare.field import find_peer
-from benchmarks.compare.gpu import GpuWatch
 from benchmarks.compare.peers import limits, limits_gpu
 from benchmarks.compare.work import Work
 from benchmarks.gpu.choices import choices
 from benchmarks.gpu.data import listed
 from benchmarks.gpu.job import Absent, Facts, Job
+from benchmarks.gpu.timing import STRETCHES, endless, stretch, timed
 
 __all__ = ["cases"]
 
@@ -29,7 +27,6 @@ _GOAL, _STRETCH = 10_000, 19_000
 """Images/s of NABirds' originals, on an H100 with 16 cores."""
 _SHARE = 0.95
 """Of the rate of the fastest decoder alone."""
-_STRETCHES = 3
 _LOADS = (0.0, 0.1, 0.25, 0.5, 0.65, 1.0)
 _ALONE, _OPENER = "alone: ", "opener: "
 
@@ -96,27 +93,19 @@ def _dali(job: Job, load: float) -> Iterator[Any]:
 
 
 def _measure_alone(job: Job, make: Callable[[], Iterator[Any]]) -> Facts:
-    return _timed(job, make(), job.batch)
+    return timed(job, make(), job.batch)
 
 
 # -------------------------------------------------------------------------------- loaders
 
 
 def _feed(job: Job, **options: Any) -> Iterator[Any]:
-    """Yield batches without end."""
-    with gpufeed.Loader(
-        listed(job, job.records),
-        device=job.device,
-        framework="torch" if job.on_gpu else "numpy",
-        shard=gpufeed.ShardOptions(),
-        **{"batch_size": job.batch, "num_threads": job.cores, **options},
-    ) as loader:
-        while True:
-            yield from loader
+    """Return batches without end."""
+    return endless(job, listed(job, job.records), **options)
 
 
 def _measure(job: Job, **options: Any) -> Facts:
-    return _timed(job, _feed(job, **options), options.get("batch_size", job.batch))
+    return timed(job, _feed(job, **options), options.get("batch_size", job.batch))
 
 
 def _best(job: Job, prefix: str) -> str:
@@ -155,9 +144,9 @@ def _measure_best(job: Job) -> Facts:
         "alone": (_alone(job)[alone.removeprefix(_ALONE)](), job.batch),
     }
     rates: dict[str, list[float]] = {name: [] for name in feeds}
-    for number in range(_STRETCHES + 1):
+    for number in range(STRETCHES + 1):
         for name, (batches, images) in feeds.items():
-            rate = _stretch(job, batches, images)[0]
+            rate = stretch(job, batches, images)[0]
             if number:
                 rates[name].append(rate)
     fed = statistics.median(rates["fed"])
@@ -177,43 +166,4 @@ def _measure_best(job: Job) -> Facts:
                 **({"ok": share >= _SHARE} if job.on_gpu else {}),
             },
         },
-    }
-
-
-# --------------------------------------------------------------------------------- timing
-
-
-def _stretch(job: Job, batches: Iterator[Any], images: int) -> tuple[float, int]:
-    """Take batches for the time of one measurement; return images/s and their number."""
-    count, began = 0, time.perf_counter()
-    while count < 2 or time.perf_counter() - began < job.seconds:
-        next(batches)
-        count += 1
-    if job.on_gpu:
-        import torch
-
-        torch.cuda.synchronize()
-    return count * images / (time.perf_counter() - began), count * images
-
-
-def _timed(job: Job, batches: Iterator[Any], images: int) -> Facts:
-    """Return images/s over some stretches, after one that warms up."""
-    _stretch(job, batches, images)
-    watch, rates, taken = GpuWatch(job.device), [], 0
-    with watch.looking():
-        cpu, began = time.process_time(), time.perf_counter()
-        for _ in range(_STRETCHES):
-            rate, more = _stretch(job, batches, images)
-            rates.append(rate)
-            taken += more
-        cpu, wall = time.process_time() - cpu, time.perf_counter() - began
-    return {
-        "images/s": statistics.median(rates),
-        "low": min(rates),
-        "high": max(rates),
-        "cores used": cpu / wall,
-        "CPU ms an image": 1000 * cpu / taken,
-        "GPU busy": watch.figures["gpu_share"],
-        "engines busy": watch.figures["jpeg_share"],
-        "GPU MiB": watch.figures["gpu_mib"],
     }

@@ -15,7 +15,7 @@ from benchmarks.gpu.job import Absent, Facts, Job
 __all__ = ["cases"]
 
 _ROOT = Path(__file__).parents[2]
-_COUNTS = ("passed", "failed", "error", "skipped")
+_COUNTS = {"passed": "passed", "failed": "failed", "errors": "errors?", "skipped": "skipped"}
 
 
 def cases(job: Job) -> dict[str, Callable[[], Facts]]:
@@ -33,7 +33,7 @@ def _run(job: Job, file: str) -> Facts:
         if importlib.util.find_spec(module) is None:
             raise Absent(f"{module} is not installed")
     if not job.on_gpu and not file.startswith("tests/gpu/"):
-        raise Absent("needs a GPU: the tests of this file have no form for the CPU")
+        raise Absent("needs a GPU; what this file tests on the CPU belongs to the ordinary tests")
     chosen = ["-m", "gpu"] if job.on_gpu else ["-m", "not gpu"]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen, file]
     ran = subprocess.run(
@@ -41,7 +41,9 @@ def _run(job: Job, file: str) -> Facts:
     )
     print(ran.stdout[-8000:], flush=True)
     last = (ran.stdout.strip().splitlines() or [""])[-1]
-    counts = {name: sum(map(int, re.findall(rf"(\d+) {name}", last))) for name in _COUNTS}
+    counts = {
+        name: sum(map(int, re.findall(rf"(\d+) {said}", last))) for name, said in _COUNTS.items()
+    }
     failed = re.findall(r"^(?:FAILED|ERROR) \S*?::(\S+)", ran.stdout, re.MULTILINE)
     how = {"ended": ran.returncode} if ran.returncode < 0 else {}
     return {**counts, **how, "ok": ran.returncode == 0, "which": ", ".join(failed)}

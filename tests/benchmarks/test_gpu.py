@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from benchmarks.gpu import __main__ as program
+from benchmarks.gpu.command import _rows
 from benchmarks.gpu.job import Job
 from benchmarks.gpu.results import Results
 from benchmarks.gpu.runner import _follow, _Process, run_step
@@ -191,3 +192,13 @@ def test_cases_are_in_order(step: str, case: str, tmp_path: Path, small_photos: 
     facts = module.cases(job(tmp_path, small_photos))[case]()
     assert facts["ok"], facts
     assert "error" not in facts
+
+
+def test_numbers_of_other_programs_become_rows() -> None:
+    figures = {
+        "kind": "text",
+        "a": {"x": 1, "y": {"median": 2.5, "low": 1.0}, "deep": {"z": 3}},
+        "b": {"2": {"median": {"x": 4}}},
+    }
+    wanted = {"a": {"x": 1, "y": 2.5}, "a, deep": {"z": 3}, "b, 2, median": {"x": 4}}
+    assert dict(_rows(figures)) == wanted
