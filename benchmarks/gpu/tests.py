@@ -15,6 +15,7 @@ from benchmarks.gpu.job import Absent, Facts, Job
 __all__ = ["cases"]
 
 _ROOT = Path(__file__).parents[2]
+_MARKED = re.compile(r"mark\.gpu|support\.devices")
 _COUNTS = {"passed": "passed", "failed": "failed", "errors": "errors?", "skipped": "skipped"}
 
 
@@ -23,7 +24,7 @@ def cases(job: Job) -> dict[str, Callable[[], Facts]]:
     files = sorted(
         path.relative_to(_ROOT).as_posix()
         for path in (_ROOT / "tests").rglob("test_*.py")
-        if "mark.gpu" in path.read_text() or path.parent.name == "gpu"
+        if _MARKED.search(path.read_text())
     )
     return {file: partial(_run, job, file) for file in files}
 
