@@ -9,6 +9,7 @@ import re
 import subprocess
 from collections.abc import Callable
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -60,9 +61,12 @@ def _dali() -> Facts:
     loaded = re.findall(
         r"\S*/(lib(?:nvjpeg|nvimgcodec|cuda|cudart)\.so\S*)", Path("/proc/self/maps").read_text()
     )
+    packages = {each.metadata["Name"]: each.version for each in metadata.distributions()}
+    nvjpeg = [f"{name} {packages[name]}" for name in packages if name.startswith("nvidia-nvjpeg")]
     return {
         "version": dali.__version__,
         "nvImageCodec": nvimgcodec.__version__,
+        "nvJPEG": ", ".join(sorted(nvjpeg)),
         "GPUs": int(dali.backend.GetCUDADeviceCount()),
         "libraries": ", ".join(sorted(set(loaded))),
     }

@@ -182,9 +182,7 @@ def _damaged(job: Job, choice: Choice, kind: str) -> Facts:
 
 
 class _Worst:
-    """Compares images, and keeps those that differ most on disk, as a sheet.
-
-    Cases may run in several processes, so what is known of the worst is kept beside the sheet.
+    """Compares images, and draws those that differ most; after a crash, the drawing begins anew.
 
     Args:
         out: the folder of the sheet.
@@ -213,6 +211,8 @@ class _Worst:
 
     def _keep(self, name: str, one: npt.NDArray[Any], other: npt.NDArray[Any]) -> None:
         apart = np.abs(one - other)
+        if len(self._rows) == _SHEET and apart.mean() <= self._rows[-1][0]:
+            return
         images = [one, other, 8 * apart]
         small = [np.clip(each[:_SIDE, :_SIDE], 0, 255).astype(np.uint8) for each in images]
         self._rows.append((float(apart.mean()), Row(name, f"mean {apart.mean():.2f}", small)))

@@ -52,8 +52,10 @@ def run_step(
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
             known = replace(job, known=results.known(step.name))
             process = _Process(step, known, Path(scratch))
-            ended, current = _follow(process, step, results, until, say)
-            process.kill()  # what a crash has left behind
+            try:
+                ended, current = _follow(process, step, results, until, say)
+            finally:
+                process.kill()  # or, after a crash, what it has left behind
             process.keep_log(Path(job.out, "log.txt"), f"{step.name}: {current or ''}: {ended}")
         if ended == "done":
             results.finish(step.name)

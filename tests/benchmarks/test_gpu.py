@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
+from PIL import Image
 
 from benchmarks.gpu import __main__ as program
 from benchmarks.gpu.command import _rows
@@ -192,6 +193,9 @@ def test_cases_are_in_order(step: str, case: str, tmp_path: Path, small_photos: 
     facts = module.cases(job(tmp_path, small_photos))[case]()
     assert facts["ok"], facts
     assert "error" not in facts
+    if "largest" in facts:
+        with Image.open(tmp_path / "pixels.png") as drawn:
+            assert drawn.format == "PNG"
 
 
 def test_numbers_of_other_programs_become_rows() -> None:
