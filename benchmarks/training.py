@@ -4,9 +4,10 @@
 
 A model is trained (forward, backward, a step of SGD) on synthetic batches that are on its device
 already, which is the ceiling, and then on batches of gpufeed and of CPU loaders, each in its own
-process, in turns. On a GPU it is ResNet-50 in bfloat16, which has not been run yet; on the CPU it
-is a small model. There model and loader share the cores, so no loader can reach the ceiling, and
-the cost of a loader appears in longer steps more than in waiting.
+process, in turns. On a GPU it is ResNet-50 in bfloat16, or with `--model vit_s` a vision
+transformer, which has not been run yet; on the CPU it is a small model. There model and loader
+share the cores, so no loader can reach the ceiling, and the cost of a loader appears in longer
+steps more than in waiting.
 
 Figures are written as JSON, with the time and the waiting of each step, and plotted; a table is
 printed. `benchmarks/step/trainee.py` describes how waiting is separated from a GPU's work.
@@ -27,8 +28,8 @@ from benchmarks.compare.work import Work
 from benchmarks.machine import Machine
 from benchmarks.step import report
 from benchmarks.step.feeds import choose
+from benchmarks.step.models import MODELS
 from benchmarks.step.outcome import Outcome, Setting
-from benchmarks.step.resnet import MODELS
 from benchmarks.step.turns import train
 from gpufeed._util.progress import progress
 

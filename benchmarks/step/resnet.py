@@ -12,23 +12,20 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-__all__ = ["CLASSES", "MODELS", "make"]
-
-CLASSES = 1000
-MODELS = {"resnet50": ((3, 4, 6, 3), 64), "small": ((1, 1, 1, 1), 16)}
-"""Blocks in each of the four stages, and channels of the first."""
+__all__ = ["resnet"]
 
 _WIDER = 4
 """Channels that leave a bottleneck, for each inside it."""
 
 
-def make(name: str) -> nn.Module:
-    """Return a new model of this name: float32 (N, 3, H, W) to scores (N, CLASSES)."""
-    depths, width = MODELS[name]
-    return _resnet(depths, width)
+def resnet(classes: int, depths: Sequence[int], width: int) -> nn.Module:
+    """Return a new model: from float32 (N, 3, H, W) to scores (N, classes).
 
-
-def _resnet(depths: Sequence[int], width: int) -> nn.Module:
+    Args:
+        classes: number of scores.
+        depths: blocks in each of the four stages.
+        width: channels of the first stage.
+    """
     layers: list[nn.Module] = [
         _convolution(3, width, 7, stride=2),
         nn.ReLU(inplace=True),
@@ -40,7 +37,7 @@ def _resnet(depths: Sequence[int], width: int) -> nn.Module:
         for number in range(depth):
             layers.append(_Bottleneck(channels, inside, stride=2 if stage and not number else 1))
             channels = inside * _WIDER
-    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, CLASSES)]
+    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes)]
     model = nn.Sequential(*layers)
     for module in model.modules():
         if isinstance(module, nn.Conv2d):

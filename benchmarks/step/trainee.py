@@ -27,9 +27,9 @@ import torch.utils.dlpack
 
 from benchmarks.compare.contender import answer, cpu_seconds
 from benchmarks.compare.work import Work
-from benchmarks.step import resnet
 from benchmarks.step.clock import clock_of
 from benchmarks.step.feeds import find_feed
+from benchmarks.step.models import CLASSES, make
 from benchmarks.step.utilisation import reader, sampled
 
 __all__ = ["main"]
@@ -72,7 +72,7 @@ class Trainee:
         torch.set_num_threads(work.cores)
         torch.backends.cudnn.benchmark = True
         torch.manual_seed(0)
-        made = resnet.make(model).to(work.device)
+        made = make(model, work.size).to(work.device)
         # What the annotations of `Module.to` leave out.
         self._model: Any = made.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._optimizer = torch.optim.SGD(self._model.parameters(), lr=0.01, momentum=0.9)
@@ -116,7 +116,7 @@ class Trainee:
         """Image, and int64 labels below the model's classes, both on the device."""
         image, label = next(self._batches)
         device = torch.device(self._work.device)
-        return _tensor(image, device), _tensor(label, device).long() % resnet.CLASSES
+        return _tensor(image, device), _tensor(label, device).long() % CLASSES
 
     def _train(self, image: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
         """One step; returns its loss."""

@@ -17,7 +17,7 @@ from rich.console import Console
 from benchmarks import training
 from benchmarks.compare.peer import Peer
 from benchmarks.compare.work import Work
-from benchmarks.step import feeds, report, resnet, trainee, turns
+from benchmarks.step import feeds, models, report, trainee, turns
 from benchmarks.step.outcome import Outcome, Setting
 from benchmarks.step.utilisation import reader, sampled
 from tests.support.media import jpeg, picture
@@ -163,12 +163,16 @@ def test_arrays_of_all_libraries_become_tensors() -> None:
         assert trainee._tensor(values, host).tolist() == [0, 1, 2]
 
 
-def test_resnet50_has_as_many_weights_as_everywhere() -> None:
+def test_models_have_as_many_weights_as_everywhere() -> None:
     with torch.device("meta"):  # shapes alone
-        model, small = resnet.make("resnet50"), resnet.make("small")
-        scores = small(torch.zeros(2, 3, 32, 32))
-    assert sum(weights.numel() for weights in model.parameters()) == 25_557_032
-    assert scores.shape == (2, resnet.CLASSES)
+        for name, small, count in (
+            ("resnet50", "small", 25_557_032),
+            ("vit_s", "vit_small", 22_050_664),
+        ):
+            weights = models.make(name, 224).parameters()
+            assert sum(each.numel() for each in weights) == count
+            scores = models.make(small, 32)(torch.zeros(2, 3, 32, 32))
+            assert scores.shape == (2, models.CLASSES)
 
 
 class FakeNvml:

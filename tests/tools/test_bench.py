@@ -13,13 +13,13 @@ import polars as pl
 import pytest
 
 from gpufeed import Manifest, cli, read_folder
-from gpufeed.adapters import Framework
 from gpufeed.cli.bench import _print_bench
-from gpufeed.engine.device import Device
+from gpufeed.engine.device import resolve_device
 from gpufeed.source import Encoded, FileSource, MemorySource
 from gpufeed.tools import bench as bench_module
 from gpufeed.tools.bench import bench
 from gpufeed.tools.plain_decode import PlainDecode
+from tests.support.devices import DEVICES
 from tests.support.media import jpeg, picture
 
 Keys = npt.NDArray[np.int64]
@@ -96,8 +96,9 @@ def test_evaluating_in_every_framework(
     assert "ms steps" not in printed
 
 
+@pytest.mark.parametrize("device", DEVICES)
 def test_plain_decode_is_of_the_pictures_just_fed(
-    folders: Path, monkeypatch: pytest.MonkeyPatch
+    folders: Path, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manifest = read_folder(folders)
     decoded: list[list[Keys]] = []
@@ -108,7 +109,9 @@ def test_plain_decode_is_of_the_pictures_just_fed(
         run(self, batches)
 
     monkeypatch.setattr(PlainDecode, "run", noted)
-    found = bench(manifest, size=32, batch_size=3, rounds=2, seconds=0.01, device="cpu")
+    options = {"device": device, "framework": "numpy" if device == "cpu" else "torch"}
+    found = bench(manifest, size=32, batch_size=3, rounds=2, seconds=0.01, **options)
+    assert found.device == {"cpu": "cpu", "cuda": "cuda:0"}[device]
     assert [len(batches) for batches in decoded] == [found.batches] * 2
     for batches in decoded:
         for batch in batches:
@@ -116,7 +119,8 @@ def test_plain_decode_is_of_the_pictures_just_fed(
             assert set(batch) <= set(range(len(manifest)))
 
 
-def test_every_image_is_decoded(folders: Path) -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_every_image_is_decoded(folders: Path, device: str) -> None:
     files = sorted(folders.rglob("*.jpg"))
     read: list[int] = []
 
@@ -126,12 +130,12 @@ def test_every_image_is_decoded(folders: Path) -> None:
             return super().read(keys)
 
     source = Noting([file.read_bytes() for file in files])
-    with PlainDecode(source, Device(None), 2) as plain:
+    with PlainDecode(source, resolve_device(device), 2) as plain:
         plain.run([np.arange(4), np.arange(4, len(files))])
     assert sorted(read) == list(range(len(files)))
     missing = FileSource(folders, pl.Series(["none.jpg"]))
     with (
-        PlainDecode(missing, Device(None)) as plain,
+        PlainDecode(missing, resolve_device(device)) as plain,
         pytest.raises(FileNotFoundError, match="No such file"),
     ):
         plain.run([np.zeros(1, np.int64)])
@@ -141,12 +145,3 @@ def test_ranges(pictures: Manifest) -> None:
     for name, value in (("rounds", 0), ("seconds", float("inf")), ("step_ms", float("nan"))):
         with pytest.raises(bench_module.ConfigError, match=f"{name} is {value}; it must be a"):
             bench(pictures, **{name: value})
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("framework", ["numpy", "torch"])
-def test_on_a_gpu(pictures: Manifest, framework: Framework) -> None:
-    """Not run on a GPU yet."""
-    found = bench(pictures, batch_size=8, rounds=2, seconds=0.1, device="cuda", framework=framework)
-    assert found.device == "cuda:0"
-    assert found.decoded.images_per_second.low > 0
