@@ -38,7 +38,7 @@ from gpufeed.order.shard import ShardOptions, adopt_shard
 from gpufeed.order.uniform import IndexSampler, SequentialSampler, SubsetSampler
 from gpufeed.plan.fields import BATCH_KEYS, Field
 from gpufeed.plan.planner import Planner
-from gpufeed.plan.stages import check_functions
+from gpufeed.plan.stages import calls_functions, check_functions
 from gpufeed.plan.targets import CollateFn, Targets
 from gpufeed.presets import evaluate as evaluate_preset
 from gpufeed.presets import train as train_preset
@@ -54,9 +54,13 @@ if TYPE_CHECKING:
 
     from gpufeed.decode.decoders import Decoder
     from gpufeed.order.sampler import Sampler
+    from gpufeed.plan.stages import Stages
     from gpufeed.transforms import Transform, Views
 
 __all__ = ["Batch", "Loader"]
+
+_TINY_PIXELS = 32 * 32
+"""Images up to this size take less CPU time where they do not pass through Python one by one."""
 
 
 class Loader:
@@ -178,8 +182,10 @@ class Loader:
         ledger: True records every record handed out by iterating in `loader.ledger`; "pixels" also
             records digests of the pixels, which copies them to host memory.
         opener: what decodes images and does their first resize: "threads" on the host, before the
-            DALI graph, or the "graph" itself. "auto" is "graph" on a GPU and "threads" on the CPU,
-            where they are faster. Pixels of the two differ by one or two grey levels.
+            DALI graph, or the "graph" itself. "auto" is "graph" on a GPU, and "threads" on the CPU
+            where they are faster: unless no image of the manifest has more than 32 x 32 pixels,
+            and neither `decoder` nor a `Lambda` needs them. Pixels of the two differ by one or two
+            grey levels.
         decoder: a function that makes a decoder for each thread, for use with threads. The default
             is nvImageCodec's. States do not record the decoder.
 
@@ -280,8 +286,9 @@ class Loader:
             "transforms": encode(self._planner.identities),
         }
         self.device = resolve_device(device)
-        on_host = _opens_on_host(opener, self.device)
-        check_functions(self._planner.stages, on_host=on_host)
+        stages = self._planner.stages
+        on_host = _opens_on_host(opener, self.device, manifest, stages, decoder)
+        check_functions(stages, on_host=on_host)
         if decoder is not None and not callable(decoder):
             raise ConfigError(
                 f"decoder is {short(decoder)}; it must be callable and make a decoder, as a class "
@@ -815,8 +822,22 @@ class Loader:
         )
 
 
-def _opens_on_host(opener: object, device: Device) -> bool:
+def _opens_on_host(
+    opener: object, device: Device, manifest: Manifest, stages: Stages, decoder: object
+) -> bool:
     """Return whether threads on the host open images, and not the DALI graph."""
     if opener not in get_args(OpenerKind):
         raise ConfigError(f'opener is {short(opener)}; it must be "auto", "threads" or "graph"')
-    return opener == "threads" or (opener == "auto" and not device.is_cuda)
+    if opener != "auto":
+        return opener == "threads"
+    if device.is_cuda:
+        return False
+    return decoder is not None or calls_functions(stages) or _threads_are_faster(manifest)
+
+
+def _threads_are_faster(manifest: Manifest) -> bool:
+    """Return whether threads open the images of a manifest on the CPU in less time than DALI.
+
+    Nothing but the sizes in the manifest decides, so that pixels are the same on every machine.
+    """
+    return bool((manifest.sizes().prod(axis=1) > _TINY_PIXELS).any())
