@@ -33,7 +33,7 @@ from gpufeed.feed.words import explain
 from gpufeed.ledger import Ledger, Run
 from gpufeed.open.cached import CacheSettings, amount
 from gpufeed.open.choice import Choice
-from gpufeed.open.kinds import THREADS, Kind, OpenerKind, identify, resolve_shares
+from gpufeed.open.kinds import THREADS, Kind, OpenerKind, default_kind, identify, resolve_shares
 from gpufeed.order.find_shard import FoundShard, find_shard, warn_if_cut_twice
 from gpufeed.order.foreign import GrainSampler, RecordedSampler, adopt
 from gpufeed.order.schedule import MAX_EPOCHS, BatchSize, LastBatch, Schedule
@@ -41,7 +41,7 @@ from gpufeed.order.shard import ShardOptions, adopt_shard
 from gpufeed.order.uniform import IndexSampler, SequentialSampler, SubsetSampler
 from gpufeed.plan.fields import BATCH_KEYS, Field
 from gpufeed.plan.planner import Planner
-from gpufeed.plan.stages import check_functions
+from gpufeed.plan.stages import calls_functions, check_functions
 from gpufeed.plan.targets import CollateFn, Targets
 from gpufeed.presets import evaluate as evaluate_preset
 from gpufeed.presets import train as train_preset
@@ -183,7 +183,9 @@ class Loader:
         opener: what decodes images and does their first resize. Pixels of any two differ by a few
             grey levels, so states record the opener.
 
-            - "auto" is "cuda" on a GPU, which has not been measured yet, and "threads" on the CPU.
+            - "auto" is "cuda" on a GPU, which has not been measured yet. On the CPU it is
+              "threads", or "graph" if no image of the manifest has more than 32 x 32 pixels and
+              neither `decoder` nor a `Lambda` needs threads.
             - "threads" of the host, before the DALI graph, which on a GPU receives their pixels.
             - "graph", on the CPU: the DALI graph itself.
             - "cuda", on a GPU: nvJPEG's CUDA decoder, with smooth chroma. It decodes whole images
@@ -311,10 +313,16 @@ class Loader:
         }
         self.device = resolve_device(device)
         the_build()  # two builds of DALI in one folder fail here, and not in the middle of a run
-        self._shares = resolve_shares(opener, on_gpu=self.device.is_cuda)
-        choice = Choice(self._shares, manifest.frame["path"], manifest.sizes())
+        stages, sizes = self._planner.stages, manifest.sizes()
+        auto = default_kind(
+            sizes,
+            on_gpu=self.device.is_cuda,
+            needs_threads=decoder is not None or calls_functions(stages),
+        )
+        self._shares = resolve_shares(opener, auto, on_gpu=self.device.is_cuda)
+        choice = Choice(self._shares, manifest.frame["path"], sizes)
         on_host = choice.kinds == (THREADS,)
-        check_functions(self._planner.stages, on_host=on_host)
+        check_functions(stages, on_host=on_host)
         if decoder is not None and not callable(decoder):
             raise ConfigError(
                 f"decoder is {short(decoder)}; it must be callable and make a decoder, as a class "

@@ -6,12 +6,23 @@ import math
 from collections.abc import Mapping
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from gpufeed._util.identity import encode
 from gpufeed._util.numbers import is_number
 from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
 
-__all__ = ["THREADS", "Kind", "OpenerKind", "Shares", "identify", "resolve_shares"]
+__all__ = [
+    "THREADS",
+    "Kind",
+    "OpenerKind",
+    "Shares",
+    "default_kind",
+    "identify",
+    "resolve_shares",
+]
 
 Kind = Literal["threads", "graph", "cuda", "cuda_windows", "hardware"]
 OpenerKind = Literal["auto"] | Kind
@@ -28,16 +39,43 @@ _AUTO_ON_GPU: Kind = "cuda"
 Entropy decoding stays on the cores, but the rest of decoding and the resize leave them.
 """
 
+_TINY_PIXELS = 32 * 32
+"""Images up to this size take less CPU time where they do not pass through Python one by one."""
 
-def resolve_shares(opener: object, *, on_gpu: bool) -> Shares:
+
+def default_kind(
+    sizes: npt.NDArray[np.integer], *, on_gpu: bool, needs_threads: bool = False
+) -> Kind:
+    """Return what "auto" stands for.
+
+    On the CPU, nothing but the sizes decides, so that pixels are the same on every machine.
+
+    Args:
+        sizes: int (n, 2), height and width of the images of a manifest.
+        on_gpu: whether the graph is on a GPU.
+        needs_threads: whether something is to be called that only threads can call.
+    """
+    if on_gpu:
+        return _AUTO_ON_GPU
+    if needs_threads or (sizes.astype(np.int64).prod(axis=1) > _TINY_PIXELS).any():
+        return THREADS
+    return "graph"
+
+
+def resolve_shares(opener: object, auto: Kind, *, on_gpu: bool) -> Shares:
     """Return the shares that the argument `opener` of a loader stands for.
+
+    Args:
+        opener: the argument.
+        auto: what "auto" stands for.
+        on_gpu: whether the graph is on a GPU.
 
     Raises:
         ConfigError: it is neither a name nor valid shares.
     """
     kinds = _ON_GPU if on_gpu else _ON_CPU
     if opener == "auto":
-        return {_AUTO_ON_GPU if on_gpu else THREADS: 1.0}
+        return {auto: 1.0}
     for kind in kinds:
         if opener == kind:
             return {kind: 1.0}

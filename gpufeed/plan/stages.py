@@ -32,6 +32,7 @@ __all__ = [
     "View",
     "Warp",
     "Window",
+    "calls_functions",
     "check_functions",
     "map_arrays",
 ]
@@ -242,6 +243,15 @@ def map_arrays(function: Callable[[npt.NDArray[Any]], Any], tree: Any) -> Any:
     if isinstance(tree, tuple):
         return tuple([map_arrays(function, value) for value in tree])
     return tree
+
+
+def calls_functions(stages: Stages) -> bool:
+    """Return whether any stage is a `Lambda`, which only threads of the host can call."""
+    return any(
+        isinstance(stage, Pixel) and isinstance(stage.transform, Lambda)
+        for view in stages.views
+        for stage in view.stages
+    )
 
 
 def check_functions(stages: Stages, *, on_host: bool) -> None:

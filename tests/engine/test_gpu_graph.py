@@ -110,7 +110,7 @@ CASES = [
 
 @pytest.mark.parametrize(("opener", "name"), CASES)
 def test_dali_has_what_a_graph_asks_for(pictures: Manifest, opener: str, name: str) -> None:
-    shares = resolve_shares(OPENERS[opener], on_gpu=True)
+    shares = resolve_shares(OPENERS[opener], "cuda", on_gpu=True)
     with make(pictures, transforms=CHAINS[name], framework="torch") as loader:
         maker = loader._maker
         # Before the opener is made, which is that of a GPU then.

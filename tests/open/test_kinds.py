@@ -4,25 +4,31 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gpufeed import ConfigError
-from gpufeed.open.kinds import identify, resolve_shares
+from gpufeed.open.kinds import default_kind, identify, resolve_shares
 
 
 @pytest.mark.parametrize("on_gpu", [False, True])
 def test_a_name_is_one_share(on_gpu: bool) -> None:
-    assert resolve_shares("auto", on_gpu=on_gpu) == {"cuda" if on_gpu else "threads": 1}
+    assert resolve_shares("auto", "threads", on_gpu=on_gpu) == {"threads": 1}
     for name in ("cuda", "cuda_windows", "hardware") if on_gpu else ("threads", "graph"):
-        assert resolve_shares(name, on_gpu=on_gpu) == {name: 1}
-        assert identify(resolve_shares({name: 1}, on_gpu=on_gpu)) == name
+        assert resolve_shares(name, "threads", on_gpu=on_gpu) == {name: 1}
+        assert identify(resolve_shares({name: 1}, "threads", on_gpu=on_gpu)) == name
+
+
+def test_a_gpu_decodes_images_of_any_size() -> None:
+    for sizes in ([[8, 8]], [[999, 999]]):
+        assert default_kind(np.array(sizes), on_gpu=True) == "cuda"
 
 
 def test_shares_have_one_order() -> None:
     """The order in a dict decides neither which record goes where nor what a state records."""
     wanted = {"threads": 0.15, "cuda": 0.6, "hardware": 0.25}
     for order in (["hardware", "threads", "cuda"], ["cuda", "hardware", "threads"]):
-        shares = resolve_shares({name: wanted[name] for name in order}, on_gpu=True)
+        shares = resolve_shares({name: wanted[name] for name in order}, "cuda", on_gpu=True)
         assert list(shares.items()) == list(wanted.items())
         assert identify(shares) == '{"cuda":0.6,"hardware":0.25,"threads":0.15}'
 
@@ -53,12 +59,13 @@ def test_anything_else_is_refused(opener: Any) -> None:
         r'shares of all but "auto", which are positive and sum to 1$'
     )
     with pytest.raises(ConfigError, match=message):
-        resolve_shares(opener, on_gpu=False)
+        resolve_shares(opener, "threads", on_gpu=False)
 
 
 def test_each_device_has_kinds_of_its_own() -> None:
-    resolve_shares({"threads": 0.1, "cuda": 0.2, "cuda_windows": 0.3, "hardware": 0.4}, on_gpu=True)
+    four = {"threads": 0.1, "cuda": 0.2, "cuda_windows": 0.3, "hardware": 0.4}
+    resolve_shares(four, "cuda", on_gpu=True)
     with pytest.raises(
         ConfigError, match=r'on a GPU .* "threads", "cuda", "cuda_windows", "hardware", or a dict'
     ):
-        resolve_shares("graph", on_gpu=True)
+        resolve_shares("graph", "cuda", on_gpu=True)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gpufeed import ConfigError, Manifest, SequentialSampler
 from gpufeed import transforms as tf
+from gpufeed.decode.decoders import NvImageCodec
 from gpufeed.open.host import HostOpener
 from tests.support.loaders import digest, make
 from tests.support.media import make_manifest
@@ -43,6 +44,28 @@ def test_what_is_no_opener_is_refused(pictures: Manifest) -> None:
     squared = tf.Lambda(np.square, name="squared")
     with pytest.raises(ConfigError, match="Lambda"):
         make(pictures, transforms=[tf.Resize((9, 9)), squared, UINT8], opener="graph")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [([(32, 32), (8, 128), (5, 5)], "graph"), ([(32, 32), (32, 33), (5, 5)], "threads")],
+)
+def test_the_sizes_in_the_manifest_choose_the_opener_on_the_cpu(
+    tmp_path: Path, sizes: list[tuple[int, int]], expected: str
+) -> None:
+    manifest = make_manifest(tmp_path, sizes * 4, classes=2)
+    transforms: list[tf.Transform] = [tf.RandomResizedCrop(24), UINT8]
+
+    def fed(**options: Any) -> str:
+        with make(manifest, transforms=transforms, device="cpu", **options) as loader:
+            return digest(loader.batch(0))
+
+    made = {opener: fed(opener=opener) for opener in ("threads", "graph")}
+    assert made["threads"] != made["graph"]
+    assert fed() == made[expected]
+    assert fed(decoder=NvImageCodec) == made["threads"]
+    transforms.insert(1, tf.Lambda(np.copy, name="copy"))
+    assert fed() == made["threads"]
 
 
 @pytest.fixture(scope="module")
