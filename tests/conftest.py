@@ -14,8 +14,13 @@ from PIL import Image
 
 from gpufeed import Manifest
 from gpufeed._util import open_regular
+from gpufeed._util.limits import available_threads
+from gpufeed.engine.device import gpu_count
 from gpufeed.tools.synth import write_nabirds
 from tests.support.media import make_manifest
+
+# For meshes. JAX reads it when it starts, also in the processes that tests start.
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
 
 # Deadlines and slow generation are timings, and this suite times nothing. What fixtures give to
 # tests of many examples is only read.
@@ -120,13 +125,18 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return files
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Give the whole suite a process for each core, and chosen tests none but this one.
+
+    Beyond four, processes mostly import. Tests on a GPU run one at a time, as its memory is one.
+    """
+    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    return min(4, available_threads()) if whole and not gpu_count() else 0
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip tests marked `gpu` where DALI sees no GPU."""
-    marked = [item for item in items if item.get_closest_marker("gpu")]
-    if not marked:
-        return
-    from gpufeed.engine.device import gpu_count
-
     if not gpu_count():
-        for item in marked:
-            item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU; DALI sees none"))
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU; DALI sees none"))

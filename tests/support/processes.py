@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 120
+PATIENCE = 240
 """Seconds; more than the processes' own, whose word on where they hung is worth waiting for."""
 
 TORCHRUN = [
