@@ -19,8 +19,10 @@ from gpufeed.engine.device import gpu_count
 from gpufeed.tools.synth import write_nabirds
 from tests.support.media import make_manifest
 
-# For meshes. JAX reads it when it starts, also in the processes that tests start.
+# Read by JAX and torch when they start, also in processes that tests start: four devices for
+# meshes, and no threads that spin, waiting for each other, while other tests need the cores.
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
+os.environ["OMP_NUM_THREADS"] = "1"
 
 # Deadlines and slow generation are timings, and this suite times nothing. What fixtures give to
 # tests of many examples is only read.

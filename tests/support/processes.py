@@ -27,7 +27,7 @@ def run(processes: Sequence[tuple[list[str], dict[str, str]]], out: Path) -> lis
     The first that fails, or the time running out, ends them all.
     """
     # No GPU is taken, and no interface but this machine's own.
-    common = {"JAX_PLATFORMS": "cpu", "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    common = {"JAX_PLATFORMS": "cpu", "GLOO_SOCKET_IFNAME": "lo"}
     started: list[subprocess.Popen[bytes]] = []
     logs = [out / f"{number}.log" for number in range(len(processes))]
     try:
