@@ -14,8 +14,15 @@ from PIL import Image
 
 from gpufeed import Manifest
 from gpufeed._util import open_regular
+from gpufeed._util.limits import available_threads
+from gpufeed.engine.device import gpu_count
 from gpufeed.tools.synth import write_nabirds
 from tests.support.media import make_manifest
+
+# Read by JAX and torch when they start, also in processes that tests start: four devices for
+# meshes, and no threads that spin, waiting for each other, while other tests need the cores.
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
+os.environ["OMP_NUM_THREADS"] = "1"
 
 # Deadlines and slow generation are timings, and this suite times nothing. What fixtures give to
 # tests of many examples is only read.
@@ -122,13 +129,20 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return files
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Give the whole suite a process for each core, and chosen tests none but this one.
+
+    Beyond four, processes mostly import. Tests on a GPU run one at a time, as its memory is one.
+    """
+    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    return min(4, available_threads()) if whole and not gpu_count() else 0
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip tests marked `gpu`, or `gpu(2)`, where DALI sees fewer GPUs."""
     marked = [(item, mark) for item in items if (mark := item.get_closest_marker("gpu"))]
     if not marked:
         return
-    from gpufeed.engine.device import gpu_count
-
     seen = gpu_count()
     for item, mark in marked:
         needed = mark.args[0] if mark.args else 1

@@ -30,7 +30,7 @@ def cases(job: Job) -> dict[str, Callable[[], Facts]]:
 
 
 def _run(job: Job, file: str) -> Facts:
-    for module in ("pytest", "hypothesis"):
+    for module in ("pytest", "hypothesis", "xdist"):
         if importlib.util.find_spec(module) is None:
             raise Absent(f"{module} is not installed")
     if not job.on_gpu and not file.startswith("tests/gpu/"):

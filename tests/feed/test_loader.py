@@ -98,20 +98,6 @@ def test_threads_and_prefetch_change_nothing(
         assert [digest(batch) for _ in range(2) for batch in loader] == two_epochs
 
 
-def test_a_new_process_makes_the_same_bytes(pictures: Manifest, two_epochs: list[str]) -> None:
-    (ran,) = run_scripts(
-        pictures,
-        [
-            """
-with make(manifest, num_threads=1, prefetch=3) as loader:
-    print(*[digest(batch) for _ in range(2) for batch in loader])
-"""
-        ],
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.split() == two_epochs
-
-
 @pytest.mark.parametrize("batch_size", [1, 5, 16, 50])
 def test_a_record_looks_the_same_in_batches_of_any_size(
     pictures: Manifest, batch_size: int
@@ -701,32 +687,6 @@ def test_two_threads_share_one_iteration(pictures: Manifest, two_epochs: list[st
         for thread in threads:
             thread.join()
     assert sorted(seen) == sorted(two_epochs[:6])
-
-
-def test_a_forked_loader_says_so(pictures: Manifest) -> None:
-    """In a process of its own: other libraries' threads would have a say in the fork."""
-    (ran,) = run_scripts(
-        pictures,
-        [
-            """
-import os
-loader = make(manifest)
-iterator = iter(loader)
-next(iterator)
-for work in (lambda: next(iterator), lambda: loader.batch(3)):
-    child = os.fork()
-    if not child:
-        try:
-            work()
-        except gpufeed.ConfigError as error:
-            os._exit(3 if "was forked" in str(error) else 4)
-        os._exit(5)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-        ],
-        "-Wignore",
-    )
-    assert ran.stdout.split() == ["3", "3"], ran.stderr
 
 
 def test_a_loader_is_made_of_what_can_be_pickled(pictures: Manifest) -> None:

@@ -17,7 +17,11 @@ from tests.support.scripts import run_scripts
 
 
 def test_a_fork_disturbs_nobody(pictures: Manifest) -> None:
-    """The child may end as it likes, and make a loader of its own; the parent goes on."""
+    """The child may end as it likes, and make a loader of its own; the parent goes on.
+
+    Its copy of the parent's loader says what it is. All this in a process of its own, since other
+    libraries' threads would have a say in the fork.
+    """
     body = """
 import gc, os, signal
 loader = make(manifest)
@@ -34,10 +38,14 @@ for ending in ("return", "close", "drop", "new", "turn"):
         continue
     signal.alarm(200)
     if ending == "close":
-        try:
-            next(iterator)
-        except gpufeed.ConfigError:
-            loader.close()
+        for work in (lambda: next(iterator), lambda: loader.batch(3)):
+            try:
+                work()
+            except gpufeed.ConfigError as error:
+                assert "was forked" in str(error)
+            else:
+                raise AssertionError
+        loader.close()
     elif ending == "turn":
         try:
             next(iter(loader))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gpufeed import Manifest
 from tests.support.feed_a_shard import Row, rows
 from tests.support.media import write_table
-from tests.support.processes import TORCHRUN, run
+from tests.support.processes import run
 
 pytest.importorskip("accelerate", reason="accelerate is not installed")
 pytest.importorskip("lightning", reason="lightning is not installed")
@@ -49,18 +50,23 @@ def evaluation(small: Manifest) -> Batches:
 
 
 class TwoProcesses:
-    """What two processes that train are handed."""
+    """What two processes that train are handed, by how they were started."""
 
-    def __init__(self, how: str, command: list[str], manifest: Manifest, out: Path) -> None:
-        child = ["-m", train_in_processes.__name__, how, str(write_table(manifest)), str(out)]
-        written = run([([*command, *child], {})], out)
-        assert [each["shard"] for each in written] == [[0, 2], [1, 2]]
-        self.seen = [each["seen"] for each in written]
+    def __init__(self, manifest: Manifest, out: Path) -> None:
+        child = ["-m", train_in_processes.__name__, str(write_table(manifest)), str(out)]
+        self.seen: dict[str, list[Any]] = {"lightning": [], "torchrun": []}
+        for written in run([(child, {})], out):
+            shards = self.seen[written["how"]]
+            assert written["shard"] == [len(shards), 2]
+            shards.append(written["seen"])
+        assert [len(shards) for shards in self.seen.values()] == [2, 2]
 
     def each(self, trainer: str, name: str) -> list[Batches]:
         """The batches of a run, by process."""
+        how = "lightning" if trainer == "lightning" else "torchrun"
         return [
-            [[tuple(row) for row in batch] for batch in seen[trainer][name]] for seen in self.seen
+            [[tuple(row) for row in batch] for batch in seen[trainer][name]]
+            for seen in self.seen[how]
         ]
 
     def together(self, trainer: str, name: str) -> Batches:
@@ -70,11 +76,13 @@ class TwoProcesses:
         return [one + other for one, other in zip(first, second, strict=True)]
 
 
-def test_lightning_starts_processes(
-    small: Manifest, train: Batches, evaluation: Batches, tmp_path: Path
-) -> None:
+@pytest.fixture(scope="module")
+def ran(small: Manifest, tmp_path_factory: pytest.TempPathFactory) -> TwoProcesses:
+    return TwoProcesses(small, tmp_path_factory.mktemp("ran"))
+
+
+def test_lightning_starts_processes(ran: TwoProcesses, train: Batches, evaluation: Batches) -> None:
     """With a loader made before, one made when they are up, and one that a forked process makes."""
-    ran = TwoProcesses("lightning", [], small, tmp_path)
     assert ran.together("lightning", "train") == train
     assert ran.together("lightning", "sanity_check") == evaluation[:2]
     assert ran.together("lightning", "validate") == evaluation * EPOCHS
@@ -83,9 +91,8 @@ def test_lightning_starts_processes(
 
 
 def test_trainers_under_torchrun(
-    small: Manifest, train: Batches, evaluation: Batches, tmp_path: Path
+    small: Manifest, ran: TwoProcesses, train: Batches, evaluation: Batches
 ) -> None:
-    ran = TwoProcesses("torchrun", TORCHRUN, small, tmp_path)
     assert ran.together("accelerate", "train") == train
     assert ran.each("accelerate", "metrics") == [evaluation] * 2
     assert ran.together("accelerate", "resumed") == train[SAVED_AT:STEPS]
@@ -94,5 +101,5 @@ def test_trainers_under_torchrun(
     assert ran.together("transformers", "train") == train
     assert ran.together("transformers", "resumed") == train[SAVED_AT:]
     assert ran.together("transformers", "evaluate") == evaluation
-    for seen in ran.seen:
+    for seen in ran.seen["torchrun"]:
         assert seen["transformers"]["predicted"] == [list(range(len(small)))]

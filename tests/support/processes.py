@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 120
+PATIENCE = 240
 """Seconds; more than the processes' own, whose word on where they hung is worth waiting for."""
 
 TORCHRUN = [
@@ -27,7 +27,7 @@ def run(processes: Sequence[tuple[list[str], dict[str, str]]], out: Path) -> lis
     The first that fails, or the time running out, ends them all.
     """
     # No GPU is taken, and no interface but this machine's own.
-    common = {"JAX_PLATFORMS": "cpu", "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    common = {"JAX_PLATFORMS": "cpu", "GLOO_SOCKET_IFNAME": "lo"}
     started: list[subprocess.Popen[bytes]] = []
     logs = [out / f"{number}.log" for number in range(len(processes))]
     try:

@@ -1,10 +1,11 @@
-"""What one process of tests/integrations/test_two_processes.py does: train, by several trainers.
+"""What the processes of tests/integrations/test_two_processes.py do: train, by several trainers.
 
-python -m tests.support.train_in_processes HOW TABLE OUT
+python -m tests.support.train_in_processes TABLE OUT
 
-HOW is "lightning", which starts its processes itself, or "torchrun", for Accelerate, Fabric and
-transformers under a launcher. TABLE is a file that `write_table` wrote. Each process writes one
-JSON file below OUT: by run, its batches.
+Lightning starts its processes itself. Accelerate, Fabric and transformers run in processes that
+torchrun's agent forks from this one, since importing them takes far longer than what they do.
+TABLE is a file that `write_table` wrote. Each process writes one JSON file for each way of starting
+below OUT: by run, its batches.
 """
 
 from __future__ import annotations
@@ -18,7 +19,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import accelerate
 import torch
+import transformers
+from lightning.fabric import Fabric
+from lightning.pytorch import LightningDataModule, LightningModule, Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from gpufeed import Loader, Manifest, Resize, ToDtype
 from tests.support.feed_a_shard import PATIENCE, Row, rows
@@ -58,8 +65,6 @@ def loss_of(model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch.Ten
 
 def train_lightning(manifest: Manifest, out: Path) -> Seen:
     """A run, one that goes on from its checkpoint, and one in forked processes."""
-    from lightning.pytorch import LightningDataModule, LightningModule, Trainer
-    from lightning.pytorch.callbacks import ModelCheckpoint
 
     class Module(LightningModule):
         def __init__(self) -> None:
@@ -103,7 +108,7 @@ def train_lightning(manifest: Manifest, out: Path) -> Seen:
         ).fit(module, *data, **options)
         return module.seen
 
-    if "LOCAL_RANK" not in os.environ:  # the second process of "ddp" runs this script again
+    if "LOCAL_RANK" not in os.environ:
         fit(datamodule=Data(), strategy="ddp_fork")
     # Made before there are two processes. The later ones are made when there are.
     train, held_out = train_loader(manifest), evaluation_loader(manifest)
@@ -121,8 +126,6 @@ def train_lightning(manifest: Manifest, out: Path) -> Seen:
 
 def train_accelerate(manifest: Manifest, out: Path) -> Seen:
     """Training, metrics, and training that goes on from a state."""
-    import accelerate
-
     accelerator = accelerate.Accelerator(cpu=True)
     model = make_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -148,8 +151,6 @@ def train_accelerate(manifest: Manifest, out: Path) -> Seen:
 
 
 def train_fabric(manifest: Manifest, out: Path) -> Seen:
-    from lightning.fabric import Fabric
-
     fabric = Fabric(accelerator="cpu", strategy="ddp", devices=2)
     fabric.launch()
     model = make_model()
@@ -168,8 +169,6 @@ def train_fabric(manifest: Manifest, out: Path) -> Seen:
 
 def train_transformers(manifest: Manifest, out: Path) -> Seen:
     """By the code that docs/trainers.md shows."""
-    import transformers
-
     page = (Path(__file__).parents[2] / "docs" / "trainers.md").read_text()
     (recipe,) = re.findall(r"^```python\n(class LoaderTrainer.*?)^```", page, re.M | re.S)
     seen: Seen = {}
@@ -214,7 +213,7 @@ def train_transformers(manifest: Manifest, out: Path) -> Seen:
     return seen
 
 
-def main(how: str, table: Path, out: Path) -> None:
+def train(how: str, table: Path, out: Path) -> None:
     # A collective that waits for ever holds no lock of Python's, but does not return to it either.
     faulthandler.dump_traceback_later(PATIENCE, exit=True)
     manifest = read_table(table)
@@ -222,10 +221,29 @@ def main(how: str, table: Path, out: Path) -> None:
         "lightning": [train_lightning],
         "torchrun": [train_accelerate, train_fabric, train_transformers],
     }
-    seen = {train.__name__.removeprefix("train_"): train(manifest, out) for train in trainers[how]}
+    seen = {each.__name__.removeprefix("train_"): each(manifest, out) for each in trainers[how]}
     shard = [torch.distributed.get_rank(), torch.distributed.get_world_size()]
-    (out / f"{os.getpid()}.json").write_text(json.dumps({"shard": shard, "seen": seen}))
+    written = {"how": how, "shard": shard, "seen": seen}
+    (out / f"{how}-{os.getpid()}.json").write_text(json.dumps(written))
+
+
+def fork_as_torchrun(table: Path, out: Path) -> None:
+    """Train in two processes of torchrun's agent; nothing is read before, as polars cannot fork."""
+    config = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=2,
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        local_addr="127.0.0.1",
+        max_restarts=0,
+        start_method="fork",
+    )
+    elastic_launch(config, train)("torchrun", table, out)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))
+    paths = [Path(argument) for argument in sys.argv[1:]]
+    if "LOCAL_RANK" not in os.environ:  # Lightning's second process runs this script again
+        fork_as_torchrun(*paths)
+    train("lightning", *paths)
