@@ -22,6 +22,7 @@ from gpufeed.faults.policy import Policy
 from gpufeed.faults.repair import Repair
 from gpufeed.open.budget import Budget
 from gpufeed.source.base import Encoded, Source, fetcher, tell
+from gpufeed.source.selection import reusing_memory
 from gpufeed.source.threads import Threaded
 from gpufeed.source.timeout import Timeout
 from gpufeed.source.wrapper import Wrapper
@@ -169,12 +170,12 @@ class Maker:
     def reader(self) -> Wrapper:
         """Return a reader of the images, which the caller closes; all share their threads."""
         if self._reader is None:
-            source, seconds = self._source, self._read_timeout
+            source, seconds = reusing_memory(self._source), self._read_timeout
             self._reader = Threaded(source) if seconds is None else Timeout(source, seconds)
         return self._reader.share()
 
-    def prepare(self, step: int, reader: Wrapper) -> Future[Opened]:
-        """Plan and read a batch and start to open it; callable from any thread.
+    def plan(self, step: int) -> BatchPlan:
+        """Plan a batch; callable from any thread.
 
         Raises:
             IndexError: there is no such batch, or this shard has no records in it.
@@ -184,22 +185,24 @@ class Maker:
             raise IndexError(f"this shard has no records in batch {step}")
         if self._fetch is not None:
             tell(self._source, self._fetch, self._planner.upcoming(step))
+        return plan
+
+    def start(self, plan: BatchPlan, reader: Wrapper) -> Future[Opened]:
+        """Read a batch and start to open it; callable from any thread."""
         return self.opener.open(plan, self._read(plan, reader))
 
     def make(self, step: int) -> Made:
-        """Make one batch; see `prepare` and `finish` for the errors raised."""
+        """Make one batch; see `plan` and `finish` for the errors raised."""
         self.check_process()
         self.open()
-        with self.reader() as reader:
-            opened = await_result(self.prepare(step, reader))
-        return self.finish(opened)
+        return self.make_planned(self.plan(step))
 
     def make_planned(self, plan: BatchPlan) -> Made:
         """Make a batch that has been planned; see `finish` for the errors raised."""
         self.check_process()
         self.open()
         with self.reader() as reader:
-            opened = await_result(self.opener.open(plan, self._read(plan, reader)))
+            opened = await_result(self.start(plan, reader))
         return self.finish(opened)
 
     def finish(self, opened: Opened, run: Run | None = None) -> Made:

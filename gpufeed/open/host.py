@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpufeed._util.memory import Memory
 from gpufeed.decode.accept import Acceptor
 from gpufeed.decode.decoders import Decoder, NvImageCodec
 from gpufeed.decode.diagnose import Name, undecodable
@@ -26,7 +27,6 @@ from gpufeed.errors import (
 )
 from gpufeed.open.base import Opened, Pixels, finished, out_of_memory, without_traceback
 from gpufeed.open.inputs import declare_images, share
-from gpufeed.open.memory import Memory
 from gpufeed.open.resize import Resizer
 from gpufeed.plan.stages import Resample, map_arrays
 from gpufeed.transforms.function import Lambda

@@ -24,7 +24,7 @@ compete for the interpreter. Disks and networks gain from many threads.
 """
 
 _CHUNK = 4
-"""Images that are read in one call, and timed together, on the calling thread."""
+"""Images that the calling thread reads in the first call; each call reads twice as many."""
 
 
 class Threaded(Wrapper):
@@ -38,10 +38,12 @@ class Threaded(Wrapper):
     def read(self, keys: npt.NDArray[np.int64]) -> list[Encoded | OSError]:
         """Read images: see `Source`."""
         images: list[Encoded | OSError] = []
+        count = _CHUNK
         while len(images) < len(keys) and not self._slow:
-            chunk, seconds = self._timed(keys[len(images) : len(images) + _CHUNK])
+            chunk, seconds = self._timed(keys[len(images) : len(images) + count])
             images += chunk
             self._slow = seconds > SLOW
+            count *= 2
         rest = keys[len(images) :]
         if len(rest):
             # Small chunks, so that all threads finish at about the same time.
