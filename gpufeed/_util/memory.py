@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 __all__ = ["Memory", "Slices"]
 
-_BLOCK = 1 << 24
+_BLOCK = 1 << 22
 _MAX_SLICE = 1 << 19
 
 

@@ -102,6 +102,7 @@ class ImageHeader(NamedTuple):
         orientation: EXIF orientation, 1 to 8; 1 if there is none.
         bits: bits per channel: 16, or 8 or less.
         many_scans: whether it is a JPEG that may have more than one scan.
+        decided_by: number of first bytes of the file that decide all of this; 0 if it is unknown.
     """
 
     width: int
@@ -109,6 +110,7 @@ class ImageHeader(NamedTuple):
     orientation: int = 1
     bits: int = 8
     many_scans: bool = False
+    decided_by: int = 0
 
 
 File = str | Path | Encoded | BinaryIO
@@ -209,8 +211,8 @@ def _header_of_bytes(content: Encoded) -> ImageHeader:
         except ValueError:
             pass
         else:
-            if start.tell() < _START:
-                return header
+            if start.tell() < min(_START, len(content)):  # it never went back
+                return header._replace(decided_by=start.tell())
     return _header(io.BytesIO(content))
 
 

@@ -133,7 +133,12 @@ class Maker:
         if not self._on_host:
             from gpufeed.open.graph import GraphOpener
 
-            return GraphOpener(name, on_gpu=self._device.is_cuda, reduce_depth=self._reduce_depth)
+            return GraphOpener(
+                name,
+                on_gpu=self._device.is_cuda,
+                reduce_depth=self._reduce_depth,
+                count=self._planner.num_records,
+            )
         from gpufeed.decode.decoders import NvImageCodec
         from gpufeed.open.host import HostOpener
 

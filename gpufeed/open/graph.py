@@ -34,11 +34,12 @@ class GraphOpener:
         name: from a record key to the name of its image in errors.
         on_gpu: whether the graph is on a GPU.
         reduce_depth: as for `Manifest`.
+        count: the number of records.
     """
 
-    def __init__(self, name: Name, *, on_gpu: bool, reduce_depth: bool) -> None:
+    def __init__(self, name: Name, *, on_gpu: bool, reduce_depth: bool, count: int) -> None:
         self._name = name
-        self._acceptor = Acceptor(name, reduce_depth=reduce_depth)
+        self._acceptor = Acceptor(name, reduce_depth=reduce_depth, remembered=count)
         self._on_gpu = on_gpu
 
     def build(self, stages: Stages) -> list[Any]:

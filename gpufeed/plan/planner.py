@@ -143,6 +143,11 @@ class Planner:
         probe = self._probe()
         self.stages, self._structure = probe.stages, probe.structure
 
+    @property
+    def num_records(self) -> int:
+        """The number of records of the manifest."""
+        return len(self._labels)
+
     def check_batch_size(self, schedule: Schedule) -> None:
         """Raise `ConfigError` if the global batch of a schedule divides groups of the sampler."""
         shards, group = schedule.shard.shard_count, self._sampler.group
@@ -198,7 +203,7 @@ class Planner:
             ConfigError: the sampler, such as a user's own, violates its contract.
         """
         visits = self._sampler.visits(positions)
-        name, count = type(self._sampler).__name__, len(self._labels)
+        name, count = type(self._sampler).__name__, self.num_records
         arrays = {each: np.asarray(getattr(visits, each, None)) for each in Visits._fields}
         for each, values in arrays.items():
             if values.shape != positions.shape or values.dtype.kind not in "iu":

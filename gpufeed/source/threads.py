@@ -23,8 +23,11 @@ A file in the page cache takes a tenth of this, and four times longer on several
 compete for the interpreter. Disks and networks gain from many threads.
 """
 
-_CHUNK = 4
-"""Images that the calling thread reads in the first call; each call reads twice as many."""
+_LEAST, _MOST = 4, 64
+"""Images that the calling thread reads in one call, and times together: few at first.
+
+The more they are, the less it matters that the thread had to wait for a core meanwhile.
+"""
 
 
 class Threaded(Wrapper):
@@ -34,16 +37,16 @@ class Threaded(Wrapper):
         super().__init__(source)
         self._pool = ThreadPoolExecutor(THREADS, "gpufeed-read")
         self._slow = False
+        self._count = _LEAST
 
     def read(self, keys: npt.NDArray[np.int64]) -> list[Encoded | OSError]:
         """Read images: see `Source`."""
         images: list[Encoded | OSError] = []
-        count = _CHUNK
         while len(images) < len(keys) and not self._slow:
-            chunk, seconds = self._timed(keys[len(images) : len(images) + count])
+            chunk, seconds = self._timed(keys[len(images) : len(images) + self._count])
             images += chunk
             self._slow = seconds > SLOW
-            count *= 2
+            self._count = _LEAST if self._slow else min(2 * self._count, _MOST)
         rest = keys[len(images) :]
         if len(rest):
             # Small chunks, so that all threads finish at about the same time.
