@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -23,6 +25,13 @@ A file in the page cache takes a tenth of this, and four times longer on several
 compete for the interpreter. Disks and networks gain from many threads.
 """
 
+_SHORT = 1 << 16
+"""Bytes per image below which calling threads read one after the other.
+
+Reading such images is mostly Python, and threads that compete for the interpreter take twice the
+CPU time.
+"""
+
 _LEAST, _MOST = 4, 64
 """Images that the calling thread reads in one call, and times together: few at first.
 
@@ -38,13 +47,18 @@ class Threaded(Wrapper):
         self._pool = ThreadPoolExecutor(THREADS, "gpufeed-read")
         self._slow = False
         self._count = _LEAST
+        self._short = False
+        self._turn = threading.Lock()
 
     def read(self, keys: npt.NDArray[np.int64]) -> list[Encoded | OSError]:
         """Read images: see `Source`."""
         images: list[Encoded | OSError] = []
         while len(images) < len(keys) and not self._slow:
-            chunk, seconds = self._timed(keys[len(images) : len(images) + self._count])
+            with self._turn if self._short else contextlib.nullcontext():
+                chunk, seconds = self._timed(keys[len(images) : len(images) + self._count])
             images += chunk
+            lengths = [len(image) for image in chunk if not isinstance(image, OSError)]
+            self._short = sum(lengths) < _SHORT * len(chunk)
             self._slow = seconds > SLOW
             self._count = _LEAST if self._slow else min(2 * self._count, _MOST)
         rest = keys[len(images) :]
