@@ -179,8 +179,8 @@ class Maker:
             self._reader = Threaded(source) if seconds is None else Timeout(source, seconds)
         return self._reader.share()
 
-    def plan(self, step: int) -> BatchPlan:
-        """Plan a batch; callable from any thread.
+    def prepare(self, step: int, reader: Wrapper) -> Future[Opened]:
+        """Plan and read a batch and start to open it; callable from any thread.
 
         Raises:
             IndexError: there is no such batch, or this shard has no records in it.
@@ -190,24 +190,22 @@ class Maker:
             raise IndexError(f"this shard has no records in batch {step}")
         if self._fetch is not None:
             tell(self._source, self._fetch, self._planner.upcoming(step))
-        return plan
-
-    def start(self, plan: BatchPlan, reader: Wrapper) -> Future[Opened]:
-        """Read a batch and start to open it; callable from any thread."""
         return self.opener.open(plan, self._read(plan, reader))
 
     def make(self, step: int) -> Made:
-        """Make one batch; see `plan` and `finish` for the errors raised."""
+        """Make one batch; see `prepare` and `finish` for the errors raised."""
         self.check_process()
         self.open()
-        return self.make_planned(self.plan(step))
+        with self.reader() as reader:
+            opened = await_result(self.prepare(step, reader))
+        return self.finish(opened)
 
     def make_planned(self, plan: BatchPlan) -> Made:
         """Make a batch that has been planned; see `finish` for the errors raised."""
         self.check_process()
         self.open()
         with self.reader() as reader:
-            opened = await_result(self.start(plan, reader))
+            opened = await_result(self.opener.open(plan, self._read(plan, reader)))
         return self.finish(opened)
 
     def finish(self, opened: Opened, run: Run | None = None) -> Made:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpufeed.errors import PipelineError
@@ -19,15 +18,12 @@ if TYPE_CHECKING:
     from gpufeed.open.base import Opened
     from gpufeed.source.wrapper import Wrapper
 
-__all__ = ["THREADS", "Interrupted", "Prefetcher"]
+__all__ = ["Interrupted", "Prefetcher"]
 
 T = TypeVar("T")
 
 _POLL_SECONDS = 0.2
 """Interval at which a wait checks for signals and for an interruption."""
-
-THREADS = 2
-"""Threads that prepare batches: one plans or checks headers while another reads."""
 
 
 class Interrupted(Exception):  # noqa: N818 - no error of the batch
@@ -39,7 +35,7 @@ class _Item:
     """A batch in progress: first planned and read, then opened, then run by the engine."""
 
     step: int
-    planned: Future[Future[Opened]] = field(default_factory=Future)
+    planned: Future[Future[Opened]]
     run: Run | None = None
     refused: bool = False
 
@@ -61,9 +57,8 @@ def _succeeded(future: Future[Any]) -> bool:
 class Prefetcher:
     """Hands out batches in order, and prepares those that follow.
 
-    Threads plan upcoming batches, one after the other as some samplers require, read them side by
-    side, and pass them to the opener. Opened batches go to the engine, in order. Each of these two
-    stages holds at most `prefetch + 1` batches. A batch
+    One thread plans and reads upcoming batches and passes them to the opener. Opened batches go to
+    the engine, in order. Each of these two stages holds at most `prefetch + 1` batches. A batch
     with bad images does not go to the engine until it is requested, and is repaired then. Between
     two passes no work is started; work already started is kept for the next pass.
 
@@ -80,13 +75,10 @@ class Prefetcher:
         self._steps_from = steps_from
         self._prefetch = prefetch
         self._queue: deque[_Item] = deque()
-        # Those of the queue that no thread has taken, and others that were dropped from it.
-        self._waiting: deque[_Item] = deque()
-        self._planning = threading.Lock()
         self._steps: Iterator[int] = iter(())
         self._interrupted = False
         # Made when first used, and kept between passes: see `Wrapper`.
-        self._threads: ThreadPoolExecutor | None = None
+        self._thread: ThreadPoolExecutor | None = None
         self._reader: Wrapper | None = None
 
     def take(self, step: int) -> Made:
@@ -111,32 +103,15 @@ class Prefetcher:
 
     def _begin(self, count: int) -> None:
         """Start to plan and read batches until `count` are in progress."""
-        if self._threads is None or self._reader is None:
-            self._threads = ThreadPoolExecutor(THREADS, "gpufeed-plan")
+        if self._thread is None or self._reader is None:
+            self._thread = ThreadPoolExecutor(1, "gpufeed-plan")
             self._reader = self._maker.reader()
         while len(self._queue) < count:
             step = next(self._steps, None)
             if step is None:
                 return
-            item = _Item(step)
-            self._waiting.append(item)
-            self._threads.submit(self._prepare, self._reader)
-            self._queue.append(item)
-
-    def _prepare(self, reader: Wrapper) -> None:
-        """Plan and read the first batch that no other thread has taken."""
-        item = None
-        try:
-            with self._planning:
-                item = self._waiting.popleft()
-                if not item.planned.set_running_or_notify_cancel():
-                    return
-                plan = self._maker.plan(item.step)
-            item.planned.set_result(self._maker.start(plan, reader))
-        except BaseException as error:  # raised again in `take`
-            if item is not None:
-                item.planned.set_exception(error)
-            item = None  # which the error's traceback would keep alive
+            planned = self._thread.submit(self._maker.prepare, step, self._reader)
+            self._queue.append(_Item(step, planned))
 
     def _submit(self, count: int) -> None:
         """Pass the first `count` batches to the engine, in order, as far as they are opened."""
@@ -195,9 +170,9 @@ class Prefetcher:
         """Drop all work and end the threads; using the prefetcher again starts new ones."""
         self.interrupt()
         self._drop()
-        threads, reader = self._threads, self._reader
-        self._threads = self._reader = None
-        if threads is not None:
-            threads.shutdown()
+        thread, reader = self._thread, self._reader
+        self._thread = self._reader = None
+        if thread is not None:
+            thread.shutdown()
         if reader is not None:
             reader.close()

@@ -25,7 +25,7 @@ def opened(loader: Loader) -> list[Opened]:
     maker = loader._maker
     maker.open()
     with maker.reader() as reader:
-        return [maker.start(maker.plan(step), reader).result(60) for step in range(8)]
+        return [maker.prepare(step, reader).result(60) for step in range(8)]
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,7 @@ from gpufeed import (
 )
 from gpufeed import transforms as tf
 from gpufeed.source.threads import Threaded
-from tests.support.loaders import CHAIN, digest, make, wait_for_reading
+from tests.support.loaders import CHAIN, digest, make
 from tests.support.scripts import run_scripts
 
 
@@ -578,7 +578,7 @@ def test_a_loop_left_early_reads_no_more_and_goes_on(
 
     def reads_no_more() -> bool:
         """Whether no more is read than a loop that goes on would have begun."""
-        wait_for_reading(loader)
+        loader._cursor._prefetcher._thread.submit(int).result(60)
         ahead = 2 * loader._cursor._prefetcher._prefetch + 1
         return len(opened) <= (loader.step + ahead) * 8
 
@@ -753,11 +753,8 @@ def test_reading_ahead_may_be_ended_on_its_own_thread() -> None:
         def reader(self) -> Threaded:
             return Threaded(gpufeed.MemorySource([]))
 
-        def plan(self, step: int) -> int:
+        def prepare(self, *_: Any) -> Future[Any]:
             prefetcher.pause()
-            return step
-
-        def start(self, *_: Any) -> Future[Any]:
             prefetcher.interrupt()
             ended.set()
             return Future()

@@ -12,8 +12,7 @@ import pytest
 
 import gpufeed
 from gpufeed import IndexSampler, Loader, Manifest
-from gpufeed.feed.prefetch import THREADS as PREPARING
-from tests.support.loaders import digest, make, wait_for_reading
+from tests.support.loaders import digest, make
 from tests.support.scripts import run_scripts
 
 
@@ -155,9 +154,8 @@ def test_an_iteration_that_is_ended_while_it_reads_ahead_loses_nothing(pictures:
         prefetcher = loader._cursor._prefetcher
         steps_from = prefetcher._steps_from
         free = threading.Event()
-        assert prefetcher._threads is not None
-        for _ in range(PREPARING):
-            prefetcher._threads.submit(free.wait)  # so that nothing is planned meanwhile
+        assert prefetcher._thread is not None
+        prefetcher._thread.submit(free.wait)  # so that nothing is planned meanwhile
 
         def ended(step: int) -> Iterator[int]:
             yield step
@@ -259,6 +257,6 @@ def test_a_slow_consumer_is_not_read_ahead_of_without_end(
         for _ in range(2):
             for _ in loader:
                 # As long as the consumer takes: until nothing is left to be read.
-                wait_for_reading(loader)
+                loader._cursor._prefetcher._thread.submit(int).result(60)
                 ahead = len(opened) - 2 * loader.step
                 assert 0 < ahead <= 2 * (2 * prefetch + 1)

@@ -6,7 +6,6 @@ It imports little, since processes of their own use it too.
 from __future__ import annotations
 
 import hashlib
-from concurrent.futures import wait
 from typing import Any
 
 import numpy as np
@@ -36,9 +35,3 @@ def digest(batch: dict[str, Any]) -> str:
         total.update(f"{name} {values.dtype} {values.shape}".encode())
         total.update(np.ascontiguousarray(values).tobytes())
     return total.hexdigest()
-
-
-def wait_for_reading(loader: Loader) -> None:
-    """Wait until nothing is left to be planned or read."""
-    left = [item.planned for item in list(loader._cursor._prefetcher._queue)]
-    assert not wait(left, timeout=60).not_done
