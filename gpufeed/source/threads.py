@@ -70,15 +70,13 @@ class Threaded(Wrapper):
 
     def _learn(self, images: list[Encoded | OSError], seconds: float) -> None:
         """Decide in how many parts the next images are read, by how these were."""
-        self._parts = 1
-        self._count = min(2 * self._count, _MOST)
+        length = sum(len(image) for image in images if not isinstance(image, OSError))
         if seconds > SLOW:
             # Small parts, so that all threads finish at about the same time.
             self._parts, self._count = 4 * THREADS, _LEAST
-        elif sum(len(each) for each in images if not isinstance(each, OSError)) > LONG * len(
-            images
-        ):
-            self._parts = self._copying
+        else:
+            self._parts = self._copying if length > LONG * len(images) else 1
+            self._count = min(2 * self._count, _MOST)
 
     def _timed(self, keys: npt.NDArray[np.int64]) -> tuple[list[Encoded | OSError], float]:
         """Read images, and return them with the seconds that each took on average."""

@@ -21,7 +21,7 @@ from gpufeed import ConfigError, FileSource, Manifest, ManifestError, MemorySour
 from gpufeed import transforms as tf
 from gpufeed.source.base import Encoded, open_image, read_images
 from gpufeed.source.selection import Selection, join, take
-from gpufeed.source.threads import Threaded
+from gpufeed.source.threads import LONG, Threaded
 from gpufeed.tools.bench import bench
 from gpufeed.tools.check.dataset import check
 from gpufeed.tools.show import show_batch
