@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from io import BufferedReader
 
 __all__ = ["EmptyFileError", "FileTooLongError", "open_regular", "read_file"]
@@ -35,12 +36,17 @@ def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
     return os.fdopen(descriptor, "rb")
 
 
-def read_file(path: str | os.PathLike[str], max_bytes: int = 1 << 40) -> bytes:
+def read_file(
+    path: str | os.PathLike[str],
+    max_bytes: int = 1 << 40,
+    allocate: Callable[[int], memoryview | None] = lambda _: None,
+) -> bytes | memoryview:
     """Return the content of a regular file.
 
     Args:
         path: the file.
         max_bytes: longest file that is read.
+        allocate: from a length to the memory to read into, or None for new memory.
 
     Raises:
         EmptyFileError: the file is empty.
@@ -51,12 +57,16 @@ def read_file(path: str | os.PathLike[str], max_bytes: int = 1 << 40) -> bytes:
     try:
         if size > max_bytes:
             raise FileTooLongError(f"the file has {size:,} bytes; the limit is {max_bytes:,}")
-        content = os.read(descriptor, size)
+        room = allocate(size)
+        if room is None:
+            content: bytes | memoryview = os.read(descriptor, size)
+        else:
+            content = room[: os.readv(descriptor, [room])].toreadonly()
         while len(content) < size:
             chunk = os.read(descriptor, size - len(content))
             if not chunk:
                 break
-            content += chunk
+            content = b"".join((content, chunk))
     finally:
         os.close(descriptor)
     if not content:

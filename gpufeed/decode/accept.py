@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 
 import numpy as np
 
 from gpufeed.decode.decoders import AllBits
 from gpufeed.decode.diagnose import Name, check_header, undecodable
+from gpufeed.decode.headers import max_file_bytes
 from gpufeed.source.base import Encoded
 
 __all__ = ["Acceptor"]
@@ -24,15 +26,28 @@ class Acceptor:
     nvImageCodec cuts 16 bits of a PNG off and rounds those of a TIFF, and DALI rounds both. So such
     an image is reduced here, by one formula, and encoded again without compression.
 
+    The header of a JPEG is parsed once. Later the image is accepted if a hash of the bytes that
+    decided what is in its header is the same, so a file that has changed is checked again. The hash
+    is over secret bytes too, so nobody can make two files that have the same.
+
     Args:
         name: from a record key to the name of its image in errors.
         reduce_depth: as for `Manifest`.
+        remembered: the number of records whose headers are remembered, the first of the manifest.
     """
 
-    def __init__(self, name: Name, *, reduce_depth: bool) -> None:
+    def __init__(self, name: Name, *, reduce_depth: bool, remembered: int = 0) -> None:
         self._name = name
         self._reduce_depth = reduce_depth
         self._local = threading.local()
+        self._secret = secrets.token_bytes(16)
+        # Of each record's accepted header: how many bytes decide it, or 0, and their hash.
+        # Views, as indexing them is faster; pages of zeros take no memory until they are written.
+        self._lengths = np.zeros(remembered, np.uint16).data
+        self._hashes = np.zeros(remembered, np.int64).data
+
+    def _hash(self, content: Encoded, length: int, expected: tuple[int, int]) -> int:
+        return hash((expected, self._secret + content[:length]))
 
     def accept(self, content: Encoded, expected: tuple[int, int], record_key: int) -> Encoded:
         """Check an image.
@@ -48,9 +63,20 @@ class Acceptor:
         Raises:
             DecodeError: see `check_header`; or the depth is to be reduced and it cannot be decoded.
         """
+        remembers = record_key < len(self._lengths)
+        known = remembers and self._lengths[record_key]
+        if (
+            known
+            and len(content) <= max_file_bytes(expected[0] * expected[1])
+            and self._hash(content, known, expected) == self._hashes[record_key]
+        ):
+            return content
         header = check_header(
             content, expected, record_key, self._name, reduce_depth=self._reduce_depth
         )
+        if remembers and header.decided_by and not header.many_scans:
+            self._hashes[record_key] = self._hash(content, header.decided_by, expected)
+            self._lengths[record_key] = header.decided_by
         if header.bits <= 8:
             return content
         reduced = self._reduce(content, expected)

@@ -74,7 +74,7 @@ def check_header(
     try:
         header = image_header(content)
         check_depth(header, reduce_depth=reduce_depth)
-        check_scans(content)
+        check_scans(content, header)
     except DepthError as error:
         raise DecodeError(record_key, name(record_key), str(error)) from None
     except (OSError, ValueError) as error:

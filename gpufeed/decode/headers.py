@@ -74,13 +74,17 @@ _WEBP_EXIF = 0x08
 """The flag in VP8X that announces an EXIF chunk; without it decoders ignore such a chunk."""
 _SOF = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _SEQUENTIAL = (0xC0, 0xC1)
-_BARE_MARKERS = frozenset(range(0xD0, 0xD8)) | {0x01, 0xD8}
+_BARE_MARKERS = frozenset(range(0xD0, 0xD9)) | {0x00, 0x01, 0xFF}
+"""Bytes after 0xFF that begin no segment."""
+_LENGTH = struct.Struct(">H")
 _MAX_SIDE = (1 << 31) - 1
 _MAX_PARTS = 1 << 16
 """Segments or chunks, including stray bytes between them, that are read."""
 _MAX_EXIF_BYTES = 1 << 20
 _MAX_EXIF_BLOCKS = 16
 """Exif blocks that are read: each may take a millisecond, and cameras write one."""
+_START = 1 << 12
+"""Bytes of a JPEG that are searched for its header first."""
 _MAX_SCANS = 256
 """Scans of a JPEG. Encoders write about ten; this is the limit that nvImageCodec has in places."""
 
@@ -97,12 +101,16 @@ class ImageHeader(NamedTuple):
         height: in pixels, with the EXIF orientation applied.
         orientation: EXIF orientation, 1 to 8; 1 if there is none.
         bits: bits per channel: 16, or 8 or less.
+        many_scans: whether it is a JPEG that may have more than one scan.
+        decided_by: number of first bytes of the file that decide all of this; 0 if it is unknown.
     """
 
     width: int
     height: int
     orientation: int = 1
     bits: int = 8
+    many_scans: bool = False
+    decided_by: int = 0
 
 
 File = str | Path | Encoded | BinaryIO
@@ -133,11 +141,11 @@ def image_header(file: File) -> ImageHeader:
             scale them correctly.
         ValueError: the format is not supported, or the header is damaged.
     """
+    if isinstance(file, (bytes, bytearray, memoryview)):
+        return _header_of_bytes(file)
     if isinstance(file, str | Path):
         with open_regular(file) as opened:
             return _header(opened)
-    if isinstance(file, bytes | bytearray | memoryview):
-        return _header(io.BytesIO(file))
     return _header(file)
 
 
@@ -162,31 +170,50 @@ def check_depth(header: ImageHeader, *, reduce_depth: bool) -> None:
         )
 
 
-def check_scans(content: Encoded) -> None:
+def check_scans(content: Encoded, header: ImageHeader) -> None:
     """Raise if a JPEG has more scans than any encoder writes.
 
     A scan may be as short as ten bytes, but a decoder processes the whole image for each of them: a
     file of 200 KB could take minutes.
 
     Args:
-        content: a whole file, which `image_size` accepts.
+        content: a whole file.
+        header: its header.
 
     Raises:
         ValueError: there are too many scans.
     """
-    if bytes(content[:2]) != b"\xff\xd8" or not _jpeg_header(io.BytesIO(content))[1]:
+    if not header.many_scans:
         return
     data = np.frombuffer(content, np.uint8)
+    # Compared as pairs of bytes: a tenth of a millisecond for a million bytes.
+    found = [
+        data[first : first + (len(data) - first) // 2 * 2].view("<u2") == 0xDAFF for first in (0, 1)
+    ]
+    if sum(map(np.count_nonzero, found)) <= _MAX_SCANS:
+        return
     scans = 0
-    for first in (0, 1):
-        # Compared as pairs of bytes: a tenth of a millisecond for a million bytes.
-        pairs = data[first : first + (len(data) - first) // 2 * 2].view("<u2")
-        markers = np.flatnonzero(pairs == 0xDAFF) * 2 + first
+    for first, pairs in enumerate(found):
+        markers = np.flatnonzero(pairs) * 2 + first
         markers = markers[markers < len(data) - 3]
         # A scan's header has 6 bytes plus 2 per component; other markers are in trailing data.
         scans += int(((data[markers + 2] == 0) & (data[markers + 3] <= 14)).sum())
     if scans > _MAX_SCANS:
         raise ValueError(f"a JPEG with {scans:,} scans; the limit is {_MAX_SCANS}")
+
+
+def _header_of_bytes(content: Encoded) -> ImageHeader:
+    if content[:2] == b"\xff\xd8":
+        # A JPEG's header is at its start. Of all but bytes, BytesIO makes a copy.
+        start = io.BytesIO(content[:_START])
+        try:
+            header = _header(start)
+        except ValueError:
+            pass
+        else:
+            if start.tell() < min(_START, len(content)):  # it never went back
+                return header._replace(decided_by=start.tell())
+    return _header(io.BytesIO(content))
 
 
 def _header(file: BinaryIO) -> ImageHeader:
@@ -214,50 +241,47 @@ def _unpack(file: BinaryIO, layout: str) -> tuple[int, ...]:
 
 
 def _jpeg(file: BinaryIO) -> ImageHeader:
-    return _jpeg_header(file)[0]
-
-
-def _jpeg_header(file: BinaryIO) -> tuple[ImageHeader, bool]:
-    """Return the header, and whether there may be more than one scan."""
-    file.seek(2)
+    read, seek = file.read, file.seek
+    seek(2)
     size: tuple[int, int] | None = None
     orientations: list[int] = []
     progressive, components, scan_components = False, 0, 0
     for _ in range(_MAX_PARTS):
-        byte = file.read(1)
-        if not byte:
+        start = read(4)
+        if not start:
             raise ValueError("the file ends before its first scan")
-        if byte != b"\xff":  # decoders skip stray bytes between segments
+        if start[0] != 0xFF:  # decoders skip stray bytes between segments
+            seek(1 - len(start), io.SEEK_CUR)
             continue
-        marker = file.read(1)
-        if marker == b"\xff":  # decoders also skip fill bytes before a marker
-            file.seek(-1, io.SEEK_CUR)
+        marker = start[1] if len(start) > 1 else 0xFF
+        if marker in _BARE_MARKERS:  # decoders also skip fill bytes before a marker
+            seek((1 if marker == 0xFF else 2) - len(start), io.SEEK_CUR)
             continue
-        if marker in (b"", b"\x00") or marker[0] in _BARE_MARKERS:
-            continue
-        if marker[0] in (0xD9, 0xDA):
-            scan_components = (file.read(3) + bytes(3))[2]
+        if marker in (0xD9, 0xDA):
+            scan_components = (start[2:] + read(1) + bytes(3))[2]
             break
-        (length,) = _unpack(file, ">H")
+        (length,) = _LENGTH.unpack_from(start, 2)
         if length < 2:
-            raise ValueError(f"JPEG segment 0x{marker[0]:02X} gives the length {length}")
-        end = file.tell() + length - 2
-        if marker[0] in _SOF and size is None:
+            raise ValueError(f"JPEG segment 0x{marker:02X} gives the length {length}")
+        rest = length - 2
+        if marker in _SOF and size is None:
             bits, height, width, components = _unpack(file, ">BHHB")
             if bits > 8:
                 raise _unsupported_depth(f"a JPEG of {bits} bits per channel")
-            size, progressive = (width, height), marker[0] not in _SEQUENTIAL
-        elif marker[0] == 0xE1:
-            block = file.read(length - 2)
+            size, progressive = (width, height), marker not in _SEQUENTIAL
+            rest -= 6
+        elif marker == 0xE1:
+            block = read(rest)
             if block.startswith(b"Exif\0\0"):
                 _add_block(orientations, "JPEG", block[6:], check_all=True)
-        file.seek(end)
+            rest -= len(block)
+        seek(rest, io.SEEK_CUR)
     else:
         raise ValueError(f"a JPEG with no scan after {_MAX_PARTS:,} segments or stray bytes")
     if size is None:
         raise ValueError("a JPEG without a frame header")
     many_scans = progressive or scan_components != components
-    return ImageHeader(*size, _agreed(orientations, "JPEG")), many_scans
+    return ImageHeader(*size, _agreed(orientations, "JPEG"), many_scans=many_scans)
 
 
 def _add_block(

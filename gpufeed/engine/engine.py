@@ -157,6 +157,8 @@ class Engine:
         with self._breaking():
             if not self._started:
                 self._start()
+                while self._runs:  # also repeated ones, which would hold the batch's memory
+                    self._collect()
             while run.outcome is None:
                 self._collect()
         outcome, run.outcome = run.outcome, None

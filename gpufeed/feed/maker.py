@@ -24,6 +24,7 @@ from gpufeed.open.base import KEPT
 from gpufeed.open.budget import Budget
 from gpufeed.open.cached import Cache, CacheSettings
 from gpufeed.source.base import Encoded, Source, fetcher, tell
+from gpufeed.source.selection import reusing_memory
 from gpufeed.source.threads import Threaded
 from gpufeed.source.timeout import Timeout
 from gpufeed.source.wrapper import Wrapper
@@ -178,7 +179,7 @@ class Maker:
     def reader(self) -> Wrapper:
         """Return a reader of the images, which the caller closes; all share their threads."""
         if self._reader is None:
-            source, seconds = self._source, self._read_timeout
+            source, seconds = reusing_memory(self._source), self._read_timeout
             self._reader = Threaded(source) if seconds is None else Timeout(source, seconds)
         return self._reader.share()
 

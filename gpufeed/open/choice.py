@@ -35,12 +35,14 @@ class Choice:
     Attributes:
         kinds: the kinds that records of this manifest may have.
         largest: the most pixels of an image that is not large, at least 1.
+        num_records: the number of records.
     """
 
     def __init__(self, shares: Shares, paths: pl.Series, sizes: npt.NDArray[np.integer]) -> None:
         self._shares = tuple(shares)
         self._ends = [*itertools.accumulate(shares.values())][:-1]
         self._paths = paths
+        self.num_records = len(paths)
         pixels = sizes.astype(np.int64).prod(axis=1)
         self._routes = self._shares != ("graph",) and bool((pixels > _LARGE).any())
         self.kinds: tuple[Kind, ...] = tuple(

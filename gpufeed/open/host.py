@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpufeed._util.memory import Memory
 from gpufeed.decode.accept import Acceptor
 from gpufeed.decode.decoders import Decoder, NvImageCodec
 from gpufeed.decode.diagnose import Name, undecodable
@@ -29,7 +30,6 @@ from gpufeed.open.base import KEPT, Opened, Pixels, finished, out_of_memory, wit
 from gpufeed.open.graph import GraphDecoders
 from gpufeed.open.inputs import declare_images, share
 from gpufeed.open.kinds import THREADS, Kind
-from gpufeed.open.memory import Memory
 from gpufeed.open.resize import Resizer
 from gpufeed.plan.stages import Resample, map_arrays
 from gpufeed.transforms.function import Lambda
@@ -80,7 +80,7 @@ class HostOpener:
         self._budget = budget
         self._choice = choice
         self._name = name
-        self._acceptor = Acceptor(name, reduce_depth=reduce_depth)
+        self._acceptor = Acceptor(name, reduce_depth=reduce_depth, remembered=choice.num_records)
         self._num_threads = num_threads
         self._workers = ThreadPoolExecutor(num_threads, "gpufeed-decode")
         self._closed = False
@@ -116,6 +116,8 @@ class HostOpener:
             return finished(Opened(plan, encoded, {}, errors, before.views, before.ready))
         contents = [each for each in encoded if not isinstance(each, DecodeError)]
         batch = _Batch(plan, contents, self, before)
+        if not batch.pending:
+            batch.finish()
         try:
             for _ in range(min(self._num_threads, batch.pending)):
                 self._workers.submit(_work, weakref.ref(batch))
@@ -221,7 +223,9 @@ class _Batch(Future[Opened]):
             raise out_of_memory(str(error)) from None
         self._errors: dict[int, BaseException] = {}
         self._lock = threading.Lock()
-        self._places = list(range(len(encoded)))
+        self._places = [place for place, kind in enumerate(self._kinds) if kind == THREADS]
+        if len(self._places) < len(encoded):
+            self._accept()
         if before is not None:
             self._reuse(before)
         self._started = self._done = 0
@@ -232,9 +236,21 @@ class _Batch(Future[Opened]):
             for place in before.ready:
                 view.images[place] = images[place]
 
+    def _accept(self) -> None:
+        """Check the images that the graph decodes; here, as threads would compete for Python."""
+        accept = self._opener._acceptor.accept
+        for place, kind in enumerate(self._kinds):
+            if kind == THREADS:
+                continue
+            size, key = tuple(self._sizes[place]), self._keys[place]
+            try:
+                self._accepted[place] = accept(self._encoded[place], size, key)
+            except DecodeError as error:
+                self._errors[place] = error
+
     @property
     def pending(self) -> int:
-        """The number of images to open."""
+        """The number of images for threads to open."""
         return len(self._places)
 
     def open_next(self) -> bool:
@@ -254,21 +270,22 @@ class _Batch(Future[Opened]):
             self._done += 1
             last = self._done == len(self._places)
         if last:
-            try:
-                self.set_result(self._collect())
-            except GpufeedError as error:
-                self.set_exception(error)
-            except BaseException as error:
-                self.set_exception(self._unexpected(0, error))
+            self.finish()
         return True
+
+    def finish(self) -> None:
+        """Set the result, after the last image."""
+        try:
+            self.set_result(self._collect())
+        except GpufeedError as error:
+            self.set_exception(error)
+        except BaseException as error:
+            self.set_exception(self._unexpected(0, error))
 
     def _open(self, place: int) -> None:
         content, key = self._encoded[place], self._keys[place]
         if content is not KEPT:
             content = self._opener._acceptor.accept(content, tuple(self._sizes[place]), key)
-        if self._kinds[place] != THREADS:
-            self._accepted[place] = content
-            return
         tools = self._opener._tools
         if not hasattr(tools, "resizer"):
             tools.decoder, tools.resizer = self._opener._make_decoder(), Resizer()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, Self
 
@@ -12,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from gpufeed._util.memory import Slices
 from gpufeed._util.open_regular import open_regular, read_file
 from gpufeed._util.rows import RowName
 from gpufeed._util.thread_map import thread_map
@@ -22,6 +24,10 @@ __all__ = ["FileSource"]
 MAX_BYTES = 1 << 31
 _THREADS = 16
 """Threads that look at files, of which storage over a network makes each wait."""
+
+
+def _new_memory(_: int) -> None:
+    """Have a file read into new memory."""
 
 
 class FileSource:
@@ -55,6 +61,7 @@ class FileSource:
         self.paths = paths
         self._folder = os.fspath(self.root).rstrip("/")  # empty for "/"
         self._limits = np.full(len(paths), max_bytes, dtype=np.int64)
+        self._allocate: Callable[[int], memoryview | None] = _new_memory
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -62,14 +69,14 @@ class FileSource:
     def __repr__(self) -> str:
         return f"FileSource({str(self.root)!r}, {len(self)} files)"
 
-    def read(self, keys: npt.NDArray[np.int64]) -> list[bytes | OSError]:
+    def read(self, keys: npt.NDArray[np.int64]) -> list[bytes | memoryview | OSError]:
         """Read files: see `Source`."""
         limits = self._limits[keys].tolist()
         return [self._read(key, limit) for key, limit in zip(keys.tolist(), limits, strict=True)]
 
-    def _read(self, key: int, limit: int) -> bytes | OSError:
+    def _read(self, key: int, limit: int) -> bytes | memoryview | OSError:
         try:
-            return read_file(self.name(key), limit)
+            return read_file(self.name(key), limit, self._allocate)
         except OSError as error:
             # The frames of its traceback would keep the whole batch alive.
             return error.with_traceback(None)
@@ -81,6 +88,15 @@ class FileSource:
     def open(self, key: int) -> BinaryIO:
         """Open a file: see `Source`."""
         return open_regular(self.name(key))
+
+    def reusing_memory(self) -> Self:
+        """Return a source of the same files that reads short ones into memory of its own.
+
+        The memory of an image is used again when nothing refers to any part of it.
+        """
+        reusing = copy.copy(self)
+        reusing._allocate = Slices().take
+        return reusing
 
     def take(self, keys: npt.NDArray[np.int64]) -> Self:
         """Return a source of the files of `keys`, in their order, repeats included."""

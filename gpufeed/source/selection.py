@@ -12,7 +12,7 @@ import numpy.typing as npt
 from gpufeed.source.base import Encoded, Source, fetcher, fingerprint_of, open_image, read_images
 from gpufeed.source.files import FileSource
 
-__all__ = ["Selection", "join", "take"]
+__all__ = ["Selection", "join", "reusing_memory", "take"]
 
 Int64 = npt.NDArray[np.int64]
 
@@ -92,3 +92,14 @@ def take(source: Source, keys: Int64) -> Source:
     if isinstance(source, Selection):
         return Selection(source.sources, source.which[keys], source.keys[keys])
     return Selection([source], np.zeros(len(keys), np.int64), keys)
+
+
+def reusing_memory(source: Source) -> Source:
+    """Return a source of the same images; those in files are read into memory that is reused."""
+    if isinstance(source, FileSource):
+        return source.reusing_memory()
+    if isinstance(source, Selection):
+        return Selection(
+            [reusing_memory(each) for each in source.sources], source.which, source.keys
+        )
+    return source

@@ -21,7 +21,7 @@ from gpufeed import ConfigError, FileSource, Manifest, ManifestError, MemorySour
 from gpufeed import transforms as tf
 from gpufeed.source.base import Encoded, open_image, read_images
 from gpufeed.source.selection import Selection, join, take
-from gpufeed.source.threads import Threaded
+from gpufeed.source.threads import LONG, Threaded
 from gpufeed.tools.bench import bench
 from gpufeed.tools.check.dataset import check
 from gpufeed.tools.show import show_batch
@@ -378,3 +378,18 @@ def test_fast_sources_are_read_on_the_calling_thread(monkeypatch: pytest.MonkeyP
     with Threaded(Waiting(100, together=1)) as reader:
         assert reader.read(np.arange(100)) == [b"%d" % number for number in range(100)]
         assert not reader._pool._threads
+
+
+def test_long_images_are_read_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpufeed.source.threads.SLOW", 1e9)
+    monkeypatch.setattr("gpufeed.source.threads.available_threads", lambda: 2)
+    long = [bytes([number]) * (LONG + 1) for number in range(100)]
+    keys = np.random.default_rng(0).permutation(100)
+    wanted = [long[key] for key in keys]
+    with Threaded(Shelf(long)) as reader:
+        assert reader.read(keys) == wanted
+        together = Waiting(100, together=2)
+        together.images = long
+        reader.source = together
+        assert reader.read(keys) == wanted
+        assert len(reader._pool._threads) == 2

@@ -107,7 +107,7 @@ class Examiner:
         try:
             header = image_header(content)
             check_depth(header, reduce_depth=self._reduce_depth)
-            check_scans(content)
+            check_scans(content, header)
         except DepthError as error:
             examined.add(Kind.too_deep, str(error))
             return examined

@@ -14,7 +14,7 @@ from PIL import Image, ImageFile, ImageOps
 
 from gpufeed._util.atomic_write import atomic_write
 from gpufeed.decode.decoders import NvImageCodec
-from gpufeed.decode.headers import check_scans, image_size
+from gpufeed.decode.headers import check_scans, image_header
 from gpufeed.source.base import Encoded, Source, read_images
 from gpufeed.tools.check.dataset import Report
 from gpufeed.tools.check.kinds import KINDS, Kind
@@ -90,10 +90,11 @@ def _thumbnail(source: Source, key: int, decoder: NvImageCodec) -> str | None:
     if isinstance(content, OSError) or len(content) > _MAX_BYTES:
         return None
     try:
-        width, height = image_size(content)
-        check_scans(content)
+        header = image_header(content)
+        check_scans(content, header)
     except (OSError, ValueError):
         return None
+    width, height = header[:2]
     if width * height > _MAX_PIXELS:
         return None
     pixels = decoder.decode(content, (0, 0), (height, width))

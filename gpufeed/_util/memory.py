@@ -1,15 +1,19 @@
-"""Reusable memory for whole batches."""
+"""Reusable memory for whole batches, and for what they are made of."""
 
 from __future__ import annotations
 
 import mmap
+import threading
 import weakref
 from collections import deque
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Memory"]
+__all__ = ["Memory", "Slices"]
+
+_BLOCK = 1 << 22
+_MAX_SLICE = 1 << 19
 
 
 class Memory:
@@ -42,3 +46,26 @@ class Memory:
         # NumPy's views refer to `whole`, not to the block, so `whole` outlives all of them.
         weakref.finalize(whole, self._free.append, block).atexit = False
         return whole
+
+
+class Slices:
+    """Memory for many small buffers: slices of large blocks of a `Memory`.
+
+    Memory from malloc goes back to the system when a batch is dropped, and each of its pages is
+    cleared when it comes again, which takes as long as reading a file into it.
+    """
+
+    def __init__(self) -> None:
+        self._memory = Memory()
+        self._rest = memoryview(bytearray())
+        self._lock = threading.Lock()
+
+    def take(self, size: int) -> memoryview | None:
+        """Return uninitialized memory of `size` bytes, or None if that is large; thread-safe."""
+        if size > _MAX_SLICE:
+            return None
+        with self._lock:
+            if size > len(self._rest):
+                self._rest = self._memory.take(_BLOCK).data
+            taken, self._rest = self._rest[:size], self._rest[-(-size // 64) * 64 :]
+        return taken

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gpufeed import IndexSampler, Loader
 from gpufeed import transforms as tf
-from gpufeed.open.memory import Memory
+from gpufeed._util.memory import Memory, Slices
 from tests.support.media import make_manifest
 
 
@@ -89,3 +89,29 @@ def test_batches_leave_nothing_to_the_garbage_collector(tmp_path: Path) -> None:
             assert gc.collect() < len(loader)
         finally:
             gc.enable()
+
+
+def test_slices_that_are_held_are_left_alone() -> None:
+    """By whatever refers to them, in as many blocks as they need."""
+    drawn, slices = np.random.default_rng(0), Slices()
+    held: list[tuple[memoryview, int]] = []
+    for number in range(400):
+        size = int(drawn.choice([0, 1, 64, 65, 100_000, 1 << 19]))
+        taken = slices.take(size)
+        assert taken is not None
+        assert len(taken) == size
+        level = number % 251
+        taken[:] = bytes([level]) * size
+        held.append((taken[size // 2 :].toreadonly(), level))
+        del taken, held[: max(0, len(held) - int(drawn.integers(100)))]
+        for view, each in held[::10]:
+            assert view == bytes([each]) * len(view)
+
+
+def test_blocks_of_slices_are_used_again() -> None:
+    slices, addresses = Slices(), set()
+    for _ in range(2000):  # a gigabyte
+        taken = slices.take(1 << 19)
+        addresses.add(np.frombuffer(taken, np.uint8).ctypes.data)
+    assert len(addresses) <= 3 * 32
+    assert slices.take((1 << 19) + 1) is None

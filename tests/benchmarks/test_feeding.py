@@ -1,0 +1,39 @@
+"""The benchmark of what comes before DALI measures the interpreter's lock, and runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchmarks import feeding
+from benchmarks.lock_share import LockShare
+
+
+def share(work: Callable[[], object]) -> float:
+    with LockShare() as lock:
+        while lock.samples < 300:
+            work()
+    return lock.share
+
+
+def test_python_code_holds_the_lock_and_hashing_does_not() -> None:
+    assert share(lambda: sum(range(100_000))) > 0.9
+    content = bytes(1 << 24)
+    assert share(lambda: hashlib.sha256(content)) < 0.2
+
+
+def test_it_measures_each_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"_BATCH": 4, "_FILES": 8, "_DRAWN": 1, "_RECORDS": 64}.items():
+        monkeypatch.setattr(feeding, name, value)
+    report = tmp_path / "report.json"
+    counts = ["--rounds", "1", "--batches", "20", "--cores", "1"]
+    feeding.main([*counts, "--kinds", "tiny", "progressive", "--json", str(report)])
+    found = json.loads(report.read_text())
+    for kind in ("tiny", "progressive"):
+        assert found[kind]["images_per_second"] > 0
+        assert found[kind]["lock_us_per_image"] >= 0
+        assert list(found[kind]["by_cores"]) == ["1"]
