@@ -16,6 +16,7 @@ from gpufeed import Manifest
 from gpufeed._util import open_regular
 from gpufeed._util.limits import available_threads
 from gpufeed.engine.device import gpu_count
+from gpufeed.source.base import Encoded
 from gpufeed.tools.synth import write_nabirds
 from tests.support.media import make_manifest
 
@@ -121,8 +122,8 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     files: list[bytes] = []
     decode = NvImageCodec.decode
 
-    def counted(self: NvImageCodec, content: bytes, *rest: Any) -> Any:
-        files.append(content)
+    def counted(self: NvImageCodec, content: Encoded, *rest: Any) -> Any:
+        files.append(bytes(content))
         return decode(self, content, *rest)
 
     monkeypatch.setattr(NvImageCodec, "decode", counted)

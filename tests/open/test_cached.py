@@ -150,9 +150,7 @@ def test_what_is_kept_is_not_read_again(
         assert not decoded
         loader.close()
         list(loader)  # the memory is free, so it is filled again
-        assert {*map(bytes, decoded)} == {
-            path.read_bytes() for path in own_pictures.root.glob("*.jpg")
-        }
+        assert set(decoded) == {path.read_bytes() for path in own_pictures.root.glob("*.jpg")}
 
 
 def test_a_source_is_told_of_what_is_not_kept(own_pictures: Manifest) -> None:
