@@ -1,4 +1,4 @@
-"""Reusable memory for whole batches, and for what they are made of."""
+"""Reusable memory for batches of images, and for encoded files."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Callable
 from io import BufferedReader
 
-__all__ = ["EmptyFileError", "FileTooLongError", "open_regular", "read_file"]
+__all__ = ["EmptyFileError", "FileTooLongError", "open_regular", "read_file", "read_file_into"]
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -36,17 +36,22 @@ def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
     return os.fdopen(descriptor, "rb")
 
 
-def read_file(
+def read_file(path: str | os.PathLike[str], max_bytes: int = 1 << 40) -> bytes:
+    """Return the content of a regular file: see `read_file_into` for the errors raised."""
+    return bytes(read_file_into(lambda _: None, path, max_bytes))
+
+
+def read_file_into(
+    allocate: Callable[[int], memoryview | None],
     path: str | os.PathLike[str],
-    max_bytes: int = 1 << 40,
-    allocate: Callable[[int], memoryview | None] = lambda _: None,
+    max_bytes: int,
 ) -> bytes | memoryview:
-    """Return the content of a regular file.
+    """Return the content of a regular file, in memory of the caller's.
 
     Args:
+        allocate: from a length to the memory to read into, or None for new memory.
         path: the file.
         max_bytes: longest file that is read.
-        allocate: from a length to the memory to read into, or None for new memory.
 
     Raises:
         EmptyFileError: the file is empty.

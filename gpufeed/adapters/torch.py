@@ -27,7 +27,7 @@ class TorchAdapter:
     """Shares memory with DALI; labels are int64, which torch's losses require."""
 
     device: torch.device
-    _queued: deque[torch.cuda.Event] = field(default_factory=deque, init=False)
+    _queued: deque[torch.cuda.Event] = field(default_factory=deque, init=False, compare=False)
 
     def images(self, tensor: Any) -> torch.Tensor:
         """Return DALI's tensor as a torch tensor, without a copy."""
@@ -77,6 +77,7 @@ class TorchAdapter:
 
         Dropped images keep their memory until the kernels queued before have run. With nothing to
         wait for, a loop of few launches, as of CUDA graphs, would queue up the whole GPU memory.
+        Only work on the stream that is current when a batch is taken counts.
         """
         if self.device.type != "cuda":
             return

@@ -51,7 +51,7 @@ def replay(
     keep_interruptible()
     target = check_target(out, "gpufeed-replay.png")
     try:
-        saved = bytes(read_file(state.expanduser()))
+        saved = read_file(state.expanduser())
     except OSError as error:
         if error.errno is not None:
             raise

@@ -26,9 +26,10 @@ class Acceptor:
     nvImageCodec cuts 16 bits of a PNG off and rounds those of a TIFF, and DALI rounds both. So such
     an image is reduced here, by one formula, and encoded again without compression.
 
-    The header of a JPEG is parsed once. Later the image is accepted if a hash of the bytes that
-    decided what is in its header is the same, so a file that has changed is checked again. The hash
-    is over secret bytes too, so nobody can make two files that have the same.
+    The header of a JPEG is parsed once, if it is within the first 4 KB. Later the image is accepted
+    if a hash of the bytes that decided what is in its header is the same, so a file that has
+    changed is checked again. The hash is over secret bytes too, so nobody can make two files that
+    have the same.
 
     Args:
         name: from a record key to the name of its image in errors.

@@ -180,12 +180,12 @@ class Loader:
             storage answers.
         ledger: True records every record handed out by iterating in `loader.ledger`; "pixels" also
             records digests of the pixels, which copies them to host memory.
-        opener: what decodes images and does their first resize. Pixels of any two differ by a few
-            grey levels, so states record the opener.
+        opener: what decodes images and does their first resize. Pixels of any two differ, mostly
+            by a few grey levels, so states record the opener.
 
             - "auto" is "cuda" on a GPU, which has not been measured yet. On the CPU it is
               "threads", or "graph" if no image of the manifest has more than 32 x 32 pixels and
-              neither `decoder` nor a `Lambda` needs threads.
+              none of `decoder`, `cache` and a `Lambda` needs threads.
             - "threads" of the host, before the DALI graph, which on a GPU receives their pixels.
             - "graph", on the CPU: the DALI graph itself.
             - "cuda", on a GPU: nvJPEG's CUDA decoder, with smooth chroma. It decodes whole images
@@ -203,14 +203,16 @@ class Loader:
             them. The default is nvImageCodec's. States do not record the decoder.
         cache: "host" decodes each image once and keeps it in host memory; batches are the same.
             What is kept is what the leading transforms that draw no random numbers give: with
-            `presets.evaluate` finished images. If a random crop follows a resize, it is what they
-            give before the resize, at its full size, as the resize of a part rounds otherwise. If
-            the images do not fit into the memory that is available, the loader cannot be made.
-            Bad images are not kept, and files must not change meanwhile.
+            `presets.evaluate` finished images. If a random crop follows a resize, images are kept
+            before the resize, at their full size: gpufeed resizes only what the crop shows, and
+            cutting that out of the whole resized image would change some pixels by one level. The
+            loader cannot be made if the images need more than 0.9 of the memory that is available;
+            each loader is counted alone. Bad images are not kept. A file that changes after it was
+            decoded is not noticed.
 
             The processes of a machine share the memory, and it is freed with the last loader that
-            uses it, by `close` or as its process ends. Each process has its own memory if the
-            source has no `fingerprint`, or `decoder` is not a class or function of a module. Needs
+            uses it, by `close` or as its process ends. Each loader has its own memory if the source
+            has no `fingerprint`, with `decoder`, and on processors other than x86. Needs
             opener="threads", the default on the CPU.
 
     Raises:
@@ -317,7 +319,7 @@ class Loader:
         auto = default_kind(
             sizes,
             on_gpu=self.device.is_cuda,
-            needs_threads=decoder is not None or calls_functions(stages),
+            needs_threads=decoder is not None or cache is not None or calls_functions(stages),
         )
         self._shares = resolve_shares(opener, auto, on_gpu=self.device.is_cuda)
         choice = Choice(self._shares, manifest.frame["path"], sizes)
@@ -333,7 +335,9 @@ class Loader:
                 "decoder is set, but here the DALI graph decodes the images; pass "
                 'opener="threads" or leave out decoder'
             )
-        self._cache = self._make_cache(cache, decoder, on_host=on_host)
+        self._cache = self._make_cache(
+            cache, max_pixels, own_decoder=decoder is not None, on_host=on_host
+        )
         self._adapter = make_adapter(framework, self.device, sharding)
         outputs = [view.output for view in self._planner.stages.views]
         if framework == "numpy" and any(output.dtype == "bfloat16" for output in outputs):
@@ -845,7 +849,7 @@ class Loader:
         }
 
     def _make_cache(
-        self, cache: object, decoder: Callable[[], Decoder] | None, *, on_host: bool
+        self, cache: object, max_pixels: int, *, own_decoder: bool, on_host: bool
     ) -> CacheSettings | None:
         if cache is None:
             return None
@@ -858,7 +862,12 @@ class Loader:
             )
         manifest = self.manifest
         settings = CacheSettings(
-            self._planner.prefix(), manifest.source, decoder, manifest.reduce_depth
+            self._planner.prefix(),
+            manifest.source,
+            manifest.sizes(),
+            max_pixels,
+            own_decoder,
+            manifest.reduce_depth,
         )
         settings.check()
         return settings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import sys
+import platform
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed._util.dali_build import version_of
 from gpufeed._util.limits import available_memory, local_world_size
-from gpufeed.errors import ConfigError
+from gpufeed.errors import ConfigError, PipelineError
 from gpufeed.open.base import Pixels
 from gpufeed.open.store import Store, filled_bytes
 from gpufeed.plan.stages import Resize, Stages, Window, map_arrays
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Cache", "CacheSettings", "amount"]
 
+_SHARE = 0.9
+"""Share of the available memory that a cache may take."""
+_PACKAGES = ("gpufeed", "nvidia-nvimgcodec-cu12", "nvidia-nvimgcodec-cu13", "cykooz.resizer")
+"""The packages that make the images."""
+
 Decode = Callable[[tuple[int, int], tuple[int, int]], Pixels | None]
 """Decodes a window, given its start and shape; None if it cannot be decoded."""
 
@@ -39,13 +45,17 @@ class CacheSettings:
     Attributes:
         prefix: what is kept of each record.
         source: the encoded images.
-        make_decoder: a user's own decoder; None for gpufeed's.
+        sizes: int (n, 2), the manifest's height and width of each image.
+        max_pixels: as for `Loader`.
+        own_decoder: whether a user's own decoder makes the images.
         reduce_depth: as for `Manifest`.
     """
 
     prefix: Prefix
     source: Source
-    make_decoder: Callable[[], object] | None
+    sizes: npt.NDArray[np.integer]
+    max_pixels: int
+    own_decoder: bool
     reduce_depth: bool
 
     @property
@@ -54,10 +64,10 @@ class CacheSettings:
         return 3 * int(self.prefix.sizes.prod(axis=1).sum())
 
     def name(self) -> str | None:
-        """Return a name that says all that decides the images; None if something is unknown."""
-        images, maker = fingerprint_of(self.source), self.make_decoder
-        decoder = "" if maker is None else getattr(maker, "__qualname__", "<")
-        if images is None or "<" in decoder:  # a lambda or a local function may be any
+        """Return a name that says all that decides the images; None if they cannot be shared."""
+        images = fingerprint_of(self.source)
+        # Only x86 lets all processors see an image's flag after its pixels, as they are written.
+        if images is None or self.own_decoder or platform.machine() != "x86_64":
             return None
         digest = hashlib.sha256()
 
@@ -65,16 +75,16 @@ class CacheSettings:
             digest.update(values.tobytes())
             return f"{values.dtype} {values.shape}"
 
+        # Sizes and `max_pixels` decide which images are bad, and these are not kept.
         kept = map_arrays(add, (self.prefix.window, self.prefix.resize))
-        # The installation, since another may have other versions.
-        installed = Path(__file__).parent, sys.prefix
-        module = getattr(maker, "__module__", "")
-        digest.update(repr((kept, images, module, decoder, self.reduce_depth, installed)).encode())
+        sizes = add(self.prefix.sizes), add(self.sizes), self.max_pixels
+        installed = Path(__file__).parent, [version_of(package) for package in _PACKAGES]
+        digest.update(repr((kept, sizes, images, self.reduce_depth, installed)).encode())
         return f"gpufeed-{digest.hexdigest()}"
 
     def check(self) -> None:
         """Raise `ConfigError` if the images do not fit into the memory that is available."""
-        free, processes = available_memory(), local_world_size()
+        free, processes = int(_SHARE * available_memory()), local_world_size()
         needed = self.size * processes
         if needed <= free:
             return
@@ -85,8 +95,8 @@ class CacheSettings:
             each = "" if processes == 1 else f" in each of {processes} processes"
             raise ConfigError(
                 f'cache="host" needs {amount(needed)} more memory for {len(self.prefix.sizes):,} '
-                f"images ({amount(self.size)}{each}), but {amount(free)} are available; crop and "
-                "resize before the first random transform, use smaller images, or leave out cache"
+                f"images ({amount(self.size)}{each}), but {amount(free)} may be used; take "
+                "fewer records (manifest.filter) or smaller images, or leave out cache"
             )
 
 
@@ -165,6 +175,8 @@ class Cache:
 
     def _kept(self, plan: BatchPlan, place: int) -> Pixels:
         key = int(plan.record_keys[place])
+        if not self.ready[key]:
+            raise PipelineError("the cache was closed while a batch of it was made")
         kept = self._store.image(key)
         if self._prefix.resize is not None:
             return kept

@@ -44,9 +44,9 @@ class Choice:
         self._paths = paths
         self.num_records = len(paths)
         pixels = sizes.astype(np.int64).prod(axis=1)
-        self._routes = self._shares != ("graph",) and bool((pixels > _LARGE).any())
+        self._has_large = self._shares != ("graph",) and bool((pixels > _LARGE).any())
         self.kinds: tuple[Kind, ...] = tuple(
-            dict.fromkeys((*[THREADS] * self._routes, *self._shares))
+            dict.fromkeys((*[THREADS] * self._has_large, *self._shares))
         )
         self.largest = int(pixels[pixels <= _LARGE].max(initial=1))
 
@@ -62,7 +62,7 @@ class Choice:
         else:
             paths = self._paths.gather(keys).to_list()
             kinds = [self._shares[bisect.bisect(self._ends, _fraction(path))] for path in paths]
-        if self._routes:
+        if self._has_large:
             for place in np.flatnonzero(sizes.prod(axis=1) > _LARGE).tolist():
                 kinds[place] = THREADS
         return kinds

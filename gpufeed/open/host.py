@@ -155,7 +155,10 @@ class HostOpener:
         start, shape = window.start[place].tolist(), window.shape[place].tolist()
         if self._graph.decodes_all(kind):
             start, shape = (0, 0), plan.sizes[place].tolist()
-        if self._tools.like_graph.decode(content, tuple(start), tuple(shape)) is not None:
+        height, width = plan.sizes[place].tolist()
+        with self._budget.take(height * width):
+            decoded = self._tools.like_graph.decode(content, tuple(start), tuple(shape))
+        if decoded is not None:
             return None
         return undecodable(content, int(plan.record_keys[place]), self._name)
 
@@ -163,6 +166,7 @@ class HostOpener:
         """End the threads."""
         self._closed = True
         self._workers.shutdown(cancel_futures=True)
+        self._cache = None  # an error's traceback may keep this opener alive
 
 
 def _images(view: int) -> str:
@@ -245,7 +249,7 @@ class _Batch(Future[Opened]):
             size, key = tuple(self._sizes[place]), self._keys[place]
             try:
                 self._accepted[place] = accept(self._encoded[place], size, key)
-            except DecodeError as error:
+            except Exception as error:  # raised where the batch is waited for
                 self._errors[place] = error
 
     @property

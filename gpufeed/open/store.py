@@ -32,7 +32,8 @@ class Store:
     first written.
 
     Nothing is locked. An image's flag is set after its pixels, so an image whose writer was killed
-    is written again, and processes that write an image at the same time write the same.
+    is written again, and processes that write an image at the same time write the same. Processors
+    other than x86 may show another process the flag first, so do not share the memory there.
 
     Args:
         name: says all that decides the images; at most 240 letters.
@@ -73,7 +74,7 @@ def filled_bytes(name: str) -> int:
 
 def _share(name: str, size: int) -> mmap.mmap:
     """Return the shared memory of this name, which is made if no process has it."""
-    with _alone():
+    with _one_at_a_time():
         memory = _find(name)
         if memory is None:
             made = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -103,7 +104,7 @@ def _find(name: str) -> FileIO | None:
 
 
 @contextlib.contextmanager
-def _alone() -> Iterator[None]:
+def _one_at_a_time() -> Iterator[None]:
     """Let one process of this user at a time look for memory and make it.
 
     The lock is an address without a file, so a process that is killed leaves none behind. Without

@@ -68,7 +68,7 @@ def find_prefix(
             kept = window.shape if stage.resize is None else stage.resize.size
             return Prefix(window, stage.resize, small * kept.astype(np.int64))
     window = bounding([_whole(frame) for frame, _ in steady], len(sizes))
-    return Prefix(window, None, small * window.shape)
+    return Prefix(window, None, small * window.shape.astype(np.int64))
 
 
 def _whole(frame: Frame) -> Window:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, Self
 
@@ -14,7 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from gpufeed._util.memory import Slices
-from gpufeed._util.open_regular import open_regular, read_file
+from gpufeed._util.open_regular import open_regular, read_file, read_file_into
 from gpufeed._util.rows import RowName
 from gpufeed._util.thread_map import thread_map
 from gpufeed.source.paths import check_names
@@ -24,10 +23,6 @@ __all__ = ["FileSource"]
 MAX_BYTES = 1 << 31
 _THREADS = 16
 """Threads that look at files, of which storage over a network makes each wait."""
-
-
-def _new_memory(_: int) -> None:
-    """Have a file read into new memory."""
 
 
 class FileSource:
@@ -61,7 +56,7 @@ class FileSource:
         self.paths = paths
         self._folder = os.fspath(self.root).rstrip("/")  # empty for "/"
         self._limits = np.full(len(paths), max_bytes, dtype=np.int64)
-        self._allocate: Callable[[int], memoryview | None] = _new_memory
+        self._slices: Slices | None = None
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -76,7 +71,9 @@ class FileSource:
 
     def _read(self, key: int, limit: int) -> bytes | memoryview | OSError:
         try:
-            return read_file(self.name(key), limit, self._allocate)
+            if self._slices is None:
+                return read_file(self.name(key), limit)
+            return read_file_into(self._slices.take, self.name(key), limit)
         except OSError as error:
             # The frames of its traceback would keep the whole batch alive.
             return error.with_traceback(None)
@@ -89,13 +86,10 @@ class FileSource:
         """Open a file: see `Source`."""
         return open_regular(self.name(key))
 
-    def reusing_memory(self) -> Self:
-        """Return a source of the same files that reads short ones into memory of its own.
-
-        The memory of an image is used again when nothing refers to any part of it.
-        """
+    def reusing_memory(self, slices: Slices) -> Self:
+        """Return a source of the same files that reads short ones into slices of memory."""
         reusing = copy.copy(self)
-        reusing._allocate = Slices().take
+        reusing._slices = slices
         return reusing
 
     def take(self, keys: npt.NDArray[np.int64]) -> Self:
@@ -133,5 +127,6 @@ class FileSource:
             stamp, range(len(self)), threads=_THREADS, done=lambda _: None, name="gpufeed-stamps"
         )
         digest = hashlib.sha256(np.array(stamps, np.int64).tobytes())
+        digest.update(self._limits.tobytes())
         digest.update(os.fsencode("\0".join([self._folder, *self.paths])))
         return digest.hexdigest()

@@ -9,6 +9,7 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed._util.memory import Slices
 from gpufeed.source.base import Encoded, Source, fetcher, fingerprint_of, open_image, read_images
 from gpufeed.source.files import FileSource
 
@@ -94,12 +95,12 @@ def take(source: Source, keys: Int64) -> Source:
     return Selection([source], np.zeros(len(keys), np.int64), keys)
 
 
-def reusing_memory(source: Source) -> Source:
+def reusing_memory(source: Source, slices: Slices | None = None) -> Source:
     """Return a source of the same images; those in files are read into memory that is reused."""
-    if isinstance(source, FileSource):
-        return source.reusing_memory()
+    slices = slices or Slices()
+    if type(source) is FileSource:  # a user's subclass may expect bytes
+        return source.reusing_memory(slices)
     if isinstance(source, Selection):
-        return Selection(
-            [reusing_memory(each) for each in source.sources], source.which, source.keys
-        )
+        reusing = [reusing_memory(each, slices) for each in source.sources]
+        return Selection(reusing, source.which, source.keys)
     return source

@@ -277,14 +277,13 @@ def test_files_that_changed_are_not_taken_for_those_before(
 
 
 def test_what_decides_the_images_decides_the_name(own_pictures: Manifest) -> None:
-    class Local:
-        pass
-
     def name(**changed: Any) -> str | None:
         settings = {
             "prefix": make(own_pictures)._planner.prefix(),
             "source": own_pictures.source,
-            "make_decoder": None,
+            "sizes": own_pictures.sizes(),
+            "max_pixels": 1 << 27,
+            "own_decoder": False,
             "reduce_depth": False,
         }
         return cached.CacheSettings(**{**settings, **changed}).name()
@@ -300,15 +299,25 @@ def test_what_decides_the_images_decides_the_name(own_pictures: Manifest) -> Non
         name(source=FileSource("/missing", own_pictures.frame["path"])),
         name(source=FileSource("/missing too", own_pictures.frame["path"])),
         name(source=take(take(Own(own_pictures), keys), keys)),
-        name(make_decoder=Resizer),
+        name(source=FileSource(own_pictures.root, own_pictures.frame["path"], max_bytes=99)),
+        name(sizes=own_pictures.sizes() + 1),
+        name(max_pixels=99),
         name(reduce_depth=True),
     ]
     assert None not in names
     assert len(set(names)) == len(names)
     assert name() == names[0]
     assert name(source=MemorySource([b""] * 24)) is None
-    assert name(make_decoder=lambda: None) is None
-    assert name(make_decoder=Local) is None
+    assert name(own_decoder=True) is None
+
+
+def test_loaders_that_refuse_other_images_share_none(own_pictures: Manifest) -> None:
+    pixels = int(own_pictures.sizes().prod(axis=1).max()) - 1
+    refusing: dict[str, Any] = {"max_pixels": pixels, "on_error": "blank", "max_failures": 24}
+    plain = epochs(own_pictures, 1, **refusing)
+    with make(own_pictures, cache="host") as other:
+        list(other)
+        assert epochs(own_pictures, 1, **refusing, cache="host") == plain
 
 
 CHILD = """
@@ -348,7 +357,7 @@ def test_what_does_not_fit_is_refused(
     own_pictures: Manifest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cached, "available_memory", lambda: 100_000)
-    message = r'cache="host" needs 0.14 MB more memory for 24 images \(0.14 MB\), but 0.10 MB '
+    message = r'cache="host" needs 0.14 MB more memory for 24 images \(0.14 MB\), but 0.09 MB '
     with pytest.raises(ConfigError, match=message):
         make(own_pictures, cache="host")
     make(own_pictures, cache="host", transforms=presets.evaluate(24))
