@@ -15,7 +15,8 @@ from gpufeed import DecodeError, Loader, Manifest, PipelineError, SequentialSamp
 from gpufeed import transforms as tf
 from gpufeed.decode import decoders
 from gpufeed.decode.decoders import NvImageCodec
-from gpufeed.open import host
+from gpufeed.open import host, opened_view
+from gpufeed.open.resize import Resizer
 from tests.support.heap import used_bytes
 from tests.support.media import jpeg, make_manifest, picture
 
@@ -70,7 +71,7 @@ def test_batches_that_nobody_wants_are_not_made(
 
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [(host.Resizer, "resize"), (decoders, "NvImageCodec"), (host, "share")],
+    [(Resizer, "resize"), (decoders, "NvImageCodec"), (host, "share")],
 )
 @pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit])
 def test_whatever_goes_wrong_on_a_thread_is_told(
@@ -101,17 +102,14 @@ def test_batches_can_be_made_from_several_threads(twelve: Manifest) -> None:
             assert list(found) == wanted * 6
 
 
-@pytest.mark.parametrize("where", ["_allocate", "Resizer"])
+@pytest.mark.parametrize(("owner", "name"), [(opened_view, "_allocate"), (Resizer, "resize")])
 def test_memory_that_is_refused_is_told(
-    twelve: Manifest, monkeypatch: pytest.MonkeyPatch, where: str
+    twelve: Manifest, monkeypatch: pytest.MonkeyPatch, owner: object, name: str
 ) -> None:
     def refuse(*_: Any) -> None:
         raise MemoryError("could not allocate")
 
-    if where == "_allocate":
-        monkeypatch.setattr(host, where, refuse)
-    else:
-        monkeypatch.setattr(host.Resizer, "resize", refuse)
+    monkeypatch.setattr(owner, name, refuse)
     message = r"out of memory; use a smaller batch_size, size or prefetch \(could not allocate\)"
     with make(twelve) as loader, pytest.raises(PipelineError, match=message):
         next(iter(loader))
