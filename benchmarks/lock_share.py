@@ -6,7 +6,6 @@ import random
 import resource
 import threading
 import time
-from types import TracebackType
 from typing import Self
 
 __all__ = ["LockShare"]
@@ -60,12 +59,7 @@ class LockShare:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop = True
         self._thread.join()
 

@@ -183,9 +183,9 @@ class Loader:
         opener: what decodes images and does their first resize. Pixels of any two differ, mostly
             by a few grey levels, so states record the opener.
 
-            - "auto" is "cuda" on a GPU, which has not been measured yet. On the CPU it is
-              "threads", or "graph" if no image of the manifest has more than 32 x 32 pixels and
-              none of `decoder`, `cache` and a `Lambda` needs threads.
+            - "auto" is "cuda" on a GPU. On the CPU it is "threads", or "graph" if no image of the
+              manifest has more than 32 x 32 pixels and none of `decoder`, `cache` and a `Lambda`
+              needs threads.
             - "threads" of the host, before the DALI graph, which on a GPU receives their pixels.
             - "graph", on the CPU: the DALI graph itself.
             - "cuda", on a GPU: nvJPEG's CUDA decoder, with smooth chroma. It decodes whole images
@@ -315,14 +315,14 @@ class Loader:
         }
         self.device = resolve_device(device)
         the_build()  # two builds of DALI in one folder fail here, and not in the middle of a run
-        stages, sizes = self._planner.stages, manifest.sizes()
+        stages, pixels = self._planner.stages, manifest.sizes().prod(axis=1)
         auto = default_kind(
-            sizes,
+            int(pixels.max()),
             on_gpu=self.device.is_cuda,
             needs_threads=decoder is not None or cache is not None or calls_functions(stages),
         )
         self._shares = resolve_shares(opener, auto, on_gpu=self.device.is_cuda)
-        choice = Choice(self._shares, manifest.frame["path"], sizes)
+        choice = Choice(self._shares, manifest.frame["path"], pixels)
         on_host = choice.kinds == (THREADS,)
         check_functions(stages, on_host=on_host)
         if decoder is not None and not callable(decoder):

@@ -163,7 +163,8 @@ class Cache:
             size = tuple(int(side) for side in resize.size[place])
             out = np.empty((*size, 3), np.uint8) if blank else self._store.image(key)
             resizer.resize(window, resize.interpolation, resize.region(place), out)
-            self.ready[key] |= not blank
+            if not blank:
+                self.ready[key] = True
             return out
         whole = None if blank else decode(*_row(self._prefix.window, key))
         if whole is None:

@@ -30,7 +30,7 @@ class Choice:
     Args:
         shares: the share of each kind.
         paths: the path of each record.
-        sizes: int (records, 2), height and width of each record.
+        pixels: int64 (records,), the pixels of each image.
 
     Attributes:
         kinds: the kinds that records of this manifest may have.
@@ -38,12 +38,11 @@ class Choice:
         num_records: the number of records.
     """
 
-    def __init__(self, shares: Shares, paths: pl.Series, sizes: npt.NDArray[np.integer]) -> None:
+    def __init__(self, shares: Shares, paths: pl.Series, pixels: Int64) -> None:
         self._shares = tuple(shares)
         self._ends = [*itertools.accumulate(shares.values())][:-1]
         self._paths = paths
         self.num_records = len(paths)
-        pixels = sizes.astype(np.int64).prod(axis=1)
         self._has_large = self._shares != ("graph",) and bool((pixels > _LARGE).any())
         self.kinds: tuple[Kind, ...] = tuple(
             dict.fromkeys((*[THREADS] * self._has_large, *self._shares))

@@ -81,7 +81,7 @@ class HostOpener:
         self._make_decoder = make_decoder
         self._tools = threading.local()
         on_threads = THREADS in choice.kinds
-        self._memory = [Memory() for _ in range(views * on_threads)]
+        self._memory = [Memory() for _ in range(views if on_threads else 0)]
         self._graph: GraphDecoders | None = None
         in_graph = [kind for kind in choice.kinds if kind != THREADS]
         if in_graph:
@@ -145,12 +145,11 @@ class HostOpener:
         # Not the decoder of `make_decoder`, which may be a user's own.
         if not hasattr(self._tools, "like_graph"):
             self._tools.like_graph = NvImageCodec()
-        window = plan.stages.window
+        window, size = plan.stages.window, plan.sizes[place].tolist()
         start, shape = window.start[place].tolist(), window.shape[place].tolist()
         if self._graph.decodes_all(kind):
-            start, shape = (0, 0), plan.sizes[place].tolist()
-        height, width = plan.sizes[place].tolist()
-        with self._budget.take(height * width):
+            start, shape = (0, 0), size
+        with self._budget.take(size[0] * size[1]):
             decoded = self._tools.like_graph.decode(content, tuple(start), tuple(shape))
         if decoded is not None:
             return None

@@ -6,9 +6,6 @@ import math
 from collections.abc import Mapping
 from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
-
 from gpufeed._util.identity import encode
 from gpufeed._util.numbers import is_number
 from gpufeed._util.sanitize import short
@@ -43,21 +40,19 @@ _TINY_PIXELS = 32 * 32
 """Images up to this size take less CPU time where they do not pass through Python one by one."""
 
 
-def default_kind(
-    sizes: npt.NDArray[np.integer], *, on_gpu: bool, needs_threads: bool = False
-) -> Kind:
+def default_kind(largest: int, *, on_gpu: bool, needs_threads: bool = False) -> Kind:
     """Return what "auto" stands for.
 
     On the CPU, nothing but the sizes decides, so that pixels are the same on every machine.
 
     Args:
-        sizes: int (n, 2), height and width of the images of a manifest.
+        largest: the most pixels of an image of the manifest.
         on_gpu: whether the graph is on a GPU.
         needs_threads: whether something is to be called that only threads can call.
     """
     if on_gpu:
         return _AUTO_ON_GPU
-    if needs_threads or (sizes.astype(np.int64).prod(axis=1) > _TINY_PIXELS).any():
+    if needs_threads or largest > _TINY_PIXELS:
         return THREADS
     return "graph"
 
