@@ -7,7 +7,14 @@ import stat
 from collections.abc import Callable
 from io import BufferedReader
 
-__all__ = ["EmptyFileError", "FileTooLongError", "open_regular", "read_file", "read_file_into"]
+__all__ = [
+    "EmptyFileError",
+    "FileTooLongError",
+    "open_descriptor",
+    "open_regular",
+    "read_file",
+    "read_file_into",
+]
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -32,7 +39,7 @@ def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
     Raises:
         OSError: it cannot be opened, or is not a regular file.
     """
-    descriptor, _ = _open_descriptor(path)
+    descriptor, _ = open_descriptor(path)
     return os.fdopen(descriptor, "rb")
 
 
@@ -58,7 +65,7 @@ def read_file_into(
         FileTooLongError: the file is longer than `max_bytes`.
         OSError: it cannot be read, or is not a regular file.
     """
-    descriptor, size = _open_descriptor(path)
+    descriptor, size = open_descriptor(path)
     try:
         if size > max_bytes:
             raise FileTooLongError(f"the file has {size:,} bytes; the limit is {max_bytes:,}")
@@ -79,7 +86,7 @@ def read_file_into(
     return content
 
 
-def _open_descriptor(path: str | os.PathLike[str]) -> tuple[int, int]:
+def open_descriptor(path: str | os.PathLike[str]) -> tuple[int, int]:
     """Return an open file descriptor and the file's length in bytes."""
     # Checked before it is opened, since opening a device may have side effects.
     _check_regular(os.stat(path).st_mode)  # noqa: PTH116 - a hot path

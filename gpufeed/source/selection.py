@@ -12,6 +12,7 @@ import numpy.typing as npt
 from gpufeed._util.memory import Slices
 from gpufeed.source.base import Encoded, Source, fetcher, fingerprint_of, open_image, read_images
 from gpufeed.source.files import FileSource
+from gpufeed.source.ranges import RangeSource
 
 __all__ = ["Selection", "join", "reusing_memory", "take"]
 
@@ -88,7 +89,7 @@ def join(sources: Sequence[Source], counts: Sequence[int]) -> Source:
 
 def take(source: Source, keys: Int64) -> Source:
     """Return a source of the images of `keys`, in their order, repeats included."""
-    if isinstance(source, FileSource):
+    if isinstance(source, FileSource | RangeSource):
         return source.take(keys)
     if isinstance(source, Selection):
         return Selection(source.sources, source.which[keys], source.keys[keys])
@@ -98,7 +99,8 @@ def take(source: Source, keys: Int64) -> Source:
 def reusing_memory(source: Source, slices: Slices | None = None) -> Source:
     """Return a source of the same images; those in files are read into memory that is reused."""
     slices = slices or Slices()
-    if type(source) is FileSource:  # a user's subclass may expect bytes
+    # A user's subclass may expect bytes.
+    if type(source) is FileSource or type(source) is RangeSource:
         return source.reusing_memory(slices)
     if isinstance(source, Selection):
         reusing = [reusing_memory(each, slices) for each in source.sources]
