@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gpufeed._util.dali_private import abandon
 from gpufeed.engine.graph import define_pipeline, rest_feeds
 from gpufeed.errors import DecodeError, GpufeedError, PipelineError
-from gpufeed.open.base import Opened, out_of_memory
+from gpufeed.open.base import Opened, message_of, out_of_memory
 
 if TYPE_CHECKING:
     from gpufeed.engine.device import Device
@@ -28,8 +28,8 @@ class Run:
     Attributes:
         token: identifies the engine that runs it, without keeping it alive.
         opened: the batch, which DALI reads in place until the run has finished.
-        outcome: None until the run has finished; then for each view DALI's dense tensor of its
-            images, valid while it is held, or the exception that DALI raised.
+        outcome: None until the run has finished; then for each view DALI's list of its images,
+            valid while it is held, or the exception that DALI raised.
     """
 
     def __init__(self, token: object, opened: Opened) -> None:
@@ -81,7 +81,7 @@ class Engine:
             raise
         except Exception as error:  # DALI may reject the operators of a user's own transform
             raise PipelineError(
-                f"DALI cannot build a graph of the transforms: {_brief(error)}"
+                f"DALI cannot build a graph of the transforms: {message_of(error)}"
             ) from error
         self._depth = depth
         self._started = False
@@ -110,7 +110,7 @@ class Engine:
             except Exception as error:
                 raise PipelineError(
                     f"DALI refuses batch {opened.plan.step}, for which a transform may have drawn "
-                    f"arrays of another shape or dtype than for other batches: {_brief(error)}"
+                    f"arrays of another shape or dtype than for other batches: {message_of(error)}"
                 ) from None
             if self._started:
                 self._pipeline.schedule_run()
@@ -132,7 +132,8 @@ class Engine:
 
     def _feed(self, run: Run) -> None:
         for name, values in run.opened.feeds.items():
-            self._pipeline.feed_input(name, values)
+            # Images on a GPU are gathered by one kernel, and not by a copy for each.
+            self._pipeline.feed_input(name, values, use_copy_kernel=True)
         for name, values in rest_feeds(run.opened.plan.stages).items():
             self._pipeline.feed_input(name, values)
         self._runs.append(run)
@@ -148,8 +149,8 @@ class Engine:
         """Wait for a run that `begin` returned.
 
         Returns:
-            For each view DALI's dense tensor of its images, valid while it is held. If the graph
-            failed on some images, their errors by place instead; other batches are not affected.
+            For each view DALI's list of its images, valid while it is held. If the graph failed on
+            some images, their errors by place instead; other batches are not affected.
 
         Raises:
             PipelineError: DALI failed for another reason.
@@ -164,7 +165,7 @@ class Engine:
         outcome, run.outcome = run.outcome, None
         if isinstance(outcome, list):
             return outcome
-        message = _brief(outcome)
+        message = message_of(outcome)
         no_memory = "bad_alloc" in message or "out of memory" in message.lower()
         errors = {} if no_memory else self._opener.blame(run.opened, message)
         if errors:
@@ -183,7 +184,7 @@ class Engine:
         # Without a stream, `share_outputs` waits for this run, and for no work of the consumer's:
         # DALI reads the inputs in place, so their memory may be reused only after the run.
         try:
-            run.outcome = [images.as_tensor() for images in self._pipeline.share_outputs()]
+            run.outcome = [*self._pipeline.share_outputs()]
         except Exception as error:
             run.outcome = error.with_traceback(None)
         self._pipeline.release_outputs()
@@ -207,8 +208,3 @@ def _disown() -> None:
 
 _all: weakref.WeakSet[Engine] = weakref.WeakSet()
 os.register_at_fork(after_in_child=_disown)
-
-
-def _brief(error: Exception) -> str:
-    """Return DALI's message on one line, without its stack trace."""
-    return " ".join(str(error).partition("Stacktrace")[0].split())

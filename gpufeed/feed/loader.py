@@ -31,7 +31,7 @@ from gpufeed.feed.stats import Stats
 from gpufeed.feed.trainers import BatchSampler, TrainerEpochs
 from gpufeed.feed.words import explain
 from gpufeed.ledger import Ledger, Run
-from gpufeed.open.cached import CacheSettings, amount
+from gpufeed.open.cached import CacheSettings, amount, check_after
 from gpufeed.open.choice import Choice
 from gpufeed.open.kinds import THREADS, Kind, OpenerKind, default_kind, identify, resolve_shares
 from gpufeed.order.find_shard import FoundShard, find_shard, warn_if_cut_twice
@@ -250,7 +250,7 @@ class Loader:
         ledger: bool | Literal["pixels"] = False,
         opener: OpenerKind | Mapping[Kind, float] = "auto",
         decoder: Callable[[], Decoder] | None = None,
-        cache: Literal["host"] | None = None,
+        cache: Literal["host", "device"] | None = None,
     ) -> None:
         manifest = as_manifest(manifest)
         if shard is not None:
@@ -319,8 +319,9 @@ class Loader:
         auto = default_kind(
             int(pixels.max()),
             on_gpu=self.device.is_cuda,
-            needs_threads=decoder is not None or cache is not None or calls_functions(stages),
+            needs_threads=decoder is not None or cache == "host" or calls_functions(stages),
         )
+        self._is_auto = opener == "auto"
         self._shares = resolve_shares(opener, auto, on_gpu=self.device.is_cuda)
         choice = Choice(self._shares, manifest.frame["path"], pixels)
         on_host = choice.kinds == (THREADS,)
@@ -336,7 +337,7 @@ class Loader:
                 'opener="threads" or leave out decoder'
             )
         self._cache = self._make_cache(
-            cache, max_pixels, own_decoder=decoder is not None, on_host=on_host
+            cache, max_pixels, own_decoder=decoder is not None, kinds=choice.kinds
         )
         self._adapter = make_adapter(framework, self.device, sharding)
         outputs = [view.output for view in self._planner.stages.views]
@@ -789,7 +790,10 @@ class Loader:
             part = f"{part.removesuffix(', ')} from {origin}, "
         if self._cache is not None:
             cached = 0 if self._maker.cache is None else self._maker.cache.ready.sum()
-            part += f"{cached} images in a cache of up to {amount(self._cache.size)}, "
+            place = self._cache.place
+            part += f"{cached} images in a {place} cache of up to {amount(self._cache.size)}, "
+        if not self._is_auto:
+            part += f"opener {identify(self._shares)}, "
         return (
             f"Loader({len(self.manifest)} records, {self.sampler!r}, {batches} batches of "
             f"{size} in epoch {self.epoch}, {part}{self.device}, at step {self.step})"
@@ -849,20 +853,28 @@ class Loader:
         }
 
     def _make_cache(
-        self, cache: object, max_pixels: int, *, own_decoder: bool, on_host: bool
+        self, cache: object, max_pixels: int, *, own_decoder: bool, kinds: Collection[Kind]
     ) -> CacheSettings | None:
         if cache is None:
             return None
-        if cache != "host":
-            raise ConfigError(f'cache is {short(cache)}; it must be "host" or None')
-        if not on_host:
-            raise ConfigError(
-                'cache is "host", but here the DALI graph decodes images; pass opener="threads" or '
-                "leave out cache"
-            )
+        prefix, stages = self._planner.prefix(), self._planner.stages
+        if cache == "host":
+            if {*kinds} != {THREADS}:
+                raise ConfigError(
+                    'cache is "host", but here the DALI graph decodes images; pass '
+                    'opener="threads", or cache="device"'
+                )
+        elif cache == "device":
+            if {*kinds} != {THREADS}:
+                prefix = prefix.in_graph(stages)
+            check_after(prefix, stages, kinds)
+        else:
+            raise ConfigError(f'cache is {short(cache)}; it must be "host", "device" or None')
         manifest = self.manifest
         settings = CacheSettings(
-            self._planner.prefix(),
+            cache,
+            self.device.index if cache == "device" else None,
+            prefix,
             manifest.source,
             manifest.sizes(),
             max_pixels,
