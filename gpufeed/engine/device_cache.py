@@ -216,10 +216,9 @@ class DeviceCache:
         return Window(start - first, shape), stages.openings
 
     def _opened(self, plan: BatchPlan, own: Bool, made: dict[int, Any]) -> Opened:
-        images = [
-            made[place] if mine else self._images[key]
-            for place, (key, mine) in enumerate(zip(plan.record_keys.tolist(), own, strict=True))
-        ]
+        images = [self._images.get(key) for key in plan.record_keys.tolist()]
+        for place, image in made.items():
+            images[place] = image
         tensor_list = tensors.TensorListGPU if self._device.is_cuda else tensors.TensorListCPU
         fed = {
             _KEPT: tensor_list(images, "HWC", contiguous=False),

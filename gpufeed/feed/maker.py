@@ -276,6 +276,8 @@ class Maker:
         kept = np.zeros(len(plan), dtype=np.bool_)
         if self.cache is not None:
             kept = self.cache.ready[plan.record_keys] & ~plan.blank
+            if kept.all():
+                return [KEPT] * len(plan)
         wanted = ~plan.blank & ~kept & (plan.sizes.prod(axis=1) <= self._max_pixels)
         if places is not None:
             wanted &= np.isin(np.arange(len(plan)), list(places))
