@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from nvidia.dali import backend, fn, tensors
+from nvidia.dali import fn, tensors
 
+from gpufeed.engine.device_store import DeviceStore
 from gpufeed.engine.engine import Engine
-from gpufeed.errors import DecodeError, PipelineError
+from gpufeed.errors import ConfigError, DecodeError, PipelineError
 from gpufeed.open.base import KEPT, Opened, finished
 from gpufeed.open.geometry import PLACES, carry_out
 from gpufeed.open.inputs import declare, feeds
@@ -38,8 +39,8 @@ Bool = npt.NDArray[np.bool_]
 class DeviceCache:
     """An opener that opens an image once, by another opener, and keeps its prefix on the device.
 
-    What is not kept yet is run through an engine of its own, whose outputs stay where DALI made
-    them. The batch's graph takes one image for each record from these and goes on after the prefix.
+    What is not kept yet is run through an engine of its own, and written into one block of memory.
+    The batch's graph takes one image for each record from there, and goes on after the prefix.
 
     Blank images are not kept, nor those that are damaged, but good in the part that a visit shows;
     these are opened for each visit, as without a cache.
@@ -53,6 +54,9 @@ class DeviceCache:
 
     Attributes:
         ready: bool (n,), which records are kept; changes as they come.
+
+    Raises:
+        ConfigError: the device does not give the memory.
     """
 
     def __init__(
@@ -66,6 +70,12 @@ class DeviceCache:
     ) -> None:
         self.ready = np.zeros(len(prefix.sizes), np.bool_)
         self._images: dict[int, Any] = {}
+        try:
+            self._store = DeviceStore(prefix.sizes, device)
+        except MemoryError as error:
+            raise ConfigError(
+                f'cache="device" gets no memory of {device}: {error}; leave out cache'
+            ) from error
         self._prefix = prefix
         self._opener = opener
         self._batch_size = batch_size
@@ -114,8 +124,7 @@ class DeviceCache:
         self._engine = None
         self._opener.close()
         self._images.clear()
-        if self._device.is_cuda:
-            backend.ReleaseUnusedMemory()
+        self._store.close()
 
     def _work(
         self,
@@ -152,8 +161,9 @@ class DeviceCache:
             own[again] = True
         made = dict(zip(places.tolist(), images, strict=True))
         for place in [place for place in made if not own[place]]:
-            self._images[int(keys[place])] = made.pop(place)
-            self.ready[keys[place]] = True
+            key = int(keys[place])
+            self._images[key] = self._store.put(key, made.pop(place))
+            self.ready[key] = True
         return self._opened(plan, own, made)
 
     def _make(

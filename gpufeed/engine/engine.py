@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gpufeed._util.dali_private import abandon
 from gpufeed.engine.graph import define_pipeline, rest_feeds
 from gpufeed.errors import DecodeError, GpufeedError, PipelineError
-from gpufeed.open.base import Opened, message_of, out_of_memory
+from gpufeed.open.base import Opened, out_of_memory
 
 if TYPE_CHECKING:
     from gpufeed.engine.device import Device
@@ -81,7 +81,7 @@ class Engine:
             raise
         except Exception as error:  # DALI may reject the operators of a user's own transform
             raise PipelineError(
-                f"DALI cannot build a graph of the transforms: {message_of(error)}"
+                f"DALI cannot build a graph of the transforms: {_brief(error)}"
             ) from error
         self._depth = depth
         self._started = False
@@ -110,7 +110,7 @@ class Engine:
             except Exception as error:
                 raise PipelineError(
                     f"DALI refuses batch {opened.plan.step}, for which a transform may have drawn "
-                    f"arrays of another shape or dtype than for other batches: {message_of(error)}"
+                    f"arrays of another shape or dtype than for other batches: {_brief(error)}"
                 ) from None
             if self._started:
                 self._pipeline.schedule_run()
@@ -165,7 +165,7 @@ class Engine:
         outcome, run.outcome = run.outcome, None
         if isinstance(outcome, list):
             return outcome
-        message = message_of(outcome)
+        message = _brief(outcome)
         no_memory = "bad_alloc" in message or "out of memory" in message.lower()
         errors = {} if no_memory else self._opener.blame(run.opened, message)
         if errors:
@@ -208,3 +208,8 @@ def _disown() -> None:
 
 _all: weakref.WeakSet[Engine] = weakref.WeakSet()
 os.register_at_fork(after_in_child=_disown)
+
+
+def _brief(error: Exception) -> str:
+    """Return DALI's message on one line, without its stack trace."""
+    return " ".join(str(error).partition("Stacktrace")[0].split())

@@ -23,7 +23,6 @@ __all__ = [
     "Opener",
     "Pixels",
     "finished",
-    "message_of",
     "out_of_memory",
     "without_traceback",
 ]
@@ -114,11 +113,6 @@ def finished(opened: Opened) -> Future[Opened]:
     future: Future[Opened] = Future()
     future.set_result(opened)
     return future
-
-
-def message_of(error: Exception) -> str:
-    """Return DALI's message on one line, without its stack trace."""
-    return " ".join(str(error).partition("Stacktrace")[0].split())
 
 
 def out_of_memory(message: str) -> PipelineError:

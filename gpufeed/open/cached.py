@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufeed._util.dali_build import version_of
+from gpufeed._util.gpu_memory import free_gpu_memory
 from gpufeed._util.limits import available_memory, local_world_size
 from gpufeed.errors import ConfigError, PipelineError
-from gpufeed.open.base import Pixels, message_of
+from gpufeed.open.base import Pixels
 from gpufeed.open.kinds import THREADS, Kind
 from gpufeed.open.store import Store, filled_bytes
 from gpufeed.plan.stages import Resize, Stages, Window, calls_functions, map_arrays
@@ -90,25 +91,20 @@ class CacheSettings:
         return f"gpufeed-{digest.hexdigest()}"
 
     def check(self) -> None:
-        """Raise `ConfigError` if the images do not fit into the memory that is available.
-
-        On a GPU, DALI takes the memory from the system at once, for the images to come.
-        """
-        what = f"for {len(self.prefix.sizes):,} images ({amount(self.size)}"
-        advice = "take fewer records (manifest.filter) or smaller images, or leave out cache"
-        if self.gpu is not None:
-            from nvidia.dali import backend
-
+        """Raise `ConfigError` if the images do not fit into the memory that is available."""
+        processes = local_world_size()
+        if self.gpu is None:
+            free = available_memory()
+        else:
+            # Processes take a GPU each, and those that share one find less of it free.
+            processes = 1
             try:
-                backend.PreallocateDeviceMemory(self.size, self.gpu)
-            except (MemoryError, RuntimeError) as error:
+                free = free_gpu_memory(self.gpu)
+            except MemoryError as error:
                 raise ConfigError(
-                    f'cache="device" gets no memory of cuda:{self.gpu} {what}): '
-                    f"{message_of(error)}; {advice}"
+                    f'cache="device" finds no memory of cuda:{self.gpu}: {error}'
                 ) from error
-            return
-        free, processes = int(_SHARE * available_memory()), local_world_size()
-        needed = self.size * processes
+        free, needed = int(_SHARE * free), self.size * processes
         if needed <= free:
             return
         name = self.name()
@@ -117,8 +113,10 @@ class CacheSettings:
         if needed > free:
             each = "" if processes == 1 else f" in each of {processes} processes"
             raise ConfigError(
-                f'cache="{self.place}" needs {amount(needed)} more memory {what}{each}), but '
-                f"{amount(free)} may be used; {advice}"
+                f'cache="{self.place}" needs {amount(needed)} more memory for '
+                f"{len(self.prefix.sizes):,} images ({amount(self.size)}{each}), but "
+                f"{amount(free)} may be used; take fewer records (manifest.filter) or smaller "
+                "images, or leave out cache"
             )
 
 

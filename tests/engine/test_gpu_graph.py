@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from nvidia.dali.types import DALIDataType as D
 
 from gpufeed import Manifest, presets
 from gpufeed import transforms as tf
+from gpufeed.engine import device_cache
 from gpufeed.engine.device import Device
 from gpufeed.engine.device_cache import DeviceCache
 from gpufeed.engine.graph import define_pipeline, rest_feeds
@@ -138,7 +140,7 @@ CACHED = [
 
 @pytest.mark.parametrize(("opener", "name"), CACHED)
 def test_dali_has_what_a_cache_on_the_device_asks_for(
-    pictures: Manifest, opener: str, name: str
+    pictures: Manifest, monkeypatch: pytest.MonkeyPatch, opener: str, name: str
 ) -> None:
     shares = resolve_shares(OPENERS[opener], "cuda", on_gpu=True)
     options: dict[str, Any] = {"cache": "device", "opener": "graph", "framework": "torch"}
@@ -149,6 +151,7 @@ def test_dali_has_what_a_cache_on_the_device_asks_for(
             opened = maker.prepare(0, reader).result()
             maker._device = Device(0)
             maker._choice = Choice(shares, pictures.frame["path"], pictures.sizes().prod(axis=1))
+            monkeypatch.setattr(device_cache, "DeviceStore", mock.Mock())
             cache = maker._make_opener()
             assert isinstance(cache, DeviceCache)
             encoded = maker._read(opened.plan, reader)

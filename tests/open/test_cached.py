@@ -24,6 +24,7 @@ from gpufeed import (
     presets,
 )
 from gpufeed import transforms as tf
+from gpufeed.engine import device_cache
 from gpufeed.open import cached
 from gpufeed.open.resize import Resizer
 from gpufeed.source.selection import take
@@ -485,9 +486,35 @@ def test_functions_are_called_with_nothing_that_is_on_the_device(
         make(pictures, transforms=CHAINS[name][1], cache="device")
 
 
-def test_a_gpu_that_gives_no_memory_is_named(own_pictures: Manifest) -> None:
+def test_the_free_memory_of_a_gpu_is_asked_for(
+    own_pictures: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")  # which have a GPU each
     with make(own_pictures, **GRAPH) as loader:
-        settings = dataclasses.replace(loader._cache, gpu=99)
-    message = r'cache="device" gets no memory of cuda:99 for 24 images \(0.14 MB\): .*CUDA.*; take'
+        assert loader._cache is not None
+        settings = dataclasses.replace(loader._cache, gpu=3)
+    monkeypatch.setattr(cached, "free_gpu_memory", {3: 200_000}.__getitem__)
+    settings.check()
+    monkeypatch.setattr(cached, "free_gpu_memory", {3: 100_000}.__getitem__)
+    message = r'cache="device" needs 0.14 MB more memory for 24 images \(0.14 MB\), but 0.09 MB may'
     with pytest.raises(ConfigError, match=message):
         settings.check()
+
+    def fail(_: int) -> int:
+        raise MemoryError("no driver")
+
+    monkeypatch.setattr(cached, "free_gpu_memory", fail)
+    with pytest.raises(ConfigError, match='cache="device" finds no memory of cuda:3: no driver'):
+        settings.check()
+
+
+def test_a_device_that_gives_no_memory_is_named(
+    own_pictures: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise MemoryError("out of memory")
+
+    monkeypatch.setattr(device_cache, "DeviceStore", fail)
+    message = 'cache="device" gets no memory of cpu: out of memory; leave out cache'
+    with make(own_pictures, **GRAPH) as loader, pytest.raises(ConfigError, match=message):
+        loader.batch(0)
