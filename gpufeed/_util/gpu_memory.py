@@ -1,4 +1,7 @@
-"""Memory of a GPU, asked of the CUDA driver alone. It has not been run on a GPU yet."""
+"""Memory of a GPU, asked of the CUDA driver alone.
+
+It has not been run on a GPU yet.
+"""
 
 from __future__ import annotations
 

@@ -201,7 +201,8 @@ class Loader:
             openers has been run on a GPU yet.
         decoder: a function that makes a decoder for each thread, for use with threads or a share of
             them. The default is nvImageCodec's. States do not record the decoder.
-        cache: "host" decodes each image once and keeps it in host memory; batches are the same.
+        cache: "host" decodes each image once and keeps it in host memory, "device" in that of the
+            device, where the DALI graph takes it for each batch; batches are the same as without.
             What is kept is what the leading transforms that draw no random numbers give: with
             `presets.evaluate` finished images. If a random crop follows a resize, images are kept
             before the resize, at their full size: gpufeed resizes only what the crop shows, and
@@ -210,10 +211,15 @@ class Loader:
             each loader is counted alone. Bad images are not kept. A file that changes after it was
             decoded is not noticed.
 
-            The processes of a machine share the memory, and it is freed with the last loader that
-            uses it, by `close` or as its process ends. Each loader has its own memory if the source
-            has no `fingerprint`, with `decoder`, and on processors other than x86. Needs
-            opener="threads", the default on the CPU.
+            With "host", the processes of a machine share the memory, and it is freed with the last
+            loader that uses it, by `close` or as its process ends. Each loader has its own memory
+            if the source has no `fingerprint`, with `decoder`, and on processors other than x86.
+            Needs opener="threads", the default on the CPU.
+
+            With "device", each loader has its own memory, until `close`, and any opener will do
+            that decodes in the graph. Threads of the host fill the cache too if no resize is left
+            after it, as with `presets.evaluate`. No `Lambda` can be called. A vertical flip right
+            after a resize keeps images before it. "device" has not been run on a GPU yet.
 
     Raises:
         ConfigError: an argument is out of range or contradicts another.
