@@ -101,7 +101,7 @@ class DeviceCache:
         self,
         plan: BatchPlan,
         encoded: Sequence[Encoded | DecodeError],
-        before: Opened | None = None,  # noqa: ARG002 - what was good is kept by now, or rare
+        before: Opened | None = None,  # noqa: ARG002 - bad images are rare
     ) -> Future[Opened]:
         """Start to open what is not kept of a batch: see `Opener`."""
         if not self._closed and self.ready[plan.record_keys].all() and not plan.blank.any():
@@ -195,6 +195,7 @@ class DeviceCache:
                     device=self._device,
                     num_threads=self._num_threads,
                     depth=1,
+                    dense=False,
                 )
             outcome = self._engine.result(self._engine.begin(opened))
         if isinstance(outcome, list):

@@ -251,7 +251,7 @@ class Maker:
                     run = engine.begin(opened)
                 outcome = engine.result(run)
                 if isinstance(outcome, list):
-                    return opened.plan, [images.as_tensor() for images in outcome]
+                    return opened.plan, outcome
                 run, errors = None, outcome
             repair.add(errors)
             opened = self._open_again(opened, errors, repair)
