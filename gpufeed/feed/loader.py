@@ -31,7 +31,7 @@ from gpufeed.feed.stats import Stats
 from gpufeed.feed.trainers import BatchSampler, TrainerEpochs
 from gpufeed.feed.words import explain
 from gpufeed.ledger import Ledger, Run
-from gpufeed.open.cached import CacheSettings, amount
+from gpufeed.open.cached import CacheSettings, amount, check_after
 from gpufeed.open.choice import Choice
 from gpufeed.open.kinds import THREADS, Kind, OpenerKind, default_kind, identify, resolve_shares
 from gpufeed.order.find_shard import FoundShard, find_shard, warn_if_cut_twice
@@ -201,7 +201,8 @@ class Loader:
             openers has been run on a GPU yet.
         decoder: a function that makes a decoder for each thread, for use with threads or a share of
             them. The default is nvImageCodec's. States do not record the decoder.
-        cache: "host" decodes each image once and keeps it in host memory; batches are the same.
+        cache: "host" decodes each image once and keeps it in host memory, "device" in that of the
+            device, where the DALI graph takes it for each batch; batches are the same as without.
             What is kept is what the leading transforms that draw no random numbers give: with
             `presets.evaluate` finished images. If a random crop follows a resize, images are kept
             before the resize, at their full size: gpufeed resizes only what the crop shows, and
@@ -210,10 +211,15 @@ class Loader:
             each loader is counted alone. Bad images are not kept. A file that changes after it was
             decoded is not noticed.
 
-            The processes of a machine share the memory, and it is freed with the last loader that
-            uses it, by `close` or as its process ends. Each loader has its own memory if the source
-            has no `fingerprint`, with `decoder`, and on processors other than x86. Needs
-            opener="threads", the default on the CPU.
+            With "host", the processes of a machine share the memory, and it is freed with the last
+            loader that uses it, by `close` or as its process ends. Each loader has its own memory
+            if the source has no `fingerprint`, with `decoder`, and on processors other than x86.
+            Needs opener="threads", the default on the CPU.
+
+            With "device", each loader has its own memory, until `close`, and any opener will do
+            that decodes in the graph. Threads of the host fill the cache too if no resize is left
+            after it, as with `presets.evaluate`. No `Lambda` can be called. A vertical flip right
+            after a resize keeps images before it. "device" has not been run on a GPU yet.
 
     Raises:
         ConfigError: an argument is out of range or contradicts another.
@@ -250,7 +256,7 @@ class Loader:
         ledger: bool | Literal["pixels"] = False,
         opener: OpenerKind | Mapping[Kind, float] = "auto",
         decoder: Callable[[], Decoder] | None = None,
-        cache: Literal["host"] | None = None,
+        cache: Literal["host", "device"] | None = None,
     ) -> None:
         manifest = as_manifest(manifest)
         if shard is not None:
@@ -319,8 +325,9 @@ class Loader:
         auto = default_kind(
             int(pixels.max()),
             on_gpu=self.device.is_cuda,
-            needs_threads=decoder is not None or cache is not None or calls_functions(stages),
+            needs_threads=decoder is not None or cache == "host" or calls_functions(stages),
         )
+        self._is_auto = opener == "auto"
         self._shares = resolve_shares(opener, auto, on_gpu=self.device.is_cuda)
         choice = Choice(self._shares, manifest.frame["path"], pixels)
         on_host = choice.kinds == (THREADS,)
@@ -336,7 +343,7 @@ class Loader:
                 'opener="threads" or leave out decoder'
             )
         self._cache = self._make_cache(
-            cache, max_pixels, own_decoder=decoder is not None, on_host=on_host
+            cache, max_pixels, own_decoder=decoder is not None, kinds=choice.kinds
         )
         self._adapter = make_adapter(framework, self.device, sharding)
         outputs = [view.output for view in self._planner.stages.views]
@@ -789,7 +796,10 @@ class Loader:
             part = f"{part.removesuffix(', ')} from {origin}, "
         if self._cache is not None:
             cached = 0 if self._maker.cache is None else self._maker.cache.ready.sum()
-            part += f"{cached} images in a cache of up to {amount(self._cache.size)}, "
+            place = self._cache.place
+            part += f"{cached} images in a {place} cache of up to {amount(self._cache.size)}, "
+        if not self._is_auto:
+            part += f"opener {identify(self._shares)}, "
         return (
             f"Loader({len(self.manifest)} records, {self.sampler!r}, {batches} batches of "
             f"{size} in epoch {self.epoch}, {part}{self.device}, at step {self.step})"
@@ -849,20 +859,28 @@ class Loader:
         }
 
     def _make_cache(
-        self, cache: object, max_pixels: int, *, own_decoder: bool, on_host: bool
+        self, cache: object, max_pixels: int, *, own_decoder: bool, kinds: Collection[Kind]
     ) -> CacheSettings | None:
         if cache is None:
             return None
-        if cache != "host":
-            raise ConfigError(f'cache is {short(cache)}; it must be "host" or None')
-        if not on_host:
-            raise ConfigError(
-                'cache is "host", but here the DALI graph decodes images; pass opener="threads" or '
-                "leave out cache"
-            )
+        prefix, stages = self._planner.prefix(), self._planner.stages
+        if cache == "host":
+            if {*kinds} != {THREADS}:
+                raise ConfigError(
+                    'cache is "host", but here the DALI graph decodes images; pass '
+                    'opener="threads", or cache="device"'
+                )
+        elif cache == "device":
+            if {*kinds} != {THREADS}:
+                prefix = prefix.in_graph(stages)
+            check_after(prefix, stages, kinds)
+        else:
+            raise ConfigError(f'cache is {short(cache)}; it must be "host", "device" or None')
         manifest = self.manifest
         settings = CacheSettings(
-            self._planner.prefix(),
+            cache,
+            self.device.index if cache == "device" else None,
+            prefix,
             manifest.source,
             manifest.sizes(),
             max_pixels,
