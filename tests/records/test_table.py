@@ -295,12 +295,12 @@ def test_folders_that_can_not_be(root: Path, path: str) -> None:
 def test_what_is_no_table(root: Path) -> None:
     for wrong, message in (
         (5, "a table must be a DataFrame of .* a list of dicts, or a file, not int"),
-        (["0.png"], "a table must be a DataFrame of .* or a file, not list"),
+        ([5], "a table must be a DataFrame of .* or a file, not list"),
         (table().lazy().select("x"), 'this polars.LazyFrame is not a valid table: .* column "x"'),
         ({"path": ["0.png"], "label": [1, 2]}, "this dict is not a valid table: .* height of col"),
         ([{"path": "0.png"}], r"no column 'label'; the columns are \['path'\]; pass label= with"),
         ({"label": [1]}, r"no column 'path'; the columns are \['label'\]; pass path= with the na"),
-        ({"path": [b"x"], "label": [1]}, "column 'path' holds images .* as source=MemorySource"),
+        ({"path": [b"x"], "label": [1]}, "column 'path' holds images .*; pass image='path'"),
         (
             root / "table.pkl",
             "table.pkl ends in '.pkl'; a table must end in one of .csv, .tsv, .jsonl, .ndjson, ",
