@@ -22,6 +22,7 @@ __all__ = [
     "count_rows",
     "find_files",
     "first_line",
+    "is_pattern",
     "parquet_columns",
     "read_file",
     "read_parquet",
@@ -61,12 +62,17 @@ def find_files(table: object) -> list[Path] | None:
         return [file for each in table for file in find_files(each) or []]
     if not isinstance(table, str | Path):
         return None
-    if not glob.has_magic(str(table)) or Path(table).exists():
+    if not is_pattern(table):
         return [Path(table)]
     found = sorted(glob.glob(str(table), recursive=True))  # noqa: PTH207 - of absolute ones too
     if not found:
         raise ManifestError(f"no file matches {sanitize(str(table))}")
     return [Path(file) for file in found]
+
+
+def is_pattern(file: str | Path) -> bool:
+    """Return whether this is a pattern, and not the name of a file."""
+    return glob.has_magic(str(file)) and not Path(file).exists()
 
 
 def read_file(file: Path, texts: Collection[str]) -> tuple[pl.DataFrame, bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from gpufeed.errors import ManifestError
@@ -11,6 +12,7 @@ from gpufeed.records.embedded.part import (
     UNREADABLE,
     Part,
     check_column,
+    import_pyarrow,
     other_columns,
     row_names,
     to_frame,
@@ -19,7 +21,7 @@ from gpufeed.records.embedded.part import (
 from gpufeed.source.ranges import RangeSource
 from gpufeed.source.storage import LocalStorage, Storage
 
-__all__ = ["read_arrow_files"]
+__all__ = ["arrow_columns", "read_arrow_files"]
 
 _FILE_FORMAT = b"ARROW1"
 _REWRITE = (
@@ -41,6 +43,7 @@ def read_arrow_files(
     Raises:
         ManifestError: a file cannot be read, has no such column, or is compressed.
     """
+    import_pyarrow()
     parts, arrays = [], []
     mapped: dict[int, str] = {}
     for path in paths:
@@ -66,6 +69,16 @@ def read_arrow_files(
     except ValueError as error:
         raise unreadable(", ".join(map(storage.name, paths[:1])), "Arrow", error) from error
     return parts, source
+
+
+def arrow_columns(file: Path) -> list[str]:
+    """Return the names of an Arrow file's columns; raises ManifestError if it cannot be read."""
+    import_pyarrow()
+    try:
+        names: list[str] = _open(_content(LocalStorage(file.parent), file.name)).schema.names
+    except UNREADABLE as error:
+        raise unreadable(str(file), "Arrow", error) from error
+    return names
 
 
 def _content(storage: Storage, path: str) -> Any:

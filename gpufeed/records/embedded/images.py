@@ -57,13 +57,19 @@ def take_images(
         loaded, source, paths, names = _of_dataset(table, image)
     else:
         loaded, source, paths, names = _of_frame(load_table(table, ()), image)
+    frame = loaded.frame
     if paths is not None and (source.lengths < 0).all() and paths.null_count() == 0:
-        return replace(loaded, frame=loaded.frame.with_columns(paths.alias(image))), None
-    if path not in loaded.frame.columns:
+        return replace(loaded, frame=_with(frame, paths.alias(image))), None
+    if path not in frame.columns:
         if paths is not None and paths.null_count() == 0 and paths.n_unique() == len(paths):
             names = paths
-        loaded = replace(loaded, frame=loaded.frame.with_columns(names.alias(path)))
+        loaded = replace(loaded, frame=_with(frame, names.alias(path)))
     return loaded, source
+
+
+def _with(frame: pl.DataFrame, column: pl.Series) -> pl.DataFrame:
+    """Add a column to a frame, which may have no other."""
+    return frame.with_columns(column) if frame.width else column.to_frame()
 
 
 _Taken = tuple[Table, RangeSource, pl.Series | None, pl.Series]
