@@ -117,12 +117,17 @@ def join_files(
                 f"{file} has the columns {sanitize(str(frame.columns))}, but {name} has "
                 f"{sanitize(str(frames[0].columns))}; the files of a table must have the same"
             )
-    try:
-        joined = pl.concat([frame.select(frames[0].columns) for frame in frames])
-    except pl.exceptions.PolarsError as error:
-        raise ManifestError(
-            f"the columns of {name} and {len(files) - 1} other files differ: {first_line(error)}"
-        ) from error
+    for column in frames[0].columns:
+        # Text files say of a column without values that it is text, and of whole numbers no more.
+        dtypes = {each[column].dtype for each in frames if each[column].null_count() < each.height}
+        if len(dtypes) > 1 and not all(dtype.is_numeric() for dtype in dtypes):
+            raise ManifestError(
+                f"column {column!r} is of several types in {name} and {len(files) - 1} "
+                f"other files: {sanitize(', '.join(sorted(map(str, dtypes))))}"
+            )
+        if len(dtypes) == 1:
+            frames = [each.with_columns(pl.col(column).cast(*dtypes)) for each in frames]
+    joined = pl.concat([each.select(frames[0].columns) for each in frames], how="vertical_relaxed")
     folder = Path(os.path.commonpath([file.parent.absolute() for file in files]))
     parts = [(str(file), frame.height) for file, frame in zip(files, frames, strict=True)]
     return Table(joined, f"{name} and {len(files) - 1} more", folder, from_text, parts)

@@ -105,7 +105,7 @@ class _File:
     def __init__(self, storage: Storage, path: str, image: str) -> None:
         self._storage = storage
         self._name = storage.name(path)
-        import_pyarrow()
+        pa = import_pyarrow()
         from pyarrow import parquet
 
         try:
@@ -115,8 +115,10 @@ class _File:
                 schema = file.schema_arrow
                 check_column(schema, image, self._name)
                 others = other_columns(schema, image)
-                leaf = schema.field(image).type
-                with_path = "path" in getattr(leaf, "names", [])
+                kind = schema.field(image).type
+                names = [field.name for field in kind] if pa.types.is_struct(kind) else []
+                with_path = "path" in names
+                self._all_null = pa.types.is_null(kind.field("bytes").type if names else kind)
                 table = file.read([*others, f"{image}.path"] if with_path else others)
                 self._metadata = file.metadata
         except ManifestError:
@@ -139,6 +141,9 @@ class _File:
 
     def locate(self, group: int) -> Layout:
         """Return where the images of a row group are."""
+        if self._all_null:
+            height = self._metadata.row_group(group).num_rows
+            return Layout(np.zeros(height, np.int64), np.full(height, -1), None)
         chunk = self._metadata.row_group(group).column(self._column)
         try:
             with self._storage.open(self.part.path) as opened:
