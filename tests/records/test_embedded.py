@@ -87,7 +87,9 @@ def test_parquet_of_polars(compression: Any, tmp_path: Path) -> None:
 
 def test_snappy_is_read_by_the_block(tmp_path: Path) -> None:
     """Not by the page, of which pyarrow's writer makes one for each row group."""
-    values = [np.random.default_rng(number).bytes(70_000) for number in range(30)]
+    draw = np.random.default_rng(0)
+    repeated = [b"ten bytes!" + draw.bytes(290) for _ in range(20)]  # copies of each kind
+    values = [b"".join([b"header" * 30, *repeated, draw.bytes(70_000)]) for _ in range(30)]
     parquet.write_table(table(values), tmp_path / "a.parquet", compression="snappy")
     chunks = images_of(tmp_path / "a.parquet").storage._chunks["a.parquet"]
     assert np.diff(chunks.begins).max() == 1 << 16
@@ -115,6 +117,8 @@ def test_pages_that_many_ask_for_are_kept(tmp_path: Path, monkeypatch: pytest.Mo
     for key in range(40):
         assert bytes(source.read(np.array([key]))[0]) == values[key]
     assert len(read) == 4
+    kept = [chunk.content for chunk in source.storage._kept._chunks.values()]
+    assert 0 < sum(map(len, filter(None, kept))) <= 30_000
     check_images(source, values)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from PIL import Image
 
 from gpufeed import Manifest, read_table
 from gpufeed.errors import DecodeError, ManifestError
@@ -66,6 +68,17 @@ def test_sizes_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert len(opened) == 8  # probed
     with pytest.raises(ManifestError, match=r"probed are bad: .*/0: 60 x 30 .*, listed as 61 x 30"):
         read_table(sized.with_columns(width=61), image="image")
+
+
+def test_sizes_are_read_anew_where_a_file_was_written_anew(tmp_path: Path) -> None:
+    """Also if another image of the same length is in the same place."""
+    for size in ((40, 20), (20, 40)):
+        content = io.BytesIO()
+        Image.new("RGB", size).save(content, "BMP")
+        frame = pl.DataFrame({"image": [content.getvalue()], "label": [0]})
+        frame.write_parquet(tmp_path / "a.parquet", compression="uncompressed")
+        read = read_table(tmp_path / "a.parquet", image="image")
+        assert read.frame.select("width", "height").row(0) == size
 
 
 def test_bad_images(tmp_path: Path) -> None:

@@ -52,17 +52,20 @@ def read_arrow_files(
             stamp = storage.stamp(path)
             whole = _content(storage, path)
             table = _open(whole).read_all()
+            check_column(table.schema, image, name)
+            column = [chunk for chunk in table[image].chunks if len(chunk)]
+            frame = detached(to_frame(table.select(other_columns(table.schema, image))))
+            part = Part(path, stamp, table.num_rows, frame, path_field(column))
+        except ManifestError:
+            raise
         except UNREADABLE as error:
             raise unreadable(name, "Arrow", error) from error
-        check_column(table.schema, image, name)
-        column = [chunk for chunk in table[image].chunks if len(chunk)]
         mapped[whole.address] = path
         if not all(is_mapped(array, mapped) for array in column):
             raise ManifestError(
                 f"{name} is compressed, so single images cannot be read; write it anew: {_REWRITE}"
             )
-        frame = detached(to_frame(table.select(other_columns(table.schema, image))))
-        parts.append(Part(path, stamp, table.num_rows, frame, path_field(column)))
+        parts.append(part)
         arrays += column
     try:
         source = array_source(arrays, row_names(part.height for part in parts), storage, mapped)

@@ -81,7 +81,7 @@ def locate(file: BinaryIO, chunk: Any, column: Any) -> Layout:
                 dictionary = pages.values(page, 0, header[7][1])
             elif header[1] in (_DATA, _DATA_V2):
                 found.append(_data_page(pages, header, offset, column, limit, dictionary))
-    except (IndexError, KeyError) as error:
+    except (IndexError, KeyError, OverflowError, TypeError) as error:
         raise ValueError("a page of the image column is damaged") from error
     starts, lengths = (np.concatenate(parts) for parts in zip(*found, strict=True))
     if len(starts) != limit:

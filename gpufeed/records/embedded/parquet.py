@@ -121,6 +121,8 @@ class _File:
                 self._all_null = pa.types.is_null(kind.field("bytes").type if names else kind)
                 table = file.read([*others, f"{image}.path"] if with_path else others)
                 self._metadata = file.metadata
+            paths = path_field(table[image].chunks) if with_path else None
+            frame = to_frame(table.select(others))
         except ManifestError:
             raise
         except UNREADABLE as error:
@@ -131,8 +133,6 @@ class _File:
         wanted = (image, f"{image}.bytes")
         self._column = next(i for i, each in enumerate(columns) if each.path in wanted)
         self._schema = columns[self._column]
-        paths = path_field(table[image].chunks) if with_path else None
-        frame = to_frame(table.select(others))
         self.part = Part(path, stamp, self._metadata.num_rows, frame, paths)
         self.groups = self._metadata.num_row_groups
         known = self._load()

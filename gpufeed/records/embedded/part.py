@@ -11,7 +11,7 @@ import polars as pl
 from gpufeed._util.sanitize import sanitize, short
 from gpufeed.errors import ManifestError, MissingExtraError
 from gpufeed.records.any_table import with_names
-from gpufeed.records.table_files import first_line
+from gpufeed.records.table_files import FAILURES, first_line
 from gpufeed.source.storage import Stamp
 
 __all__ = [
@@ -26,8 +26,8 @@ __all__ = [
     "unreadable",
 ]
 
-UNREADABLE = (OSError, ValueError, NotImplementedError)
-"""What pyarrow raises for a file that is missing or damaged."""
+UNREADABLE = (OSError, NotImplementedError, *FAILURES)
+"""What pyarrow and polars raise for a file that is missing or damaged."""
 
 
 class Part(NamedTuple):
@@ -122,7 +122,7 @@ def row_names(heights: Iterable[int]) -> pl.Series:
     return pl.concat(numbers).cast(pl.String)
 
 
-def unreadable(name: str, kind: str, error: Exception) -> ManifestError:
+def unreadable(name: str, kind: str, error: BaseException) -> ManifestError:
     """Return the error for a file that cannot be read as a table."""
     if isinstance(error, OSError):
         return ManifestError(f"cannot read {name}: {error.strerror or first_line(error)}")
