@@ -25,6 +25,7 @@ from gpufeed.records.annotations import (
 from gpufeed.records.any_table import AnyTable, load_table
 from gpufeed.records.bad_images import OnBadImage, check_on_bad_image, drop_links
 from gpufeed.records.bounding_box import BOX_COLUMNS
+from gpufeed.records.embedded.images import take_images
 from gpufeed.records.labels import RENUMBER, read_labels
 from gpufeed.records.manifest import Manifest, class_names
 from gpufeed.records.probe import probe
@@ -42,6 +43,7 @@ def read_table(
     table: AnyTable,
     *,
     path: str = "path",
+    image: str | None = None,
     label: str | None = "label",
     classes: Sequence[str] | Manifest | Literal["renumber"] | None = None,
     boxes: str | None = None,
@@ -61,7 +63,12 @@ def read_table(
     The table is a polars or pandas DataFrame, a polars LazyFrame, a pyarrow Table, a
     `datasets.Dataset` with a column of paths, any other object with `__arrow_c_stream__` or
     `to_polars`, a dict of columns, or a list of dicts; or a file of CSV or TSV with a header, JSON
-    Lines, Parquet, or Arrow IPC. The index of a pandas DataFrame is ignored.
+    Lines, Parquet, or Arrow IPC; or several files with the same columns, as a list or a pattern
+    such as "part-*.parquet". The index of a pandas DataFrame is ignored.
+
+    A table may hold the images themselves: `image` names their column. The images of Parquet and
+    Arrow files are read from there one by one, in any order, and those of a table in memory are not
+    copied. Where they are in Parquet files is found once, and kept in the user's cache folder.
 
     Labels may be integers, text or booleans. Integers from 0 are kept, and the classes are then
     "0", "1" and so on up to the largest. Text is numbered in sorted order, and false and true are 0
@@ -79,10 +86,15 @@ def read_table(
     `boxes_clamped` and `boxes_dropped`.
 
     Args:
-        table: the table, or a file that ends in .csv, .tsv, .jsonl, .ndjson, .parquet, .pq,
+        table: the table, or files that end in .csv, .tsv, .jsonl, .ndjson, .parquet, .pq,
             .feather, .arrow or .ipc.
         path: column of the images' paths, relative to the root or absolute; becomes `path`, always
             relative to the root.
+        image: column of encoded images: binary, or structs of `bytes` and `path` as Hugging Face
+            writes them. It is not in the manifest, and neither are other columns of such structs.
+            `path` is then the table's column `path` if it has one; or else that of the structs, if
+            no two are the same; or else the file and the row in it, as "train-0.parquet/17", or the
+            row of a table in memory. Structs with paths alone are read as a column of paths.
         label: column of the labels; None gives every image the label 0 of a single class, "image".
         classes: the names of the labels, in the order of their numbers; or a manifest, whose
             `classes`, and `box_classes` if it has any, are taken. Classes may be without images.
@@ -99,7 +111,7 @@ def read_table(
         points: column of lists of (x, y) or (x, y, visible), all of one length; becomes `points`.
         root: folder of the images, which absolute paths must be below. By default, it is the folder
             that all paths have in common if they are absolute; otherwise the folder of the table's
-            file, or the current one.
+            files, or the current one.
         source: source of the images, if they are not files: key i is the image of row i. The table
             then needs no column of paths; if it has none, `path` is the source's name of the image.
         follow_links: whether symbolic links may lead out of the root. Pass True only if you trust
@@ -120,7 +132,8 @@ def read_table(
             bad, or the root looks wrong.
         ConfigError: `box_format` or `on_bad_image` is not one of its values, `classes` or
             `box_classes` is not a list of names, `box_labels` is given without `boxes`,
-            `box_classes` without `box_labels`, or `root` together with `source`.
+            `box_classes` without `box_labels`, or `source` together with `root` or `image`.
+        MissingExtraError: `image` is given, and pyarrow is not installed.
     """
     check_box_format(box_format)
     check_on_bad_image(on_bad_image)
@@ -135,14 +148,20 @@ def read_table(
     given_names = RENUMBER if renumber else class_names(classes)
     if source is not None and root is not None:
         raise ConfigError(f"root is {short(root)}, but source is given too; pass only one of them")
+    if source is not None and image is not None:
+        raise ConfigError(
+            f"image is {short(image)}, but source is given too; pass only one of them"
+        )
     wanted = {boxes: BOXES, box_labels: BOX_LABELS, points: POINTS}
     listing = list_table(
         table,
         path=path,
+        image=image,
         label=label,
         classes=given_names,
         root=root,
         source=source,
+        progress=progress,
         annotations=[(given, ours) for given, ours in wanted.items() if given is not None],
     )
     frame, source, name, repairs = listing.frame, listing.source, listing.name, listing.repairs
@@ -227,10 +246,12 @@ def list_table(
     table: AnyTable,
     *,
     path: str = "path",
+    image: str | None = None,
     label: str | None = "label",
     classes: Sequence[str] | None = None,
     root: str | Path | None = None,
     source: Source | None = None,
+    progress: bool | None = None,
     annotations: Sequence[tuple[str, str]] = (),
 ) -> TableListing:
     """List the images of a table; arguments and errors as for `read_table`.
@@ -238,14 +259,20 @@ def list_table(
     Args:
         table: the table.
         path: column of the paths.
+        image: column of the images, or None.
         label: column of the labels, or None.
         classes: the names of the labels; "renumber"; or None for the column's own.
         root: folder of the images.
         source: source of the images.
+        progress: whether to show a progress bar.
         annotations: other columns that must be there, with the names they will have.
     """
-    loaded = load_table(table, [path, label or path])
-    frame, name = loaded.frame, loaded.name
+    if image is None:
+        loaded = load_table(table, [path, label or path])
+    else:
+        loaded, source = take_images(table, image, path, progress)
+        path = image if source is None else path
+    frame, name, row_name = loaded.frame, loaded.name, loaded.row_name
     if source is not None:
         check_source(source, frame.height)
     if source is not None and path not in frame.columns:
@@ -275,10 +302,6 @@ def list_table(
             )
     if frame.is_empty():
         raise ManifestError(f"{name}: the table is empty")
-
-    def row_name(row: int) -> str:
-        return f"{name}, row {row}"
-
     paths = _check_text(frame[path], name).alias("path")
     if (row := first_true(paths.is_null())) is not None:
         raise ManifestError(f"{row_name(row)}: {path} is null")
@@ -317,8 +340,8 @@ def _check_text(paths: pl.Series, name: str) -> pl.Series:
         paths = pl.Series(paths.name, [os.fspath(each) for each in paths])
     if paths.dtype == pl.Binary or isinstance(paths.dtype, pl.Struct):
         raise ManifestError(
-            f"{name}: column {paths.name!r} holds images rather than their paths; leave it out, "
-            "and pass the encoded images as source=MemorySource(images)"
+            f"{name}: column {paths.name!r} holds images rather than their paths; pass "
+            f"image={paths.name!r}"
         )
     if paths.dtype != pl.String:
         raise ManifestError(

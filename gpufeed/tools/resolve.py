@@ -89,12 +89,14 @@ class ListOptions:
         label: a table's column of labels; None for "label" if there is one, or no labels.
         root: the folder that a table's paths are relative to; None as for `read_table`.
         follow_links: whether symbolic links may lead out of the root.
+        image: a table's column of encoded images; None if it has their paths.
     """
 
     path: str | None = None
     label: str | None = None
     root: Path | None = None
     follow_links: bool = False
+    image: str | None = None
 
 
 def open_manifest(
@@ -216,7 +218,7 @@ class _Found:
 
     source: Path
     is_nabirds: bool = False
-    table: Path | Mapping[str, list[str]] | None = None
+    table: Path | list[Path] | Mapping[str, list[str]] | None = None
     columns: dict[str, Any] = field(default_factory=dict)
 
 
@@ -227,10 +229,14 @@ def _find(path: str | Path, options: ListOptions) -> _Found:
     course's metadata.parquet or its folder, a folder of images without folders, or class folders.
     """
     from gpufeed.records.nabirds.course import is_course
-    from gpufeed.records.table_files import TABLE_FILES
+    from gpufeed.records.table_files import TABLE_FILES, find_files, is_pattern
 
     source = Path(path).expanduser()
-    given = [name for name in ("path", "label", "root") if getattr(options, name) is not None]
+    named = ("path", "image", "label", "root")
+    given = [name for name in named if getattr(options, name) is not None]
+    if is_pattern(source):
+        files = find_files(source) or []
+        return _Found(source, table=files, columns=_columns(files[0], options))
     if source.is_file():
         if source.suffix.lower() not in TABLE_FILES:
             raise ManifestError(
@@ -258,16 +264,25 @@ def _find(path: str | Path, options: ListOptions) -> _Found:
 
 
 def _columns(file: Path, options: ListOptions) -> dict[str, Any]:
-    """Return the arguments of `read_table` for a table.
+    """Return the arguments of `read_table` for a table, or for several of which this is the first.
 
     Raises:
         ManifestError: the table cannot be read, or lacks a column that `options` name.
     """
     from gpufeed.records.any_table import load_table
+    from gpufeed.records.embedded.arrow_files import arrow_columns
+    from gpufeed.records.table_files import PARQUET_FILES, parquet_columns
 
-    names = load_table(file, ()).frame.columns
+    if file.suffix.lower() in PARQUET_FILES:
+        names = parquet_columns(file)
+    elif options.image is not None:
+        names = arrow_columns(file)
+    else:
+        names = load_table(file, ()).frame.columns
     label = options.label or ("label" if "label" in names else None)
-    columns = {"path": options.path or "path", "label": label}
+    columns = {"label": label, "image": options.image}
+    if options.image is None or options.path is not None:
+        columns["path"] = options.path or "path"
     for option, column in columns.items():
         if column is not None and column not in names:
             raise ManifestError(
