@@ -28,6 +28,7 @@ from gpufeed.source.locate import open_storage
 from gpufeed.source.paths import PATH_CHARS
 from gpufeed.source.ranges import RangeSource
 from gpufeed.source.storage import LocalStorage, Storage
+from gpufeed.source.window import Read, Window
 
 __all__ = ["ZipSource", "open_archive"]
 
@@ -38,6 +39,8 @@ _MOST_AROUND = _HEADER + (2 << 16)
 _MISSING, _STORED, _DEFLATED = -1, 0, 8
 """How a member is compressed, and that there is none."""
 _ENCRYPTED = 1
+_PIECE = 1 << 15
+"""Bytes of a file that are read at a time to find an image's size."""
 _IN_URL = re.compile(r"(.*)/([^/]+\.zip)(?:/(.*))?", re.IGNORECASE | re.DOTALL)
 
 Int64 = npt.NDArray[np.int64]
@@ -102,10 +105,27 @@ class ZipSource:
 
     def open(self, key: int) -> BinaryIO:
         """Open an image: see `Source`."""
-        (content,) = self.read(np.array([key], dtype=np.int64))
-        if isinstance(content, OSError):
-            raise content
-        return io.BytesIO(content)
+        method, flags, size, _ = self._members[:, key].tolist()
+        if (refusal := _refusal(method, flags, size, int(self._limits[key]))) is not None:
+            raise refusal
+        place, storage = self._ranges.place(key), self._ranges.storage
+
+        def read_raw(start: int, length: int) -> bytes | memoryview:
+            length = max(min(length, place.length - start), 0)
+            wanted = place._replace(start=place.start + start, length=length)
+            (content,) = storage.read([wanted])
+            if isinstance(content, OSError):
+                raise content
+            return content
+
+        first = _content_start(read_raw(0, _HEADER))
+
+        def read(start: int, length: int) -> bytes | memoryview:
+            return read_raw(first + start, length)
+
+        if method == _DEFLATED:
+            return io.BufferedReader(Window(_Inflater(read).read, size), _PIECE)
+        return io.BufferedReader(Window(read, size), _PIECE)
 
     def find(self, paths: pl.Series) -> Self:
         """Return a source of the files of these paths; those that there are not are bad images."""
@@ -165,19 +185,70 @@ def _unpack(
     """Return the content of a file, given its bytes in the archive."""
     if isinstance(packed, OSError):
         return packed
-    if len(packed) < _HEADER or packed[:4] != b"PK\x03\x04":
-        return OSError("its header in the archive is damaged")
-    start = _HEADER + sum(struct.unpack_from("<HH", packed, 26))
-    body = memoryview(packed)[start:]
-    content: Encoded = body[:size]
-    if method == _DEFLATED:
-        try:
+    try:
+        body = memoryview(packed)[_content_start(packed) :]
+        content: Encoded = body[:size]
+        if method == _DEFLATED:
             content = zlib.decompressobj(-zlib.MAX_WBITS).decompress(body, size + 1)
-        except zlib.error as error:
-            return OSError(str(error))
+    except (OSError, zlib.error) as error:
+        return OSError(str(error))
     if len(content) != size or zlib.crc32(content) != checksum:
         return OSError("its content is not what the archive's directory says")
     return content
+
+
+def _content_start(header: Encoded) -> int:
+    """Return where a member's content starts, given the start of the member.
+
+    Raises:
+        OSError: its header is damaged.
+    """
+    if len(header) < _HEADER or header[:4] != b"PK\x03\x04":
+        raise OSError("its header in the archive is damaged")
+    name, extra = struct.unpack_from("<HH", header, 26)
+    return _HEADER + int(name) + int(extra)
+
+
+class _Inflater:
+    """Reads pieces of a deflated file; a bounded part of it is in memory at a time.
+
+    Args:
+        read: reads what is packed.
+    """
+
+    def __init__(self, read: Read) -> None:
+        self._packed = read
+        self._restart()
+
+    def _restart(self) -> None:
+        self._zlib = zlib.decompressobj(-zlib.MAX_WBITS)
+        self._taken = self._inflated = 0
+
+    def read(self, start: int, length: int) -> bytes:
+        """Return bytes of the content: at least one, unless it ends.
+
+        Raises:
+            OSError: the archive is damaged, or cannot be read.
+        """
+        if start < self._inflated:
+            self._restart()
+        while self._inflated < start and self._next(min(start - self._inflated, _PIECE)):
+            pass
+        return self._next(length)
+
+    def _next(self, length: int) -> bytes:
+        while True:
+            packed: bytes | memoryview = self._zlib.unconsumed_tail
+            if not packed and not self._zlib.eof:
+                packed = self._packed(self._taken, _PIECE)
+                self._taken += len(packed)
+            try:
+                content = self._zlib.decompress(packed, length)
+            except zlib.error as error:
+                raise OSError(str(error)) from error
+            if content or not packed:
+                self._inflated += len(content)
+                return content
 
 
 def open_archive(path: str | Path) -> ZipSource | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 import tarfile
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from gpufeed.errors import ManifestError
 from gpufeed.records.webdataset.wanted import Wanted
 from gpufeed.source.archives import TAR, ZIP, archive_kind
 from gpufeed.source.storage import Stamp, Storage
+from gpufeed.source.window import Window
 
 __all__ = ["BLOCK", "read_shard", "schema", "value_column"]
 
@@ -207,7 +207,12 @@ def _read_sample(
     member = _single(members, extension)
     start, length = member.offset_data, member.size
     row |= {"name": member.name, "start": start, "length": length}
-    header = image_header(_Window(file, start, length))  # type: ignore[arg-type]
+
+    def read(at: int, length: int) -> bytes:
+        file.seek(start + at)
+        return file.read(length)
+
+    header = image_header(Window(read, length))  # type: ignore[arg-type]
     row |= {"width": header.width, "height": header.height, "bits": header.bits}
     for number, wanted in enumerate(values):
         if (extension := wanted.find(members)) is not None:
@@ -230,32 +235,3 @@ def _single(members: dict[str, Member], extension: str) -> tarfile.TarInfo:
     if member.issparse():
         raise ValueError(f"its member {extension} is a sparse file")
     return member
-
-
-class _Window(io.RawIOBase):
-    """A part of a file, which stays open when this is closed."""
-
-    def __init__(self, file: BinaryIO, start: int, length: int) -> None:
-        self._file = file
-        self._start = start
-        self._length = length
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._length}[whence]
-        self._position = max(base + offset, 0)
-        return self._position
-
-    def readinto(self, buffer: Any, /) -> int:
-        size = min(len(buffer), max(self._length - self._position, 0))
-        self._file.seek(self._start + self._position)
-        content = self._file.read(size)
-        buffer[: len(content)] = content
-        self._position += len(content)
-        return len(content)
