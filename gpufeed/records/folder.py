@@ -145,7 +145,8 @@ def list_folder(
         folders = sorted(packed)
     if not allow_splits and not set(folders) <= set(classes or ()):
         _check_no_splits(root, folders)
-    if classes is None and len(packed) == 1 and folders[0] not in packed[folders[0]]:
+    (images,) = packed.values() if len(packed) == 1 else ({},)
+    if classes is None and images and folders[0] not in images:
         raise ManifestError(
             f"{root} has one folder, {folders[0]}, with nothing but folders in it; pass "
             f"{root / folders[0]} if they are the classes, or classes=[{folders[0]!r}] if it is one"

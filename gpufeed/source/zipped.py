@@ -22,7 +22,7 @@ from gpufeed._util.memory import Slices
 from gpufeed._util.open_regular import EmptyFileError, FileTooLongError
 from gpufeed._util.sanitize import sanitize
 from gpufeed.errors import ManifestError
-from gpufeed.source.archives import ZIP, archive_kind
+from gpufeed.source.archives import TAR, ZIP, archive_kind
 from gpufeed.source.base import Encoded
 from gpufeed.source.locate import open_storage
 from gpufeed.source.paths import PATH_CHARS
@@ -276,11 +276,7 @@ def open_archive(path: str | Path) -> ZipSource | None:
             if kind is None:
                 return None
             if kind != ZIP:
-                raise ManifestError(
-                    f"{name} is {kind}, so no image in it can be read by itself; unpack it, or put "
-                    "the images into a zip; read_webdataset reads tar shards that are not "
-                    "compressed"
-                )
+                raise ManifestError(_refused(name, kind))
             with zipfile.ZipFile(opened) as archive:
                 directory = archive.start_dir
                 # Of several files of one name the last counts, as for `unzip`.
@@ -292,6 +288,8 @@ def open_archive(path: str | Path) -> ZipSource | None:
         starts, packed, *members = np.array(rows, dtype=np.int64).reshape(-1, 6).T
     except OSError as error:
         raise ManifestError(f"cannot read {name}: {error.strerror or error}") from error
+    except ManifestError:
+        raise
     except (zipfile.BadZipFile, NotImplementedError, ValueError, ArithmeticError) as error:
         raise ManifestError(f"{name} is not a valid zip archive: {error}") from error
     # A file's own header may be longer than the directory says, but ends before the next file.
@@ -310,6 +308,15 @@ def open_archive(path: str | Path) -> ZipSource | None:
     if not len(source):
         raise ManifestError(f"there is no file in {name}{'/' if folder else ''}{sanitize(folder)}")
     return source
+
+
+def _refused(name: str, kind: str) -> str:
+    if kind == TAR:
+        return f"{name} is {kind}; read_webdataset reads samples in it, or unpack it"
+    return (
+        f"{name} is {kind}, so no image in it can be read by itself; unpack it, or put the images "
+        "into a zip archive"
+    )
 
 
 def _split(path: str | Path) -> tuple[Storage, str, str] | None:
