@@ -13,16 +13,17 @@ _SHARDS = 4
 
 
 def write(images: Images, folder: Path) -> None:
-    """Write a few shards, with labels as text."""
+    """Write a few shards, with labels as numbers and as text."""
     from webdataset import ShardWriter
 
     most = -(-len(images.names) // _SHARDS)
     with ShardWriter(str(folder / "%03d.tar"), maxcount=most, verbose=0) as writer:
         for number, (name, content) in enumerate(zip(images.names, images.contents, strict=True)):
             label = name.partition("/")[0]
-            writer.write({"__key__": f"{number:06}", "jpg": content, "cls": label.encode()})
+            numbered = {"cls": images.labels.index(label), "txt": label}
+            writer.write({"__key__": f"{number:06}", "jpg": content, **numbered})
 
 
 def read(folder: Path) -> gpufeed.Manifest:
     """Read the shards."""
-    return gpufeed.read_webdataset(folder / "*.tar", progress=False)
+    return gpufeed.read_webdataset(folder / "*.tar", label="txt", progress=False)

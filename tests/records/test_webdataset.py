@@ -11,6 +11,7 @@ import lzma
 import os
 import pickle
 import tarfile
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -389,8 +390,11 @@ def test_headers_that_mean_harm(name: str, folder: Path) -> None:
     whole = shard(folder / "a.tar", range(3)).read_bytes()
     end = len(whole.rstrip(b"\0")) // 512 * 512 + 512
     (folder / "a.tar").write_bytes(whole[:end] + HOSTILE[name] + whole[end:])
+    tracemalloc.start()
     with pytest.raises(ManifestError, match=r"a.tar ends too soon or is damaged: .* after byte"):
         read_webdataset(folder / "a.tar")
+    assert tracemalloc.get_traced_memory()[1] < 1 << 26
+    tracemalloc.stop()
     left = read_webdataset(folder / "a.tar", on_bad_image="drop")
     kept = 3 if name == "zero" else 2  # one more sample begins
     assert left.frame["key"].to_list() == ["0000", "0001", "0002"][:kept]
