@@ -91,7 +91,8 @@ Seed = Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")]
 Device = Annotated[str, typer.Option(help="Device to run on: auto, cpu, cuda or cuda:1.")]
 _DATA = (
     "A table of images (CSV, Parquet, ...), a pattern of several, a folder with a folder for each "
-    "class, a folder of images, a NABirds folder, or its metadata.parquet."
+    "class, also in a zip archive, a folder of images, tar shards, a NABirds folder, or its "
+    "metadata.parquet."
 )
 Data = Annotated[Path, typer.Option(help=_DATA)]
 DataArgument = Annotated[Path, typer.Argument(help=_DATA, metavar="DATA")]

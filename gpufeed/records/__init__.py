@@ -6,5 +6,14 @@ from gpufeed.records.huggingface import read_huggingface as read_huggingface
 from gpufeed.records.manifest import Manifest as Manifest
 from gpufeed.records.nabirds import read_nabirds as read_nabirds
 from gpufeed.records.table import read_table as read_table
+from gpufeed.records.webdataset import read_webdataset as read_webdataset
 
-__all__ = ["Manifest", "concat", "read_folder", "read_huggingface", "read_nabirds", "read_table"]
+__all__ = [
+    "Manifest",
+    "concat",
+    "read_folder",
+    "read_huggingface",
+    "read_nabirds",
+    "read_table",
+    "read_webdataset",
+]

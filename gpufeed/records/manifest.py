@@ -28,8 +28,7 @@ from gpufeed.records.splits import rows_of_split
 from gpufeed.records.table_files import read_parquet
 from gpufeed.source.base import Source, check_source
 from gpufeed.source.files import FileSource
-from gpufeed.source.ranges import RangeSource
-from gpufeed.source.selection import take
+from gpufeed.source.selection import OWN, take
 
 __all__ = ["DROPPED", "Manifest", "class_names"]
 
@@ -594,7 +593,7 @@ def _check_source(
                 f"row {row}: path is {short(frame['path'][row])}, but the source has the file "
                 f"{short(source.paths[row])}; use the paths of the source"
             )
-    if isinstance(source, FileSource | RangeSource):
+    if isinstance(source, OWN):
         pixels = frame["width"].cast(pl.Int64) * frame["height"].cast(pl.Int64)
         source = source.limited(max_file_bytes(pixels.to_numpy()))
     return source

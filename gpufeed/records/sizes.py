@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import io
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -12,20 +10,20 @@ from typing import NamedTuple
 
 import polars as pl
 
-from gpufeed._util.atomic_write import atomic_write
-from gpufeed._util.cache_folder import cache_folder
 from gpufeed._util.limits import local_world_size
 from gpufeed._util.progress import progress
 from gpufeed._util.thread_map import thread_map
 from gpufeed.decode.headers import ImageHeader, check_depth, image_header
-from gpufeed.errors import ConfigError, ManifestError
+from gpufeed.errors import ManifestError
 from gpufeed.records.bad_images import OnBadImage, bad_images_error
+from gpufeed.records.cached import cache_files, short_hash, write_cache
 from gpufeed.records.table_files import count_rows, read_parquet
 from gpufeed.source.base import Source, open_image
 from gpufeed.source.buffers import BufferStorage
 from gpufeed.source.files import FileSource
 from gpufeed.source.ranges import RangeSource
 from gpufeed.source.selection import take
+from gpufeed.source.zipped import ZipSource
 
 __all__ = ["read_sizes", "with_sizes"]
 
@@ -158,6 +156,8 @@ class _Stamped(NamedTuple):
 def _stamped(source: Source) -> _Stamped | None:
     if isinstance(source, FileSource):
         return _Stamped(source.root, source.paths, source.stamp)
+    if isinstance(source, ZipSource) and source.root is not None:
+        return _Stamped(source.root, source.paths, source.stamp)
     if isinstance(source, RangeSource) and not isinstance(source.storage, BufferStorage):
         return _Stamped(Path(source.storage.name("")), source.places(), source.stamp)
     return None
@@ -165,21 +165,7 @@ def _stamped(source: Source) -> _Stamped | None:
 
 def _cache_files(root: Path) -> list[Path]:
     """Return the files in which sizes may be cached, in order of preference."""
-    files = []
-    shared = root / ".gpufeed" / "sizes.parquet"
-    with contextlib.suppress(OSError):  # no permission to access the folder
-        if shared.parent.is_dir() and not _is_link_or_special(shared):
-            files.append(shared)
-    with contextlib.suppress(ConfigError):  # a user without a home folder
-        name = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:32]
-        files.append(cache_folder() / f"sizes-{name}.parquet")
-    return files
-
-
-def _is_link_or_special(file: Path) -> bool:
-    """Return whether a shared cache is a link, which the data's author may have set, or no file."""
-    linked = file.is_symlink() or file.parent.is_symlink()
-    return linked or (file.exists() and not file.is_file())
+    return cache_files(root, "sizes", f"sizes-{short_hash(os.fspath(root.resolve()))}")
 
 
 def _load(root: Path, paths: pl.Series) -> CachedSizes:
@@ -212,9 +198,5 @@ def _store(root: Path, sizes: CachedSizes) -> None:
             known = read_parquet(file) if count_rows(file) <= _MAX_STORED else added.clear()
             if known.schema == _SCHEMA:
                 frame = pl.concat([known.join(added, on="path", how="anti"), added])
-        buffer = io.BytesIO()
-        frame.write_parquet(buffer)
-        with contextlib.suppress(OSError):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            atomic_write(file, buffer.getvalue())
+        if write_cache(file, frame):
             return

@@ -33,6 +33,7 @@ from gpufeed.records.sizes import with_sizes
 from gpufeed.source.base import Source, check_source
 from gpufeed.source.files import FileSource
 from gpufeed.source.paths import make_relative
+from gpufeed.source.zipped import open_archive
 
 __all__ = ["TableListing", "list_table", "read_table"]
 
@@ -109,8 +110,9 @@ def read_table(
             default, boxes have their image's label.
         box_classes: the names of the boxes' labels, as `classes` gives those of the images.
         points: column of lists of (x, y) or (x, y, visible), all of one length; becomes `points`.
-        root: folder of the images, which absolute paths must be below. By default, it is the folder
-            that all paths have in common if they are absolute; otherwise the folder of the table's
+        root: folder of the images, which absolute paths must be below; or a zip archive of them,
+            "photos.zip", or a folder in one, "photos.zip/train". By default, it is the folder that
+            all paths have in common if they are absolute; otherwise the folder of the table's
             files, or the current one.
         source: source of the images, if they are not files: key i is the image of row i. The table
             then needs no column of paths; if it has none, `path` is the source's name of the image.
@@ -307,7 +309,11 @@ def list_table(
         raise ManifestError(f"{row_name(row)}: {path} is null")
     if source is None:
         folder, paths = make_relative(paths, root, loaded.folder, row_name)
-        source = FileSource(folder, paths, where=row_name)
+        archive = None if root is None else open_archive(root)
+        if archive is None:
+            source = FileSource(folder, paths, where=row_name)
+        else:
+            source = archive.find(paths)
     labels, names, repairs = read_labels(
         frame[label], classes, name, row_name, from_text=loaded.from_text
     )

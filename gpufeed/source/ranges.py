@@ -93,6 +93,11 @@ class RangeSource:
         """Return the name of the image in its file, after the file's: see `Source`."""
         return f"{self.storage.name(self.files[self._which[key]])}/{self.names[key]}"
 
+    def place(self, key: int) -> StoredRange:
+        """Return where an image is."""
+        file, start, length = self._which[key], int(self._starts[key]), int(self._lengths[key])
+        return StoredRange(self.files[file], start, length, self.stamps[file])
+
     def open(self, key: int) -> BinaryIO:
         """Open an image: see `Source`."""
         (content,) = self.read(np.array([key], dtype=np.int64))

@@ -124,7 +124,7 @@ def open_manifest(
         ConfigError: labels is "species" for data without species, or `options` has columns or a
             root for data that are not a table.
     """
-    from gpufeed.records import read_folder, read_table
+    from gpufeed.records import read_folder, read_table, read_webdataset
     from gpufeed.records.manifest import DROPPED
     from gpufeed.records.nabirds import list_nabirds
 
@@ -143,6 +143,9 @@ def open_manifest(
         manifest = listing.manifest(**shared)
     elif found.table is not None:
         manifest = read_table(found.table, **found.columns, **shared)
+    elif found.is_tar:
+        shared.pop("follow_links")
+        manifest = read_webdataset(found.source, label=options.label or "cls", **shared)
     else:
         manifest = read_folder(found.source, **shared)
     if without is None:
@@ -187,6 +190,7 @@ def list_images(path: str | Path, options: ListOptions = ListOptions()) -> Liste
     from gpufeed.records.folder import list_folder
     from gpufeed.records.nabirds import list_nabirds
     from gpufeed.records.table import list_table
+    from gpufeed.records.webdataset import list_webdataset
     from gpufeed.source.files import FileSource
 
     found = _find(path, options)
@@ -197,11 +201,15 @@ def list_images(path: str | Path, options: ListOptions = ListOptions()) -> Liste
     if found.table is not None:
         table = list_table(found.table, **found.columns)
         return Listed(table.unopened(), table.source, "read_table")
-    frame, _, away = list_folder(
+    if found.is_tar:
+        return Listed(*list_webdataset(found.source), "read_webdataset")
+    folder = list_folder(
         found.source, follow_links=follow_links, on_bad_image="drop", allow_splits=True
     )
-    links = pl.DataFrame({"path": away}, schema={"path": pl.String})
-    frame = pl.concat([frame, links], how="diagonal")
+    if not folder.links:
+        return Listed(folder.frame, folder.source, "read_folder")
+    links = pl.DataFrame({"path": folder.links}, schema={"path": pl.String})
+    frame = pl.concat([folder.frame, links], how="diagonal")
     return Listed(frame, FileSource(found.source, frame["path"]), "read_folder")
 
 
@@ -212,12 +220,14 @@ class _Found:
     Attributes:
         source: the file or folder.
         is_nabirds: whether they are NABirds.
+        is_tar: whether they are tar shards.
         table: a table for `read_table`, if they are one.
         columns: the arguments of `read_table` that go with it.
     """
 
     source: Path
     is_nabirds: bool = False
+    is_tar: bool = False
     table: Path | list[Path] | Mapping[str, list[str]] | None = None
     columns: dict[str, Any] = field(default_factory=dict)
 
@@ -226,7 +236,8 @@ def _find(path: str | Path, options: ListOptions) -> _Found:
     """Return what the data are.
 
     They are a table (CSV, Parquet or another file that `read_table` takes), NABirds' folder, the
-    course's metadata.parquet or its folder, a folder of images without folders, or class folders.
+    course's metadata.parquet or its folder, a folder of images without folders, tar shards (also
+    with braces or wildcards), or class folders, also in a zip archive.
     """
     from gpufeed.records.nabirds.course import is_course
     from gpufeed.records.table_files import TABLE_FILES, find_files, is_pattern
@@ -234,6 +245,14 @@ def _find(path: str | Path, options: ListOptions) -> _Found:
     source = Path(path).expanduser()
     named = ("path", "image", "label", "root")
     given = [name for name in named if getattr(options, name) is not None]
+    is_tar = source.suffix.lower() == ".tar" and not source.is_dir()
+    if is_tar or any(
+        each.suffix == ".zip" and each.is_file() for each in (source, *source.parents)
+    ):
+        unfit = [name for name in given if not (is_tar and name == "label")]
+        if unfit:
+            raise ConfigError(f"{unfit[0]} is given, which goes with a table; {source} is none")
+        return _Found(source, is_tar=is_tar)
     if is_pattern(source):
         files = find_files(source) or []
         return _Found(source, table=files, columns=_columns(files[0], options))
@@ -241,7 +260,7 @@ def _find(path: str | Path, options: ListOptions) -> _Found:
         if source.suffix.lower() not in TABLE_FILES:
             raise ManifestError(
                 f"{source} is not a data set; pass a NABirds folder, a folder of class folders or "
-                f"of images, or a table ({', '.join(TABLE_FILES)})"
+                f"of images, a zip archive, tar shards, or a table ({', '.join(TABLE_FILES)})"
             )
         if not given and is_course(source):
             return _Found(source, is_nabirds=True)
