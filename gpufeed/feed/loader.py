@@ -42,7 +42,7 @@ from gpufeed.order.uniform import IndexSampler, SequentialSampler, SubsetSampler
 from gpufeed.plan.fields import BATCH_KEYS, Field
 from gpufeed.plan.planner import Planner
 from gpufeed.plan.stages import calls_functions, check_functions
-from gpufeed.plan.targets import CollateFn, Targets
+from gpufeed.plan.targets import CollateFn, Companions, Targets
 from gpufeed.presets import evaluate as evaluate_preset
 from gpufeed.presets import train as train_preset
 from gpufeed.records import Manifest
@@ -237,6 +237,8 @@ class Loader:
         sharding: jax.sharding.NamedSharding | None = None,
         targets: Collection[str | Field] = (),
         columns: Collection[str] = (),
+        box_columns: Sequence[str] = (),
+        flip_pairs: Sequence[tuple[str | int, str | int]] = (),
         box_format: BoxFormat = "xyxy",
         collate_fn: CollateFn | None = None,
         max_boxes: int | None = None,
@@ -298,6 +300,12 @@ class Loader:
             [each for each in targets if isinstance(each, str)],
             [each for each in targets if isinstance(each, Field)],
             "NHWC" if framework == "jax" else "NCHW",
+            Companions.of(
+                manifest,
+                [each for each in targets if isinstance(each, str)],
+                box_columns,
+                flip_pairs,
+            ),
         )
         self._box_format = box_format
         target_arrays = Targets(
@@ -307,6 +315,7 @@ class Loader:
             max_boxes,
             collate_fn,
             itertools.chain(*self._planner.views),
+            box_columns,
         )
         # Encoded here, so that settings no state can hold fail now rather than at a checkpoint.
         self._identities = {
@@ -345,7 +354,7 @@ class Loader:
                 'an output format has dtype "bfloat16", which NumPy does not have; use "float32"'
             )
         self.ledger = self._make_ledger(ledger)
-        policy = Policy(on_error, self.sampler, manifest.frame["label"].to_numpy())
+        policy = Policy(on_error, self.sampler, manifest.labels.groups)
         paths = manifest.frame["path"]
         self._failures = Failures(
             paths.__getitem__, manifest.source.name, len(manifest), max_failures
@@ -371,7 +380,9 @@ class Loader:
         self._hand_over = HandOver(
             self._adapter,
             target_arrays,
-            Columns(manifest, columns, (*BATCH_KEYS, *fields)),
+            Columns(
+                manifest, columns, (*BATCH_KEYS, *box_columns, *fields), wide=framework != "jax"
+            ),
             self.ledger,
             marks_valid=marks_valid,
         )

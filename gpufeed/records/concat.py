@@ -9,16 +9,18 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ManifestError
-from gpufeed.records.annotations import BOX_LABELS, BOXES, POINTS
+from gpufeed.records.annotations import BOX_LABELS, BOX_POINTS, BOXES, POINTS
 from gpufeed.records.bounding_box import BOX_COLUMNS
+from gpufeed.records.lists import ragged
 from gpufeed.records.manifest import Manifest
 from gpufeed.source.files import FileSource
 from gpufeed.source.selection import join
 
 __all__ = ["concat"]
 
-_NOT_NULLABLE = (*BOX_COLUMNS, BOXES, BOX_LABELS, POINTS, "is_training_img")
+_NOT_NULLABLE = (*BOX_COLUMNS, BOXES, BOX_LABELS, BOX_POINTS, POINTS, "is_training_img")
 """Columns that may be absent but may not contain nulls."""
 
 
@@ -30,11 +32,13 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
     all roots, so the fingerprint depends on their locations within it. A column that only some
     manifests have is null for the others; boxes, points and `is_training_img` are kept only if all
     manifests have them. The column `source` (Int32) gives the index of each image's manifest and
-    replaces a column of that name. `MixtureSampler` mixes the manifests in fixed proportions.
+    replaces a column of that name. Labels must be of one kind. `MixtureSampler` mixes the manifests
+    in fixed proportions.
 
     Raises:
         ManifestError: there is no manifest, a column has incompatible dtypes, or the manifests
-            differ in `reduce_depth`.
+            differ in `reduce_depth`, the kind of their labels, the entries of vectors, or the names
+            of their points.
     """
     given: object = manifests
     manifests = [] if isinstance(given, Manifest) else list(manifests)
@@ -45,6 +49,19 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
             "some of the manifests have reduce_depth=True and others do not; make all of them with "
             "the same"
         )
+    kinds = {manifest.frame.schema.get("label", pl.Null()) for manifest in manifests}
+    if len(kinds) > 1 and not all(kind.is_float() for kind in kinds):
+        raise ManifestError(
+            f"the manifests have labels of different kinds, {', '.join(sorted(map(str, kinds)))}; "
+            "read all of them with labels of one kind"
+        )
+    for what in ("classes", "point_names"):
+        named = {getattr(manifest, what) for manifest in manifests}
+        if len(named) > 1 and (what == "point_names" or isinstance(next(iter(kinds)), pl.Array)):
+            raise ManifestError(
+                f"the manifests differ in {what}, the order of numbers: "
+                f"{short(sorted(named))}; use the same"
+            )
     classes = tuple(dict.fromkeys(name for manifest in manifests for name in manifest.classes))
     label_of = {name: label for label, name in enumerate(classes)}
     # Resolved, since one may lead to another by "..".
@@ -61,13 +78,12 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
     }
     frames = []
     for source, manifest in enumerate(manifests):
-        labels = np.array([label_of[name] for name in manifest.classes], dtype=np.int32)
         folder = "." if root is None else roots[source].relative_to(root).as_posix()
         prefix = "" if folder == "." else f"{folder}/"
         frames.append(
             manifest.frame.drop(dropped, strict=False).with_columns(
+                *_renumbered(manifest, label_of),
                 path=prefix + pl.col("path"),
-                label=pl.Series(labels[manifest.frame["label"].to_numpy()]),
                 source=pl.lit(source, dtype=pl.Int32),
             )
         )
@@ -95,4 +111,16 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
         classes,
         repairs=repairs,
         reduce_depth=manifests[0].reduce_depth,
+        point_names=manifests[0].point_names,
     )
+
+
+def _renumbered(manifest: Manifest, label_of: dict[str, int]) -> list[pl.Series]:
+    """Return the column of a manifest's labels with new numbers for its classes, if any."""
+    labels = manifest.labels
+    if labels.values is None or labels.values.dtype != np.int32:
+        return []
+    numbers = np.array([label_of[name] for name in manifest.classes], dtype=np.int32)
+    values = numbers[labels.values]
+    column = pl.Series(values) if labels.offsets is None else ragged(values, labels.offsets)
+    return [column.alias("label")]

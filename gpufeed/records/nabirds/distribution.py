@@ -9,8 +9,9 @@ import polars as pl
 
 from gpufeed._util.rows import first_true, line_name
 from gpufeed.errors import ManifestError
-from gpufeed.records.annotations import POINTS, ragged
+from gpufeed.records.annotations import POINTS
 from gpufeed.records.bounding_box import BOX_COLUMNS
+from gpufeed.records.lists import ragged
 from gpufeed.records.nabirds.classes import (
     label_classes,
     normalize_spaces,
