@@ -73,13 +73,11 @@ class HandOver:
             adapter.to_bfloat16(image) if view.output.dtype == "bfloat16" else image
             for image, view in zip(map(adapter.images, views), plan.stages.views, strict=True)
         ]
-        batch = {
-            "image": images[0] if len(images) == 1 else images,
-            "record_key": adapter.numbers(plan.record_keys),
-            "epoch": adapter.numbers(plan.epochs),
-        }
+        batch: Batch = {"image": images[0] if len(images) == 1 else images}
         if plan.labels is not None:
             batch["label"] = adapter.arrays(plan.labels)
+        batch["record_key"] = adapter.numbers(plan.record_keys)
+        batch["epoch"] = adapter.numbers(plan.epochs)
         if self._marks_valid:
             batch["valid"] = adapter.arrays(plan.valid)
         if plan.mix is not None:

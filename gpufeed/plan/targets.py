@@ -14,7 +14,6 @@ from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
 from gpufeed.plan.fields import BATCH_KEYS, Field, narrowed
 from gpufeed.records.annotations import BOX_POINTS, BOXES, check_box_format
-from gpufeed.records.lists import flatten
 from gpufeed.transforms.objects import Objects
 
 if TYPE_CHECKING:
@@ -112,22 +111,21 @@ def _values_of_boxes(manifest: Manifest, name: str) -> npt.NDArray[Any]:
             f"box_columns has {short(name)}, but the manifest has only {frame.columns}"
         )
     column, boxes = frame[name], frame[BOXES].list.len() if BOXES in frame.columns else 1
-    lists = isinstance(column.dtype, pl.List)
-    if not lists or (column.list.len().fill_null(0) != boxes).any():
+    counts = column.list.len().fill_null(0) if isinstance(column.dtype, pl.List) else None
+    if counts is None or (counts != boxes).any():
         raise ConfigError(
             f"box_columns has {short(name)}, which is no column of lists with a value for each "
             f"box; pass box_columns=[{short(name)}] to read_table as well, so that it loses the "
             "values of boxes that are dropped"
         )
-    values = flatten(column)[0]
-    if not len(values):
-        values = values.astype(np.int32)
-    if values.dtype.kind not in "biuf":
+    flat = column.filter(counts > 0).explode()
+    numbers = flat.dtype.is_integer() or flat.dtype.is_float() or flat.dtype == pl.Boolean
+    if flat.null_count() or not (numbers or flat.is_empty()):
         raise ConfigError(
             f"box_columns has {short(name)}, a column of {column.dtype}; it must hold numbers or "
             "booleans, without nulls"
         )
-    return narrowed(values, f"column {name!r} has")
+    return narrowed(flat.to_numpy() if numbers else np.zeros(0), f"column {name!r} has")
 
 
 def _flipped(

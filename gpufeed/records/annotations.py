@@ -83,14 +83,14 @@ def read_boxes(
         ConfigError: a name occurs twice in `classes`.
     """
     placed = None if points is None else _read_box_points(frame[points], row_name)
-    if column is not None:
-        boxes, offsets = _numbers(frame[column], (4,), row_name)
-    else:
-        assert placed is not None
+    if column is None and placed is not None:
         corners, offsets = placed[0][:, :, :2], placed[1]
         boxes = np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1)
+        box_format = "xyxy"
+    else:
+        boxes, offsets = _numbers(frame[str(column)], (4,), row_name)
     rows = np.repeat(np.arange(frame.height), np.diff(offsets))
-    if column is not None and box_format == "xywh":
+    if box_format == "xywh":
         boxes = np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)
     reversed_ = (boxes[:, 2:] < boxes[:, :2]).any(axis=1)
     if reversed_.any():

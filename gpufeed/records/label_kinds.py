@@ -128,4 +128,4 @@ def describe_label(label: Any, classes: Sequence[str]) -> str:
     if all(isinstance(each, int) for each in label):
         return ", ".join(classes[each] for each in label) or "none"
     largest = sorted(range(len(label)), key=lambda place: -abs(label[place]))[:_MAX_SHOWN]
-    return ", ".join(f"{classes[place]} {label[place]:.3g}" for place in sorted(largest))
+    return ", ".join(f"{classes[place]}: {label[place]:.3g}" for place in sorted(largest))
