@@ -84,8 +84,8 @@ class Row:
 def captions_of(manifest: Manifest, rows: pl.DataFrame) -> list[Caption]:
     """Return a caption for each record of a batch.
 
-    The title is the species or, without one, the label: the names of its classes, or its numbers.
-    The note is the photographer or, without one, the path.
+    The title is the species, or the label where it is not the class or there is no species: the
+    names of its classes, or its numbers. The note is the photographer or, without one, the path.
 
     Args:
         manifest: the loader's manifest.
@@ -95,9 +95,10 @@ def captions_of(manifest: Manifest, rows: pl.DataFrame) -> list[Caption]:
     for row in rows.iter_rows(named=True):
         species = row.get("species_name") or row.get("class_name")
         label, photographer = row.get("label"), row.get("photographer")
-        title = species or ("" if label is None else describe_label(label, manifest.classes))
+        if label is not None and not (species and isinstance(label, int)):
+            species = describe_label(label, manifest.classes)
         note = f"Photo: {photographer}" if photographer else str(row["path"])
-        captions.append(Caption(str(title), note))
+        captions.append(Caption(str(species or ""), note))
     return captions
 
 
