@@ -318,6 +318,7 @@ class Loader:
                 [each for each in targets if isinstance(each, str)],
                 box_columns,
                 flip_pairs,
+                wide=framework != "jax",
             ),
         )
         self._box_format = box_format

@@ -31,7 +31,7 @@ _INT64_MAX = 2**63 - 1
 Values = Callable[["npt.NDArray[np.int64]", "Frame"], "npt.NDArray[Any]"]
 """Takes record keys, int64 (n,), and the frame of one view, and returns values (n, ...).
 
-Values are numbers or booleans; the batch has them as float32, bool, or the dtype of `label`.
+Values are numbers or booleans; the batch has them as float32, bool, or integers as classes are.
 """
 
 
@@ -129,7 +129,7 @@ def narrowed(values: npt.NDArray[Any], said: str, *, wide: bool = False) -> npt.
             if wide and extreme <= _INT64_MAX:
                 return values.astype(np.int64)
             raise ConfigError(
-                f"{said} {extreme}, which does not fit in {'int64' if wide else 'int32'}; as text, "
-                "it would come as a list"
+                f"{said} {extreme}, which does not fit in {'int64' if wide else 'int32'}; number "
+                "the values from 0, or pass text in columns"
             )
     return values.astype({"f": np.float32, "b": np.bool_}.get(values.dtype.kind, np.int32))

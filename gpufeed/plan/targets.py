@@ -76,8 +76,12 @@ class Companions:
         asked: Collection[str],
         box_columns: Sequence[str],
         flip_pairs: Sequence[tuple[str | int, str | int]],
+        *,
+        wide: bool,
     ) -> Companions:
         """Return what `Loader` was asked for; its documentation has the arguments.
+
+        With `wide`, arrays may have int64.
 
         Raises:
             ConfigError: the manifest does not have it, or an argument contradicts another.
@@ -99,11 +103,11 @@ class Companions:
         for name in box_columns:
             if name in BATCH_KEYS or name in of_boxes:
                 raise ConfigError(f"box_columns has {short(name)}, which a batch has already")
-            of_boxes[name] = _values_of_boxes(manifest, name)
+            of_boxes[name] = _values_of_boxes(manifest, name, wide=wide)
         return Companions(of_boxes, _flipped(manifest, asked, flip_pairs))
 
 
-def _values_of_boxes(manifest: Manifest, name: str) -> npt.NDArray[Any]:
+def _values_of_boxes(manifest: Manifest, name: str, *, wide: bool) -> npt.NDArray[Any]:
     """Return the values in a column of lists, one for each box: (m,)."""
     frame = manifest.frame
     if name not in frame.columns:
@@ -125,7 +129,8 @@ def _values_of_boxes(manifest: Manifest, name: str) -> npt.NDArray[Any]:
             f"box_columns has {short(name)}, a column of {column.dtype}; it must hold numbers or "
             "booleans, without nulls"
         )
-    return narrowed(flat.to_numpy() if numbers else np.zeros(0), f"column {name!r} has")
+    values = flat.to_numpy() if numbers else np.zeros(0)
+    return narrowed(values, f"column {name!r} has", wide=wide)
 
 
 def _flipped(

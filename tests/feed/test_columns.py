@@ -134,7 +134,7 @@ def test_integers_that_need_int64_have_it_or_are_refused(manifest: Manifest) -> 
     for framework in ("numpy", "torch"):
         with make(manifest, columns=["number"], framework=framework) as loader:
             assert np.asarray(loader.batch(0)["number"]).tolist() == [2**40] * 3
-    said = "column 'number' has 1099511627776, which does not fit in int32; as text, it would come"
+    said = "column 'number' has 1099511627776, which does not fit in int32; number the values"
     with pytest.raises(ConfigError, match=said):
         make(manifest, columns=["number"], framework="jax")
     frame = manifest.frame.with_columns(number=pl.lit(2**63, dtype=pl.UInt64))

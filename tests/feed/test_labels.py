@@ -186,9 +186,9 @@ def test_manifests_keep_them(kind: str) -> None:
 
 def test_classes_of_several_manifests_are_renumbered() -> None:
     """Where images have several classes too."""
-    both = gpufeed.concat([read([["b"], []]), read([["a", "b"]])])
+    both = gpufeed.concat([read([["b"], []]), read([["a"], ["a", "b"]])])
     assert both.classes == ("b", "a")
-    assert feed(both)["label"].tolist() == [[1, 0], [0, 0], [1, 1]]
+    assert feed(both)["label"].tolist() == [[1, 0], [0, 0], [0, 1], [1, 1]]
     for others, said in (
         ([read(["a"]), read([1.5])], "labels of different kinds, Float64, Int32; read all of them"),
         ([read([[0.5]], classes=["a"]), read([[0.5]])], "differ in classes, the order of numbers"),

@@ -121,6 +121,22 @@ def test_they_come_padded_in_every_framework_and_view(crowd: Manifest) -> None:
                 np.testing.assert_array_equal(array[valid], np.concatenate(wanted))
                 assert not array[~valid].any()
     assert sum(map(len, plain["boxes"][1])) < sum(map(len, plain["boxes"][0]))
+    for record in feed(crowd, views, collate_fn=list, **ASKED):
+        for name in names:
+            found = [len(view) for view in record[name]]
+            assert found == [len(view) for view in record["boxes"]]
+
+
+def test_numbers_of_boxes_may_need_int64(crowd: Manifest) -> None:
+    """COCO's annotations have such identifiers."""
+    frame = crowd.frame.with_columns(number=pl.col("number").list.eval(pl.element() + 2**40))
+    options = {"targets": ["boxes"], "box_columns": ["number"]}
+    large = Manifest(frame, crowd.source)
+    for collate_fn in (None, "pad"):
+        batch = feed(large, [UINT8], framework="torch", collate_fn=collate_fn, **options)
+        assert int(batch["number"][9][1]) == 2**40 + 91
+    with pytest.raises(ConfigError, match=r"column 'number' has 1099511627.*not fit in int32"):
+        feed(large, [UINT8], framework="jax", **options)
 
 
 def test_boxes_that_are_dropped_take_all_with_them() -> None:
