@@ -241,6 +241,9 @@ class Targets:
         fields = [each.name for each in asked if isinstance(each, Field) and each.moves]
         kinds = [each for each in asked if isinstance(each, str)]
         moving = [*kinds, *fields]
+        for each in asked:
+            if isinstance(each, Field) and each.name in box_columns:
+                raise ConfigError(f"box_columns has {short(each.name)}, the name of a field")
         for transform in transforms:
             if moving and transform.loses_targets:
                 raise ConfigError(

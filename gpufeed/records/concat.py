@@ -49,19 +49,14 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
             "some of the manifests have reduce_depth=True and others do not; make all of them with "
             "the same"
         )
-    kinds = {manifest.frame.schema.get("label", pl.Null()) for manifest in manifests}
-    if len(kinds) > 1 and not all(kind.is_float() for kind in kinds):
+    kinds = [manifest.frame.schema.get("label") for manifest in manifests]
+    if len(set(kinds)) > 1 and not all(kind is not None and kind.is_float() for kind in kinds):
         raise ManifestError(
             f"the manifests have labels of different kinds, {', '.join(sorted(map(str, kinds)))}; "
             "read all of them with labels of one kind"
         )
-    for what in ("classes", "point_names"):
-        named = {getattr(manifest, what) for manifest in manifests}
-        if len(named) > 1 and (what == "point_names" or isinstance(next(iter(kinds)), pl.Array)):
-            raise ManifestError(
-                f"the manifests differ in {what}, the order of numbers: "
-                f"{short(sorted(named))}; use the same"
-            )
+    if isinstance(kinds[0], pl.Array):
+        _check_same("classes", [manifest.classes for manifest in manifests])
     classes = tuple(dict.fromkeys(name for manifest in manifests for name in manifest.classes))
     label_of = {name: label for label, name in enumerate(classes)}
     # Resolved, since one may lead to another by "..".
@@ -76,6 +71,9 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
         for name in _NOT_NULLABLE
         if any(name not in manifest.frame.columns for manifest in manifests)
     }
+    names: tuple[str, ...] = ()
+    if not {POINTS, BOX_POINTS} <= dropped:
+        names = _check_same("point_names", [manifest.point_names for manifest in manifests])
     frames = []
     for source, manifest in enumerate(manifests):
         folder = "." if root is None else roots[source].relative_to(root).as_posix()
@@ -111,8 +109,23 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
         classes,
         repairs=repairs,
         reduce_depth=manifests[0].reduce_depth,
-        point_names=manifests[0].point_names,
+        point_names=names,
     )
+
+
+def _check_same(what: str, lists: list[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the names that all manifests have in common.
+
+    Raises:
+        ManifestError: they differ.
+    """
+    for names in lists:
+        if names != lists[0]:
+            raise ManifestError(
+                f"the manifests differ in {what}: {short(lists[0])} and {short(names)}; make all "
+                "of them with the same"
+            )
+    return lists[0]
 
 
 def _renumbered(manifest: Manifest, label_of: dict[str, int]) -> list[pl.Series]:

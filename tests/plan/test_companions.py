@@ -235,6 +235,8 @@ def test_names_of_points_are_kept(faces: Manifest) -> None:
         gpufeed.concat([faces, other])
     with pytest.raises(ManifestError, match="there are 1 point_names for 5 points"):
         Manifest(faces.frame, faces.source, point_names=["nose"])
+    without = Manifest(faces.frame.drop("points"), faces.source)
+    assert gpufeed.concat([faces, without]).point_names == ()
 
 
 # ------------------------------------------------------------------------------- refusals
@@ -310,6 +312,17 @@ def test_what_read_table_refuses(columns: Any, options: Any, said: str) -> None:
             box_points="p",
             **options,
         )
+
+
+def test_a_field_has_a_name_of_its_own(crowd: Manifest) -> None:
+    class Score(gpufeed.Field):
+        name = "score"
+
+        def bind(self, _: Manifest) -> Any:
+            return lambda keys, _: keys
+
+    with pytest.raises(ConfigError, match="box_columns has 'score', the name of a field"):
+        feed(crowd, [UINT8], targets=["boxes", Score()], box_columns=["score"])
 
 
 def test_points_of_boxes_in_a_manifest_are_checked(crowd: Manifest) -> None:
