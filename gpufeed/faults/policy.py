@@ -33,7 +33,7 @@ class Policy:
     Args:
         on_error: see `Loader`.
         sampler: sampler whose order substitutes are drawn from, with the seed.
-        labels: int32 (num_records,), labels of the manifest's records.
+        labels: int32 (num_records,), the class of each record; the same for all without classes.
 
     Raises:
         ConfigError: on_error is not one of its values.

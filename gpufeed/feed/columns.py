@@ -27,6 +27,7 @@ class Columns:
         manifest: has the columns.
         names: their names.
         taken: the other keys that a batch may have.
+        wide: whether arrays may have int64.
 
     Raises:
         ConfigError: there is no such column, its name is taken, or it holds numbers that no array
@@ -34,7 +35,12 @@ class Columns:
     """
 
     def __init__(
-        self, manifest: Manifest, names: Collection[str], taken: Collection[str] = ()
+        self,
+        manifest: Manifest,
+        names: Collection[str],
+        taken: Collection[str] = (),
+        *,
+        wide: bool = True,
     ) -> None:
         frame = manifest.frame
         if isinstance(names, str):
@@ -53,7 +59,7 @@ class Columns:
                     f"columns has {short(name)}, which a batch has already, or may have; leave it "
                     "out, or rename the column"
                 )
-            array = _array(frame[name])
+            array = _array(frame[name], wide=wide)
             if array is None:
                 self._lists[name] = frame[name]
             else:
@@ -61,18 +67,15 @@ class Columns:
 
     def of(self, keys: npt.NDArray[np.int64], adapter: Adapter) -> dict[str, Any]:
         """Return the values of records by column: arrays of the framework, or lists."""
-        made: dict[str, Any] = {}
-        for name, values in self._arrays.items():
-            put = adapter.labels if values.dtype == np.int32 else adapter.arrays
-            made[name] = put(values[keys])
+        made = {name: adapter.arrays(values[keys]) for name, values in self._arrays.items()}
         return made | {name: series[keys].to_list() for name, series in self._lists.items()}
 
 
-def _array(series: pl.Series) -> npt.NDArray[Any] | None:
+def _array(series: pl.Series, *, wide: bool) -> npt.NDArray[Any] | None:
     """Return numbers, booleans and fixed-size arrays of them; None for what comes as a list.
 
     Raises:
-        ConfigError: there are nulls, or integers that do not fit in int32.
+        ConfigError: there are nulls, or integers that do not fit.
     """
     flat = series.reshape((-1,)) if isinstance(series.dtype, pl.Array) else series
     if not (flat.dtype.is_integer() or flat.dtype.is_float() or flat.dtype == pl.Boolean):
@@ -82,4 +85,4 @@ def _array(series: pl.Series) -> npt.NDArray[Any] | None:
             f"column {series.name!r} has {nulls} nulls; numbers and booleans come as arrays, which "
             "have none: fill or filter them, or cast the column to text"
         )
-    return narrowed(series.to_numpy(), f"column {series.name!r} has")
+    return narrowed(series.to_numpy(), f"column {series.name!r} has", wide=wide)

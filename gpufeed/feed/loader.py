@@ -42,7 +42,7 @@ from gpufeed.order.uniform import IndexSampler, SequentialSampler, SubsetSampler
 from gpufeed.plan.fields import BATCH_KEYS, Field
 from gpufeed.plan.planner import Planner
 from gpufeed.plan.stages import calls_functions, check_functions
-from gpufeed.plan.targets import CollateFn, Targets
+from gpufeed.plan.targets import CollateFn, Companions, Targets
 from gpufeed.presets import evaluate as evaluate_preset
 from gpufeed.presets import train as train_preset
 from gpufeed.records import Manifest
@@ -78,11 +78,13 @@ class Loader:
     - `image`: in the transforms' dtype, (n, height, width, 3) in jax and otherwise
       (n, 3, height, width), unless the output format says `layout`; with `Views`, a list of such
       arrays.
-    - `label`: (n,), int64 in torch, otherwise int32.
+    - `label`, if the manifest has labels: classes, (n,), int64 in torch, otherwise int32; of images
+      with several classes, float32 (n, classes), 1 for each of an image's classes and otherwise 0;
+      numbers, float32 (n,); vectors, float32 (n, k).
     - `record_key`: (n,), rows of the manifest; int32 in jax, otherwise int64.
     - `epoch`: (n,), of the same dtype as `record_key`.
-    - `label_b` and `lam`, with `MixUp` or `CutMix`: the partner's label, (n,), and the share of
-      `label` in the mixture, float32 (n,), 0 to 1.
+    - `label_b` and `lam`, with `MixUp` or `CutMix`: the partner's label, as `label`, and the share
+      of `label` in the mixture, float32 (n,), 0 to 1.
     - `soft_label`, with `SoftLabels`: float32 (n, classes).
     - `valid`, with last_batch="pad" or where on_error is "blank" or a function: bool (n,), False
       for padding and for blank images.
@@ -92,17 +94,22 @@ class Loader:
     - `points` and `point_visible`, with targets=("points",): float32 (n, k, 2) of (x, y) in pixels
       of the output image, and bool (n, k), False where a point was not visible in the original or
       is no longer on the image.
+    - `box_points` and `box_point_visible`, with targets=("boxes", "box_points"): the points of each
+      box, lists of n arrays, float32 (k, p, 2) and bool (k, p), or padded arrays as for boxes.
+    - each of `box_columns`: a number or boolean for each box, as `box_labels`; integers have the
+      dtype of classes, other numbers are float32.
     - each of `columns`: numbers and booleans, and fixed-size arrays of them, as arrays with a row
-      for each record, float32, bool, or of the same dtype as `label`; text as a list of n str, and
-      everything else as a list of what polars gives, such as `datetime.date`, with None for null.
-      A padded, blank or substituted image has the values of its `record_key`. A function that
-      `jax.jit` compiles takes the arrays of a batch, and no lists of text.
+      for each record, float32, bool, or of the dtype of classes, which is int64 in NumPy if a
+      number needs it; text as a list of n str, and everything else as a list of what polars gives,
+      such as `datetime.date`, with None for null. A padded, blank or substituted image has the
+      values of its `record_key`. A function that `jax.jit` compiles takes the arrays of a batch,
+      and no lists of text.
 
     Boxes are clipped to the image. Boxes whose width or height is then below one pixel are dropped
-    with their labels, as torchvision's SanitizeBoundingBoxes does. Labels count from 0; add 1 to
-    `box_labels` for torchvision's detectors, which take 0 as the background. With `Views`, boxes
-    and points are lists with one entry for each view. Targets and columns change neither pixels nor
-    order, and a state loads whatever is requested.
+    with all that belongs to them, as torchvision's SanitizeBoundingBoxes does. Labels count from 0;
+    add 1 to `box_labels` for torchvision's detectors, which take 0 as the background. With `Views`,
+    boxes and points are lists with one entry for each view. Targets and columns change neither
+    pixels nor order, and a state loads whatever is requested. docs/fields.md is about all of them.
 
     Args:
         manifest: the images and their labels; or torch's `Subset` of a manifest, as its
@@ -138,8 +145,14 @@ class Loader:
             `shard` follows from the sharding; processes that hold the same rows are one shard.
             `batch_size` must be a multiple of the number of parts that this process holds. Boxes
             need collate_fn="pad". With several devices in a process, use device="cpu".
-        targets: what comes with the images: "boxes", "points", and instances of `Field`.
+        targets: what comes with the images: "boxes", "box_points", "points", and instances of
+            `Field`.
         columns: names of columns of the manifest whose values come with the images.
+        box_columns: names of columns of lists whose values come with the boxes, one for each.
+        flip_pairs: pairs of points that change places where an image is flipped, such as
+            ("left eye", "right eye"): names of `Manifest.point_names`, or numbers. Without them, a
+            point keeps its place in the list. Flips in both directions, which are a rotation by
+            180 degrees, change nothing.
         box_format: "xyxy" for (x0, y0, x1, y1) or "xywh" for (x, y, width, height).
         collate_fn: None; "pad" for boxes in arrays of one shape; or a function from a list of n
             dicts, one for each record of the batch, to what the loader hands out.
@@ -155,8 +168,8 @@ class Loader:
         on_error: what to do when a record's image cannot be read or decoded:
 
             - "raise" raises `DecodeError`.
-            - "substitute" takes another record of the same class, drawn from the sampler's order
-              with the same seed.
+            - "substitute" takes another record of the same class, or any other if images do not
+              have one class each, drawn from the sampler's order with the same seed.
             - "blank" takes a black image of the same size, up to 2^24 pixels. It goes through the
               transforms, has no boxes or points, and is not `valid`.
             - A function takes the `DecodeError` and returns the key of a substitute, returns None
@@ -243,6 +256,8 @@ class Loader:
         sharding: jax.sharding.NamedSharding | None = None,
         targets: Collection[str | Field] = (),
         columns: Collection[str] = (),
+        box_columns: Sequence[str] = (),
+        flip_pairs: Sequence[tuple[str | int, str | int]] = (),
         box_format: BoxFormat = "xyxy",
         collate_fn: CollateFn | None = None,
         max_boxes: int | None = None,
@@ -304,6 +319,13 @@ class Loader:
             [each for each in targets if isinstance(each, str)],
             [each for each in targets if isinstance(each, Field)],
             "NHWC" if framework == "jax" else "NCHW",
+            Companions.of(
+                manifest,
+                [each for each in targets if isinstance(each, str)],
+                box_columns,
+                flip_pairs,
+                wide=framework != "jax",
+            ),
         )
         self._box_format = box_format
         target_arrays = Targets(
@@ -313,6 +335,7 @@ class Loader:
             max_boxes,
             collate_fn,
             itertools.chain(*self._planner.views),
+            box_columns,
         )
         # Encoded here, so that settings no state can hold fail now rather than at a checkpoint.
         self._identities = {
@@ -352,7 +375,7 @@ class Loader:
                 'an output format has dtype "bfloat16", which NumPy does not have; use "float32"'
             )
         self.ledger = self._make_ledger(ledger)
-        policy = Policy(on_error, self.sampler, manifest.frame["label"].to_numpy())
+        policy = Policy(on_error, self.sampler, manifest.labels.groups)
         paths = manifest.frame["path"]
         self._failures = Failures(
             paths.__getitem__, manifest.source.name, len(manifest), max_failures
@@ -378,7 +401,9 @@ class Loader:
         self._hand_over = HandOver(
             self._adapter,
             target_arrays,
-            Columns(manifest, columns, (*BATCH_KEYS, *fields)),
+            Columns(
+                manifest, columns, (*BATCH_KEYS, *box_columns, *fields), wide=framework != "jax"
+            ),
             self.ledger,
             marks_valid=marks_valid,
         )

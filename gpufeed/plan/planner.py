@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from gpufeed.plan.compose import Composed, compose
 from gpufeed.plan.fields import Field, check_fields, values_of
 from gpufeed.plan.prefix import Prefix, find_prefix
 from gpufeed.plan.stages import Stages
-from gpufeed.plan.targets import ViewTargets, follow
+from gpufeed.plan.targets import Companions, ViewTargets, follow
 from gpufeed.plan.view import Mix, Partners
 from gpufeed.rng import BatchRng
 from gpufeed.transforms.base import GeometricTransform, MixTransform
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gpufeed.order.sampler import Sampler
     from gpufeed.order.schedule import Schedule
     from gpufeed.records import Manifest
+    from gpufeed.records.label_kinds import Labels
     from gpufeed.transforms import Layout, Transform
 
 __all__ = ["BatchPlan", "Planner"]
@@ -53,7 +54,8 @@ class BatchPlan:
         blank: bool (n,), True for blank images.
         epochs: int64 (n,).
         places: int64 (n,), positions within the epoch.
-        labels: int32 (n,).
+        labels: int32 (n,) or float32 (n, ...), as `Labels.take` returns them; None without labels.
+        label_b: the labels of mixed records' partners; None without labels or a mix.
         delivered: bool (n,), False for padding.
         sizes: int64 (n, 2), height and width that the encoded images must have.
         stages: the operations on the images.
@@ -70,7 +72,8 @@ class BatchPlan:
     blank: npt.NDArray[np.bool_]
     epochs: npt.NDArray[np.int64]
     places: npt.NDArray[np.int64]
-    labels: npt.NDArray[np.int32]
+    labels: npt.NDArray[Any] | None
+    label_b: npt.NDArray[Any] | None
     delivered: npt.NDArray[np.bool_]
     sizes: npt.NDArray[np.int64]
     stages: Stages
@@ -92,7 +95,7 @@ class Planner:
     """Plans batches from their numbers alone.
 
     `max_pixels` limits the size of blank images, and `layout` is for output formats that leave it
-    open; for the other arguments see `Loader`.
+    open, and `companions` go with boxes and points; for the other arguments see `Loader`.
 
     Attributes:
         views: a list of transforms for each view, ending in an output format.
@@ -113,6 +116,7 @@ class Planner:
         targets: Collection[str] = (),
         fields: Sequence[Field] = (),
         layout: Layout = "NCHW",
+        companions: Companions | None = None,
     ) -> None:
         checked = check_views(transforms, layout)
         self.views, self.identities = checked.views, checked.identities
@@ -122,7 +126,7 @@ class Planner:
         self.check_batch_size(schedule)
         self._max_pixels = max_pixels
         self._sizes = manifest.sizes().astype(np.int64)
-        self._labels = manifest.frame["label"].to_numpy()
+        self._labels = manifest.labels
         self._boxes = _corners(manifest)
         self._boxes_follow = "boxes" in targets
         check_fields(fields)
@@ -132,6 +136,10 @@ class Planner:
             for each in itertools.chain(*self.views)
         )
         self._objects = Objects.of(manifest) if used or self._boxes_follow else None
+        companions = companions or Companions()
+        self._flipped = companions.flipped
+        if self._objects is not None:
+            self._objects = replace(self._objects, others=companions.of_boxes)
         self._points = manifest.points() if "points" in targets else None
         for transform in itertools.chain(*self.views):
             for size in schedule.sizes.values():
@@ -204,7 +212,7 @@ class Planner:
             ConfigError: the sampler, such as a user's own, violates its contract.
         """
         visits = self._sampler.visits(positions)
-        name, count = type(self._sampler).__name__, len(self._labels)
+        name, count = type(self._sampler).__name__, len(self._sizes)
         arrays = {each: np.asarray(getattr(visits, each, None)) for each in Visits._fields}
         for each, values in arrays.items():
             if values.shape != positions.shape or values.dtype.kind not in "iu":
@@ -319,9 +327,13 @@ class Planner:
                 f"{len(view.stages)} stages, but other batches {usual.size} and "
                 f"{len(usual.stages)}; they must end in one fixed size, such as CenterCrop(224)"
             )
-        labels, mix = self._labels[keys], composed.mix
+        labels, mix = self._labels.take(keys), composed.mix
         frames = [view.frame for view in composed.views]
-        other, share = (None, None) if mix is None else (labels[mix.partner], mix.share)
+        label_b = soft = None
+        if labels is not None and mix is not None:
+            label_b = labels[mix.partner]
+        if labels is not None and self._soft is not None:
+            soft = self._soft.of(labels, label_b, None if mix is None else mix.share)
         return BatchPlan(
             step=step,
             positions=positions,
@@ -331,11 +343,12 @@ class Planner:
             epochs=visits.epoch,
             places=places,
             labels=labels,
+            label_b=label_b,
             delivered=delivered,
             sizes=sizes,
             stages=composed.stages,
             mix=mix,
-            soft_labels=None if self._soft is None else self._soft.of(labels, other, share),
+            soft_labels=soft,
             targets=self._follow(composed, keys, blank),
             fields={
                 field.name: values_of(field, values, keys, frames, blank)
@@ -353,7 +366,10 @@ class Planner:
         points = None if self._points is None else self._points[keys]
         if boxes is None and points is None:
             return ()
-        return tuple(follow(view.frame, boxes, view.kept, points, blank) for view in composed.views)
+        return tuple(
+            follow(view.frame, boxes, view.kept, points, blank, self._flipped)
+            for view in composed.views
+        )
 
 
 def _partners(
@@ -386,14 +402,17 @@ def _corners(manifest: Manifest) -> npt.NDArray[np.float64] | None:
     return np.concatenate([corner, corner + extent], axis=1)
 
 
-def _soft_labels(
-    views: Sequence[Sequence[Transform]], labels: npt.NDArray[np.int32]
-) -> SoftLabels | None:
+def _soft_labels(views: Sequence[Sequence[Transform]], labels: Labels) -> SoftLabels | None:
     """Return the `SoftLabels` of all views, if there is one, after checking all labels."""
     found = [each for each in itertools.chain(*views) if isinstance(each, SoftLabels)]
     if not found:
         return None
     if any(each.identity != found[0].identity for each in found):
         raise ConfigError("there are several SoftLabels with different settings; use one")
-    found[0].of(np.array([labels.min(), labels.max()]))
+    one = labels.classes
+    extremes = np.zeros(1, np.int64) if one is None else np.array([one.argmin(), one.argmax()])
+    label = labels.take(extremes)
+    if label is None:
+        raise ConfigError("SoftLabels is in transforms, but the manifest has no labels")
+    found[0].of(label)
     return found[0]

@@ -26,7 +26,7 @@ def read_huggingface(
     Args:
         dataset: one split, as of `load_dataset(..., split="train")` or `load_from_disk`.
         image: the column of images; None for the only one of the type `Image`.
-        label: column of the labels; None gives every image the same.
+        label: column of the labels; None for images without labels.
         options: other arguments of `read_table`.
 
     Raises:

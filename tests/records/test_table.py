@@ -165,7 +165,7 @@ def test_links_of_absolute_paths_are_as_suspicious(root: Path, tmp_path: Path) -
         (["3", "2", "3", "2"], ("0", "1", "2", "3")),
         (["0817", "817", "9", "10"], ("0817", "10", "817", "9")),
         (["1", "x", "1", "1"], ("1", "x")),
-        (["1.0", "2", "2", "2"], ("1.0", "2")),
+        (["1.0", "2", "2", "x"], ("1.0", "2", "x")),
     ],
 )
 def test_labels_in_csv_are_numbers_where_that_loses_nothing(
@@ -218,8 +218,8 @@ def test_sizes_and_boxes_of_the_table_are_taken(root: Path) -> None:
         ({"path": [1, 2, 3, 4]}, {}, "column 'path' must be text, not Int64"),
         (
             {"label": [0.5, 1, 2, 3]},
-            {},
-            "column 'label' must contain integers, text or booleans, not Float64",
+            {"classes": ["a"]},
+            "column 'label' contains Float64 numbers, which have no classes; leave out classes",
         ),
         (
             {"path": ["a", "b", "c/../../d", "e"]},

@@ -63,8 +63,8 @@ def read_webdataset(
         image: extensions of images, "jpg" or "jpg;png"; or a list of them. A sample's image is the
             first of them that it has.
         label: what a sample's label is, as for `fields`: the text of a member, such as "cls", or
-            "json:label"; None gives every image the label 0 of a single class, "image". Labels are
-            numbered as by `read_table`; texts are integers if that loses nothing, as in CSV.
+            "json:label"; None for images without labels. Labels are of the kinds of `read_table`,
+            and numbered as there; texts are integers if that loses nothing, as in CSV.
         fields: maps columns to what they hold: "txt" is the text of the member with that extension,
             "json:age" or "json:bird.age" a value in its JSON, and "json:" all of it. Of several
             extensions, "txt;caption", the first that a sample has. A sample without the value has
@@ -98,18 +98,22 @@ def read_webdataset(
         name: _decode(samples.frame[value_column(number)], name, each)
         for number, (name, each) in enumerate(wanted.items())
     }
-    given = columns.pop(_LABEL, pl.Series(["image"] * samples.frame.height)).alias("label")
-    from_text = label is not None and wanted[_LABEL].path is None
-    labels, class_list, renumbered = read_labels(
-        given.str.strip_chars() if from_text else given,
-        given_names,
-        "the shards",
-        samples.row_name,
-        from_text=from_text,
-    )
-    listed = samples.frame.select(samples.paths(), labels, "width", "height", "key")
+    listed = [samples.paths()]
+    class_list: Sequence[str] = ()
+    renumbered: dict[str, int] = {}
+    if label is not None:
+        given, from_text = columns.pop(_LABEL).alias("label"), wanted[_LABEL].path is None
+        labels, class_list, renumbered = read_labels(
+            given.str.strip_chars() if from_text else given,
+            given_names,
+            "the shards",
+            samples.row_name,
+            from_text=from_text,
+        )
+        listed.append(labels)
+    frame = samples.frame.select(*listed, "width", "height", "key")
     return Manifest(
-        listed.with_columns(values.alias(name) for name, values in columns.items()),
+        frame.with_columns(values.alias(name) for name, values in columns.items()),
         samples.source(),
         class_list,
         repairs=cut | dropped | renumbered,
