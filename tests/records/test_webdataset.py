@@ -172,7 +172,7 @@ def test_labels(folder: Path) -> None:
     numbers = read_webdataset(path, label="json:number", classes="renumber")
     assert numbers.frame["label"].to_list() == [0, 1, 2]
     assert numbers.repairs == {"labels_renumbered": 2}
-    assert read_webdataset(path, label=None).classes == ("image",)
+    assert read_webdataset(path, label=None).classes == ()
     with pytest.raises(ManifestError, match=r"must contain integers, text or booleans, not List"):
         read_webdataset(path, label="json:names")
     with pytest.raises(ManifestError) as error:
