@@ -1,4 +1,4 @@
-"""Sources: where encoded images are stored. A source turns record keys into bytes."""
+"""Sources: where images are stored. A source turns record keys into bytes, or into pixels."""
 
 from gpufeed.source.base import Encoded as Encoded
 from gpufeed.source.base import Source as Source

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufeed._util.limits import available_threads
+from gpufeed.decode.accept import as_ppm
 from gpufeed.engine.device import Device
 from gpufeed.source.base import Encoded, Source, read_images
 
@@ -25,6 +26,8 @@ _READERS = 8
 
 class PlainDecode:
     """Decodes whole images with nvImageCodec, the library inside DALI; a context manager.
+
+    Pixels are copied, as a PPM.
 
     On the CPU, each thread reads and decodes one image at a time. On a GPU, nvImageCodec decodes
     whole batches with whatever hardware it finds, while the next ones are read; **this has not been
@@ -78,7 +81,7 @@ class PlainDecode:
         (content,) = read_images(self._source, np.array([key]))
         if isinstance(content, OSError):
             raise content
-        return content
+        return as_ppm(content)
 
     def _run_on_gpu(self, batches: Sequence[Keys]) -> None:
         from nvidia import nvimgcodec
