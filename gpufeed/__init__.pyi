@@ -46,11 +46,15 @@ from gpufeed.order.weighted import balanced_weights as balanced_weights
 from gpufeed.plan.fields import Field as Field
 from gpufeed.records import Manifest as Manifest
 from gpufeed.records import concat as concat
+from gpufeed.records import read_array_record as read_array_record
 from gpufeed.records import read_folder as read_folder
 from gpufeed.records import read_nabirds as read_nabirds
 from gpufeed.records import read_table as read_table
 from gpufeed.records.record import Record as Record
+from gpufeed.source import ArrayRecordSource as ArrayRecordSource
 from gpufeed.source import FileSource as FileSource
+from gpufeed.source import Hdf5Source as Hdf5Source
+from gpufeed.source import LmdbSource as LmdbSource
 from gpufeed.source import MemorySource as MemorySource
 from gpufeed.source import Source as Source
 from gpufeed.transforms import JPEG as JPEG

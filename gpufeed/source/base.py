@@ -17,6 +17,7 @@ __all__ = [
     "Encoded",
     "Pixels",
     "Source",
+    "as_file",
     "check_source",
     "describe",
     "fetcher",
@@ -157,7 +158,7 @@ def open_image(source: Source, key: int) -> BinaryIO:
     if opener is not None:
         try:
             opened: BinaryIO = opener(key)
-        except (OSError, MemoryError):
+        except (OSError, MemoryError, SourceError):
             raise
         except Exception as error:
             raise SourceError(
@@ -166,6 +167,11 @@ def open_image(source: Source, key: int) -> BinaryIO:
             ) from error
         return opened
     (image,) = read_images(source, np.array([key], dtype=np.int64))
+    return as_file(image)
+
+
+def as_file(image: Content | OSError) -> BinaryIO:
+    """Return an image as a file, or raise its error; of pixels, the file is the header alone."""
     if isinstance(image, OSError):
         raise image
     if isinstance(image, np.ndarray):

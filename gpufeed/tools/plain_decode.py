@@ -69,13 +69,15 @@ class PlainDecode:
                 pass
 
     def _decode_one(self, key: np.int64) -> None:
-        decode: Callable[[Encoded], Any] | None = getattr(self._decoders, "decode", None)
+        decode: Callable[[Any], Any] | None = getattr(self._decoders, "decode", None)
         if decode is None:
             from gpufeed.decode.decoders import cpu_decoder
 
             # A decoder for each thread: nvImageCodec's own pool uses one thread less than asked.
             decode = self._decoders.decode = cpu_decoder().decode
-        decode(self._read_one(key))
+        from nvidia import nvimgcodec
+
+        decode(nvimgcodec.CodeStream(self._read_one(key)))
 
     def _read_one(self, key: np.int64) -> Encoded:
         (content,) = read_images(self._source, np.array([key]))
@@ -93,7 +95,7 @@ class PlainDecode:
             )
         images: list[Any] = []
         for contents in self._read(batches):
-            images = decoder.decode(contents)
+            images = decoder.decode([nvimgcodec.CodeStream(content) for content in contents])
         # Copying the last image waits until all are decoded.
         for image in images[-1:]:
             if image is not None:
