@@ -119,7 +119,8 @@ def image_of(example: dict[str, Values], name: str) -> bytes:
     found = example.get(name, [])
     if len(found) != 1 or not isinstance(found[0], bytes):
         raise OSError(
-            f"the Example has no image in the feature {short(name)}; it has {short(sorted(example))}"
+            f"the Example has no image in the feature {short(name)}; it has "
+            f"{short(sorted(example))}"
         )
     return found[0]
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from gpufeed._util.extras import import_extra
 from gpufeed._util.sanitize import short
-from gpufeed.errors import ManifestError
+from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.source.native import NativeFiles
 
 __all__ = ["LmdbSource"]
@@ -36,6 +36,7 @@ class LmdbSource:
     Raises:
         ManifestError: there is no database, it is damaged or empty, a key is missing, or the values
             are pickled.
+        ConfigError: a key is neither text nor bytes.
         MissingExtraError: the package lmdb is not installed.
     """
 
@@ -52,13 +53,14 @@ class LmdbSource:
             if keys is None:
                 self._keys: list[bytes] = [*transaction.cursor().iternext(values=False)]
             else:
-                self._keys = [key.encode() if isinstance(key, str) else key for key in keys]
+                self._keys = [_as_bytes(key) for key in keys]
             self.names = [key.decode(errors="backslashreplace") for key in self._keys]
             if not self._keys:
                 raise ManifestError(f"{file} has no images: there are no keys")
-            for key, name in zip(self._keys, self.names, strict=True) if keys is not None else ():
-                if transaction.get(key) is None:
-                    raise ManifestError(f"{file} has no key {short(name)}")
+            if keys is not None:
+                for key, name in zip(self._keys, self.names, strict=True):
+                    if transaction.get(key) is None:
+                        raise ManifestError(f"{file} has no key {short(name)}")
             if _is_pickle(transaction.get(self._keys[0])):
                 raise ManifestError(
                     f"{file}: the value of {short(self.names[0])} is a pickled object, which can "
@@ -88,6 +90,14 @@ class LmdbSource:
     def fingerprint(self) -> str:
         """Return a digest of the database's path and stamp, and of the keys: see `Source`."""
         return self._files.fingerprint(self._keys)
+
+
+def _as_bytes(key: object) -> bytes:
+    if isinstance(key, str):
+        return key.encode()
+    if not isinstance(key, bytes):
+        raise ConfigError(f"keys has {short(key)}; keys must be text or bytes")
+    return key
 
 
 def _is_pickle(value: bytes) -> bool:

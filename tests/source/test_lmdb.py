@@ -10,7 +10,7 @@ import lmdb
 import numpy as np
 import pytest
 
-from gpufeed import LmdbSource, ManifestError, read_table
+from gpufeed import ConfigError, LmdbSource, ManifestError, read_table
 from tests.support.media import jpeg, picture
 
 IMAGE = jpeg(picture(20, 30, seed=0))
@@ -52,6 +52,8 @@ def test_some_keys_may_be_chosen(tmp_path: Path) -> None:
     assert manifest.sizes().tolist() == [[20, 30]] * 3
     with pytest.raises(ManifestError, match=r"data\.mdb has no key 'image-3'"):
         LmdbSource(path, keys=["image-1", "image-3"])
+    with pytest.raises(ConfigError, match="keys has 1; keys must be text or bytes"):
+        LmdbSource(path, keys=[1])  # type: ignore[list-item]
 
 
 def test_a_database_larger_than_the_default_map_is_read(tmp_path: Path) -> None:
