@@ -47,6 +47,7 @@ from gpufeed.plan.fields import Field as Field
 from gpufeed.records import Manifest as Manifest
 from gpufeed.records import concat as concat
 from gpufeed.records import read_array_record as read_array_record
+from gpufeed.records import read_beton as read_beton
 from gpufeed.records import read_folder as read_folder
 from gpufeed.records import read_nabirds as read_nabirds
 from gpufeed.records import read_table as read_table
