@@ -23,7 +23,7 @@ from gpufeed.faults.repair import Repair
 from gpufeed.open.base import KEPT
 from gpufeed.open.budget import Budget
 from gpufeed.open.cached import Cache, CacheSettings
-from gpufeed.source.base import Encoded, Source, fetcher, tell
+from gpufeed.source.base import Content, Source, fetcher, tell
 from gpufeed.source.selection import reusing_memory
 from gpufeed.source.threads import Threaded
 from gpufeed.source.timeout import Timeout
@@ -268,7 +268,7 @@ class Maker:
 
     def _read(
         self, plan: BatchPlan, reader: Wrapper, places: Collection[int] | None = None
-    ) -> list[Encoded | DecodeError]:
+    ) -> list[Content | DecodeError]:
         """Read a batch's images, unless the cache has them.
 
         With `places`, read only those there, and return b"" for the others.
@@ -286,7 +286,7 @@ class Maker:
         read = iter([self._checked(key, result) for key, result in results])
         if wanted.all():
             return [*read]
-        contents: list[Encoded | DecodeError] = []
+        contents: list[Content | DecodeError] = []
         for place, size in enumerate(plan.sizes.tolist()):
             if wanted[place]:
                 contents.append(next(read))
@@ -301,7 +301,7 @@ class Maker:
                 contents.append(too_large(tuple(size), self._max_pixels, key, self._source.name))
         return contents
 
-    def _checked(self, key: int, result: Encoded | OSError) -> Encoded | DecodeError:
+    def _checked(self, key: int, result: Content | OSError) -> Content | DecodeError:
         if not isinstance(result, OSError):
             return result
         return unreadable(result, key, self._source.name)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpufeed._util.memory import Memory
-from gpufeed.decode.accept import Acceptor
+from gpufeed.decode.accept import Acceptor, as_ppm
 from gpufeed.decode.decoders import Decoder, NvImageCodec
 from gpufeed.decode.diagnose import Name, undecodable
 from gpufeed.errors import (
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from gpufeed.open.choice import Choice
     from gpufeed.plan.planner import BatchPlan
     from gpufeed.plan.stages import Stages
-    from gpufeed.source.base import Encoded
+    from gpufeed.source.base import Content, Encoded
 
 __all__ = ["HostOpener"]
 
@@ -97,7 +97,7 @@ class HostOpener:
     def open(
         self,
         plan: BatchPlan,
-        encoded: Sequence[Encoded | DecodeError],
+        encoded: Sequence[Content | DecodeError],
         before: Opened | None = None,
     ) -> Future[Opened]:
         """Start to open a batch: see `Opener`. After `close`, the future is cancelled."""
@@ -142,6 +142,7 @@ class HostOpener:
         content, plan = opened.encoded[place], opened.plan
         if isinstance(content, DecodeError) or self._graph is None:
             return None
+        content = as_ppm(content)
         # Not the decoder of `make_decoder`, which may be a user's own.
         if not hasattr(self._tools, "like_graph"):
             self._tools.like_graph = NvImageCodec()
@@ -176,9 +177,12 @@ def _work(reference: weakref.ref[_Batch]) -> None:
 
 
 def _decode(
-    decoder: Decoder, content: Encoded, start: tuple[int, int], shape: tuple[int, int]
+    decoder: Decoder, content: Content, start: tuple[int, int], shape: tuple[int, int]
 ) -> Pixels | None:
     """Decode a window, and check what the decoder, which may be a user's, returns."""
+    if isinstance(content, np.ndarray):
+        (top, left), (height, width) = start, shape
+        return content[top : top + height, left : left + width]
     window = decoder.decode(content, start, shape)
     if window is not None and (window.dtype != np.uint8 or window.shape != (*shape, 3)):
         raise ConfigError(
@@ -194,7 +198,7 @@ class _Batch(Future[Opened]):
     def __init__(
         self,
         plan: BatchPlan,
-        encoded: Sequence[Encoded],
+        encoded: Sequence[Content],
         opener: HostOpener,
         before: Opened | None,
     ) -> None:
@@ -241,7 +245,7 @@ class _Batch(Future[Opened]):
                 continue
             size, key = tuple(self._sizes[place]), self._keys[place]
             try:
-                self._accepted[place] = accept(self._encoded[place], size, key)
+                self._accepted[place] = as_ppm(accept(self._encoded[place], size, key))
             except Exception as error:  # raised where the batch is waited for
                 self._errors[place] = error
 
@@ -294,7 +298,7 @@ class _Batch(Future[Opened]):
             start, shape = tuple(self._starts[place]), tuple(self._shapes[place])
             window = _decode(tools.decoder, content, start, shape)
         if window is None:
-            raise undecodable(content, key, self._opener._name)
+            raise undecodable(as_ppm(content), key, self._opener._name)
         for view in self._views:
             view.write(place, window, tools.resizer)
 
@@ -304,7 +308,7 @@ class _Batch(Future[Opened]):
         if not self._errors:
             fed = {_images(number): share(images, "HWC") for number, images in enumerate(views)}
             # Without those that are opened, so that batches that wait take less memory.
-            encoded: list[Encoded] = []
+            encoded: list[Content] = []
             if self._opener._graph is not None:
                 fed |= self._opener._graph.feeds(self._plan.stages, self._accepted, self._kinds)
                 encoded = [
