@@ -44,6 +44,8 @@ from gpufeed.order.uniform import SubsetSampler as SubsetSampler
 from gpufeed.order.weighted import WeightedSampler as WeightedSampler
 from gpufeed.order.weighted import balanced_weights as balanced_weights
 from gpufeed.plan.fields import Field as Field
+from gpufeed.plan.image_targets import Depth as Depth
+from gpufeed.plan.image_targets import Mask as Mask
 from gpufeed.records import Manifest as Manifest
 from gpufeed.records import concat as concat
 from gpufeed.records import read_folder as read_folder

@@ -33,13 +33,15 @@ from gpufeed.feed.words import explain
 from gpufeed.ledger import Ledger, Run
 from gpufeed.open.cached import CacheSettings, amount
 from gpufeed.open.choice import Choice
+from gpufeed.open.further import Further
 from gpufeed.open.kinds import THREADS, Kind, OpenerKind, default_kind, identify, resolve_shares
 from gpufeed.order.find_shard import FoundShard, find_shard, warn_if_cut_twice
 from gpufeed.order.foreign import GrainSampler, RecordedSampler, adopt
 from gpufeed.order.schedule import MAX_EPOCHS, BatchSize, LastBatch, Schedule
 from gpufeed.order.shard import ShardOptions, adopt_shard
 from gpufeed.order.uniform import IndexSampler, SequentialSampler, SubsetSampler
-from gpufeed.plan.fields import BATCH_KEYS, Field
+from gpufeed.plan.fields import BATCH_KEYS, Field, check_fields
+from gpufeed.plan.image_targets import ImageTarget
 from gpufeed.plan.planner import Planner
 from gpufeed.plan.stages import calls_functions, check_functions
 from gpufeed.plan.targets import CollateFn, Targets
@@ -92,6 +94,8 @@ class Loader:
     - `points` and `point_visible`, with targets=("points",): float32 (n, k, 2) of (x, y) in pixels
       of the output image, and bool (n, k), False where a point was not visible in the original or
       is no longer on the image.
+    - each `Mask` and `Depth` of targets, by its name: (n, height, width), uint8, float32, or for
+      dtype="int32" of the same dtype as `label`.
     - each of `columns`: numbers and booleans, and fixed-size arrays of them, as arrays with a row
       for each record, float32, bool, or of the same dtype as `label`; text as a list of n str, and
       everything else as a list of what polars gives, such as `datetime.date`, with None for null.
@@ -100,9 +104,9 @@ class Loader:
 
     Boxes are clipped to the image. Boxes whose width or height is then below one pixel are dropped
     with their labels, as torchvision's SanitizeBoundingBoxes does. Labels count from 0; add 1 to
-    `box_labels` for torchvision's detectors, which take 0 as the background. With `Views`, boxes
-    and points are lists with one entry for each view. Targets and columns change neither pixels nor
-    order, and a state loads whatever is requested.
+    `box_labels` for torchvision's detectors, which take 0 as the background. With `Views`, boxes,
+    points and masks are lists with one entry for each view. Targets and columns change neither
+    pixels nor order, and a state loads whatever is requested.
 
     Args:
         manifest: the images and their labels; or torch's `Subset` of a manifest, as its
@@ -138,7 +142,8 @@ class Loader:
             `shard` follows from the sharding; processes that hold the same rows are one shard.
             `batch_size` must be a multiple of the number of parts that this process holds. Boxes
             need collate_fn="pad". With several devices in a process, use device="cpu".
-        targets: what comes with the images: "boxes", "points", and instances of `Field`.
+        targets: what comes with the images: "boxes", "points", and instances of `Mask`, `Depth` and
+            `Field`.
         columns: names of columns of the manifest whose values come with the images.
         box_format: "xyxy" for (x0, y0, x1, y1) or "xywh" for (x, y, width, height).
         collate_fn: None; "pad" for boxes in arrays of one shape; or a function from a list of n
@@ -235,7 +240,7 @@ class Loader:
         device: str | torch.device = "auto",
         framework: Framework = "numpy",
         sharding: jax.sharding.NamedSharding | None = None,
-        targets: Collection[str | Field] = (),
+        targets: Collection[str | Field | ImageTarget] = (),
         columns: Collection[str] = (),
         box_format: BoxFormat = "xyxy",
         collate_fn: CollateFn | None = None,
@@ -266,6 +271,9 @@ class Loader:
                 collate_fn=collate_fn,
             )
         self.manifest = manifest
+        fields = [each for each in targets if isinstance(each, Field)]
+        images = [each for each in targets if isinstance(each, ImageTarget)]
+        check_fields([*fields, *images])
         self.sampler = (
             IndexSampler(len(manifest), shuffle=True)
             if sampler is None
@@ -296,8 +304,9 @@ class Loader:
             train_preset() if transforms is None else transforms,
             check_pixels(max_pixels),
             [each for each in targets if isinstance(each, str)],
-            [each for each in targets if isinstance(each, Field)],
+            fields,
             "NHWC" if framework == "jax" else "NCHW",
+            looks_up=bool(images),
         )
         self._box_format = box_format
         target_arrays = Targets(
@@ -365,13 +374,15 @@ class Loader:
             read_timeout=check_timeout(read_timeout),
             reduce_depth=manifest.reduce_depth,
             cache=self._cache,
+            further=Further(images, [each.bind(manifest) for each in images]),
         )
         marks_valid = last_batch == "pad" or policy.blanks
-        fields = [each.name for each in targets if isinstance(each, Field)]
+        named = [*(each.name for each in fields), *(each.name for each in images)]
+        self._images = images
         self._hand_over = HandOver(
             self._adapter,
             target_arrays,
-            Columns(manifest, columns, (*BATCH_KEYS, *fields)),
+            Columns(manifest, columns, (*BATCH_KEYS, *named)),
             self.ledger,
             marks_valid=marks_valid,
         )

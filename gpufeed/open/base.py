@@ -45,7 +45,9 @@ class Opened:
         feeds: the graph's inputs by name; empty if there are errors.
         errors: the errors of bad images, by their places in the batch.
         views: for each view its images in host memory; () if the graph decodes all.
-        ready: the places in `views` that hold images.
+        ready: the places whose images in `views` and `fields` are there.
+        further: for each record its further images, encoded, until they are `ready`.
+        fields: further images by name, an array for each view.
     """
 
     plan: BatchPlan
@@ -54,6 +56,8 @@ class Opened:
     errors: Mapping[int, DecodeError] = field(default_factory=dict)
     views: Sequence[Sequence[Pixels]] = ()
     ready: frozenset[int] = frozenset()
+    further: Sequence[Sequence[Encoded]] = ()
+    fields: Mapping[str, list[npt.NDArray[Any]]] = field(default_factory=dict)
 
 
 class Opener(Protocol):
@@ -75,6 +79,7 @@ class Opener(Protocol):
         plan: BatchPlan,
         encoded: Sequence[Encoded | DecodeError],
         before: Opened | None = None,
+        further: Sequence[Sequence[Encoded]] = (),
     ) -> Future[Opened]:
         """Start to open a batch, after those started before; callable from any thread.
 
@@ -85,6 +90,7 @@ class Opener(Protocol):
             encoded: for each record its encoded image, `KEPT`, or the error of reading it.
             before: the result of opening the same batch when some of its images were bad; the
                 images that are `ready` are reused.
+            further: for each record its further images, if any are asked for; none for blank ones.
         """
         ...
 
