@@ -89,6 +89,7 @@ from gpufeed.transforms import RandomInvert as RandomInvert
 from gpufeed.transforms import RandomIoUCrop as RandomIoUCrop
 from gpufeed.transforms import RandomPerspective as RandomPerspective
 from gpufeed.transforms import RandomPosterize as RandomPosterize
+from gpufeed.transforms import RandomResize as RandomResize
 from gpufeed.transforms import RandomResizedCrop as RandomResizedCrop
 from gpufeed.transforms import RandomRotation as RandomRotation
 from gpufeed.transforms import RandomShortestSize as RandomShortestSize

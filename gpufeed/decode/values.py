@@ -75,5 +75,5 @@ def decode_values(content: Encoded, size: tuple[int, int]) -> Values:
         raise ValueError(f"it is damaged: {error}") from None
     values = values if turned else _UPRIGHT[header.orientation](values)
     if values.dtype == np.bool_:
-        return values.view(np.uint8)
+        return (values.view(np.uint8) > 0).view(np.uint8)  # Pillow's True is 255
     return values.astype(values.dtype.newbyteorder("="), copy=False)

@@ -41,7 +41,7 @@ from gpufeed.order.schedule import MAX_EPOCHS, BatchSize, LastBatch, Schedule
 from gpufeed.order.shard import ShardOptions, adopt_shard
 from gpufeed.order.uniform import IndexSampler, SequentialSampler, SubsetSampler
 from gpufeed.plan.fields import BATCH_KEYS, Field, check_fields
-from gpufeed.plan.image_targets import ImageTarget
+from gpufeed.plan.image_targets import Depth, ImageTarget, Mask
 from gpufeed.plan.planner import Planner
 from gpufeed.plan.stages import calls_functions, check_functions
 from gpufeed.plan.targets import CollateFn, Targets
@@ -569,8 +569,9 @@ class Loader:
             loader.show(loader.batch(100), path="batch.png")
             loader.show(loader.record(5))
 
-        Images are drawn pixel by pixel, without their normalisation, with the boxes and points that
-        `targets` requests. Captions are those of `gpufeed show`. Views stand side by side.
+        Images are drawn pixel by pixel, without their normalisation, with the masks, boxes and
+        points that `targets` requests; depth maps stand beside them, in grey. Captions are those of
+        `gpufeed show`. Views stand side by side.
 
         Args:
             batch: a batch of this loader, or what `record` returns; None for the batch that
@@ -609,6 +610,8 @@ class Loader:
             box_format=self._box_format,
             to_numpy=self._adapter.to_numpy,
             max_images=max_images,
+            masks={each.name: each.fill for each in self._images if isinstance(each, Mask)},
+            maps=[each.name for each in self._images if isinstance(each, Depth)],
         )
         if target is not None:
             save_sheet(sheet, target)

@@ -41,6 +41,7 @@ class ImageTarget:
         column: the manifest's column of paths; by default the one called `name`. With `source`, a
             column of integers, the keys of the images.
         root: folder that relative paths are relative to; by default that of the manifest's images.
+        suffix: what the suffix of each path is replaced with; None to keep it.
         source: source of the images, instead of files: without the column, key i is the image of
             row i of the loader's manifest, so a manifest that is filtered or split needs the
             column.
@@ -61,6 +62,7 @@ class ImageTarget:
         *,
         column: str | None,
         root: str | os.PathLike[str] | None,
+        suffix: str | None,
         source: Source | None,
         follow_links: bool,
         fill: float,
@@ -75,6 +77,7 @@ class ImageTarget:
         self.dtype = dtype
         self.sampling = sampling
         self._root = root
+        self._suffix = suffix
         self._source = source
         self._follow_links = bool(follow_links)
 
@@ -120,6 +123,8 @@ class ImageTarget:
         def row_name(row: int) -> str:
             return f"row {row} of column {self.column!r}"
 
+        if self._suffix is not None:
+            paths = paths.str.replace(r"\.[^./]*$", "") + self._suffix
         root = None if self._root is None else Path(self._root)
         source = manifest.source
         folder = source.root if isinstance(source, FileSource) else Path()
@@ -173,6 +178,8 @@ class Mask(ImageTarget):
         column: the manifest's column of paths; by default the one called `name`. With `source`, a
             column of integers, the keys of the masks.
         root: folder that relative paths are relative to; by default that of the manifest's images.
+        suffix: what the suffix of each path is replaced with, as ".png" for images/1.jpg and
+            masks/1.png; None to keep it.
         source: source of the masks, instead of files: without the column, key i is the mask of
             row i of the loader's manifest, so a manifest that is filtered or split needs the
             column.
@@ -191,6 +198,7 @@ class Mask(ImageTarget):
         *,
         column: str | None = None,
         root: str | os.PathLike[str] | None = None,
+        suffix: str | None = None,
         source: Source | None = None,
         fill: int = 255,
         dtype: Literal["uint8", "int32"] = "uint8",
@@ -205,6 +213,7 @@ class Mask(ImageTarget):
             name,
             column=column,
             root=root,
+            suffix=suffix,
             source=source,
             follow_links=follow_links,
             fill=fill,
@@ -238,6 +247,7 @@ class Depth(ImageTarget):
         column: the manifest's column of paths; by default the one called `name`. With `source`, a
             column of integers, the keys of the maps.
         root: folder that relative paths are relative to; by default that of the manifest's images.
+        suffix: what the suffix of each path is replaced with; None to keep it.
         source: source of the maps, instead of files: see `Mask`.
         scale: factor of the values.
         fill: value of pixels from outside the image, and of blank images; not multiplied by
@@ -256,6 +266,7 @@ class Depth(ImageTarget):
         *,
         column: str | None = None,
         root: str | os.PathLike[str] | None = None,
+        suffix: str | None = None,
         source: Source | None = None,
         scale: float = 1.0,
         fill: float = 0.0,
@@ -270,6 +281,7 @@ class Depth(ImageTarget):
             name,
             column=column,
             root=root,
+            suffix=suffix,
             source=source,
             follow_links=follow_links,
             fill=float(fill),
