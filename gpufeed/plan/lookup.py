@@ -110,23 +110,21 @@ def _trace(frame: Frame) -> _Points:
             # As single-precision numbers, which is what the image is warped by.
             matrix = each.warped.matrix.astype(np.float32)[:, :, :, None, None].astype(np.float64)
             x, y, depth = (
-                matrix[:, i, 0] * at[1] + matrix[:, i, 1] * at[0] + matrix[:, i, 2]
+                matrix[:, i, 0] * at[1] + matrix[:, i, 2] + matrix[:, i, 1] * at[0]
                 for i in range(3)
             )
             with np.errstate(divide="ignore", invalid="ignore"):
                 at = [y / depth, x / depth]
-            shown = [
-                shown[axis] & (at[axis] >= 0) & (at[axis] < _wide(each.size, axis))
-                for axis in (0, 1)
-            ]
-            at = [np.where(seen, where, 0.0) for seen, where in zip(shown, at, strict=True)]
         for axis, flipped in ((0, each.upturn), (1, each.mirror)):
             size, scaled = _wide(each.size, axis), _wide(each.scaled, axis)
-            moved = np.where(flipped[:, None, None], size - at[axis], at[axis])
+            moved = at[axis]
+            if flipped.any():
+                moved = np.where(flipped[:, None, None], size - moved, moved)
             moved = moved + _wide(each.origin, axis)
             inside = (moved >= _wide(each.shown, axis)) & (moved < _wide(each.shown_end, axis))
             shown[axis] = shown[axis] & inside
             at[axis] = _wide(each.source, axis) + moved * _wide(each.extent, axis) / scaled
+    at = [np.where(seen, where, 0.0) for seen, where in zip(shown, at, strict=True)]
     start = frames[0].source
     return _Points((at[0], at[1]), (shown[0], shown[1]), start, start + frames[0].extent - 1)
 

@@ -20,7 +20,7 @@ import gpufeed
 from gpufeed import ConfigError, DecodeError, Depth, Loader, Manifest, ManifestError, Mask
 from gpufeed import transforms as tf
 from gpufeed.plan.lookup import Lookup
-from gpufeed.transforms.frame import Frame
+from gpufeed.transforms.frame import Frame, Warp
 from tests.support.media import TURNS, jpeg, picture
 
 SIZES = [(60, 45), (45, 65), (55, 55), (32, 75)]
@@ -204,6 +204,18 @@ def test_a_bilinear_resize_is_torchs(height: int, width: int, to_h: int, to_w: i
     np.testing.assert_allclose(ours, theirs[0, 0].numpy(), atol=1e-5)
 
 
+def test_a_point_at_infinity_is_outside() -> None:
+    """Where a perspective divides by zero, as in the column whose centre is at 2.5."""
+    matrix = np.array([[[1.0, 0, 0], [0, 1, 0], [1, 0, -2.5]]])
+    warp = Warp(matrix, np.array([True]), "nearest", (0.0, 0.0, 0.0))
+    lookup = Lookup(Frame.whole(np.array([[6, 6]])).warp(warp))
+    values = np.arange(36).reshape(6, 6)
+    for sampling in ("nearest", "bilinear"):
+        shown = lookup(0, values, np.empty((6, 6)), sampling)
+        assert not shown[:, 2].any()
+        assert shown[1, 3]
+
+
 def test_each_view_has_its_own(alike: Manifest) -> None:
     views = gpufeed.Views([[tf.CenterCrop(30)], [tf.RandomVerticalFlip(1.0), tf.CenterCrop(20)]])
     batch = feed(alike, views, Mask("mask", fill=0))
@@ -330,6 +342,14 @@ def test_masks_belong_to_their_records(many: Manifest) -> None:
     assert len(batches) == 6
     for batch in batches:
         assert (batch["mask"] == batch["record_key"][:, None, None]).all()
+
+
+def test_a_record_has_several_masks_of_its_own(many: Manifest) -> None:
+    twice = [png(np.full((30, 40), 2 * number, np.uint8)) for number in range(COUNT)]
+    with run(many, Mask("mask"), Mask("twice", source=gpufeed.MemorySource(twice))) as loader:
+        for batch in loader:
+            assert (batch["mask"] == batch["record_key"][:, None, None]).all()
+            assert (batch["twice"] == 2 * batch["mask"]).all()
 
 
 def test_targets_change_no_pixel(many: Manifest) -> None:
