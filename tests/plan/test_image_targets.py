@@ -204,9 +204,10 @@ def test_a_bilinear_resize_is_torchs(height: int, width: int, to_h: int, to_w: i
     np.testing.assert_allclose(ours, theirs[0, 0].numpy(), atol=1e-5)
 
 
-def test_a_point_at_infinity_is_outside() -> None:
+@pytest.mark.parametrize("row", [[1.0, 0, 0], [1, 0, -2.5]])
+def test_a_point_at_infinity_is_outside(row: list[float]) -> None:
     """Where a perspective divides by zero, as in the column whose centre is at 2.5."""
-    matrix = np.array([[[1.0, 0, 0], [0, 1, 0], [1, 0, -2.5]]])
+    matrix = np.array([[row, [0, 1, 0], [1, 0, -2.5]]])
     warp = Warp(matrix, np.array([True]), "nearest", (0.0, 0.0, 0.0))
     lookup = Lookup(Frame.whole(np.array([[6, 6]])).warp(warp))
     values = np.arange(36).reshape(6, 6)

@@ -121,7 +121,7 @@ def shares(steps: Steps, birds: Manifest, masks: Sequence[np.ndarray]) -> list[f
     for mode in (InterpolationMode.NEAREST, InterpolationMode.NEAREST_EXACT):
         differ = total = 0
         for row, values in enumerate(masks):
-            mask: Any = tv_tensors.Mask(torch.from_numpy(values))
+            mask: Any = tv_tensors.Mask(torch.tensor(values))
             for step, params, frame in placed:
                 own = {name: np.asarray(each)[row].tolist() for name, each in params.items()}
                 own = {n: np.asarray(v) if isinstance(v, list) else v for n, v in own.items()}
@@ -133,6 +133,10 @@ def shares(steps: Steps, birds: Manifest, masks: Sequence[np.ndarray]) -> list[f
             total += ours.size
         found.append(differ / total)
     return found
+
+
+def _cell(share: float) -> str:
+    return "0" if share == 0 else "a few pixels" if share < 1e-4 else f"{share:.2%}"
 
 
 def table() -> str:
@@ -147,7 +151,7 @@ def table() -> str:
             with Image.open(name.with_suffix(".png")) as image:
                 masks.append(np.asarray(image.convert("L")))
         for name, steps in CASES:
-            cells = [f"{share:.2%}" if share else "0" for share in shares(steps, birds, masks)]
+            cells = [_cell(share) for share in shares(steps, birds, masks)]
             lines.append(f"| {name} | {cells[0]} | {cells[1]} |")
     return "\n".join(lines)
 
