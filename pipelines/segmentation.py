@@ -17,7 +17,6 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 import gpufeed
-from gpufeed import presets
 from pipelines.command import options, run
 
 
@@ -44,7 +43,9 @@ def build(config: Config, split: str = "train") -> gpufeed.Loader:
         sampler=gpufeed.IndexSampler(
             len(birds), shuffle=train, seed=config.seed, num_epochs=epochs
         ),
-        transforms=(presets.segment_train if train else presets.segment_evaluate)(size),
+        transforms=(gpufeed.presets.segment_train if train else gpufeed.presets.segment_evaluate)(
+            size
+        ),
         targets=[gpufeed.Mask("mask", column="path", root=root, suffix=".png")],
         batch_size=config.batch_size,
         last_batch="drop" if train else "pad",

@@ -73,17 +73,26 @@ def check_views(losses: list[float], birds: Path, framework: str) -> None:
     assert all(0 < loss < 6 for loss in losses)
 
 
+def check_segmentation(result: float, birds: Path, framework: str) -> None:
+    # The mean IoU; of the others the share of the pixels that are birds.
+    assert 0.05 < result < 1
+
+
 CHECKS: dict[str, Callable[[Any, Path, str], None]] = {
     "train": check_train,
     "evaluate": check_evaluate,
     "course": check_course,
     "detection": check_detection,
     "multi_crop": check_views,
+    "segmentation": check_segmentation,
     "two_crop": check_views,
 }
 
 
-FEWER = {"multi_crop": ["--local-crops", "2", "--local-size", "32"]}
+FEWER = {
+    "multi_crop": ["--local-crops", "2", "--local-size", "32"],
+    "segmentation": ["--epochs", "1"],
+}
 """Options that make a recipe quick."""
 
 
