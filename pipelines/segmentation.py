@@ -37,15 +37,13 @@ def build(config: Config, split: str = "train") -> gpufeed.Loader:
     """Return the feed of a split: a batch's `mask` is 1 on birds and 255 on padding."""
     birds, train = gpufeed.read_nabirds(config.data).split(split), split == "train"
     root = Path(config.data) / "segmentations"
-    size, epochs = config.size, config.epochs if train else 1
+    preset = gpufeed.presets.segment_train if train else gpufeed.presets.segment_evaluate
+    epochs = config.epochs if train else 1
+    order = gpufeed.IndexSampler(len(birds), shuffle=train, seed=config.seed, num_epochs=epochs)
     return gpufeed.Loader(
         birds,
-        sampler=gpufeed.IndexSampler(
-            len(birds), shuffle=train, seed=config.seed, num_epochs=epochs
-        ),
-        transforms=(gpufeed.presets.segment_train if train else gpufeed.presets.segment_evaluate)(
-            size
-        ),
+        sampler=order,
+        transforms=preset(config.size),
         targets=[gpufeed.Mask("mask", column="path", root=root, suffix=".png")],
         batch_size=config.batch_size,
         last_batch="drop" if train else "pad",
