@@ -44,6 +44,8 @@ from gpufeed.order.uniform import SubsetSampler as SubsetSampler
 from gpufeed.order.weighted import WeightedSampler as WeightedSampler
 from gpufeed.order.weighted import balanced_weights as balanced_weights
 from gpufeed.plan.fields import Field as Field
+from gpufeed.plan.image_targets import Depth as Depth
+from gpufeed.plan.image_targets import Mask as Mask
 from gpufeed.records import Manifest as Manifest
 from gpufeed.records import concat as concat
 from gpufeed.records import read_array_record as read_array_record
@@ -94,6 +96,7 @@ from gpufeed.transforms import RandomInvert as RandomInvert
 from gpufeed.transforms import RandomIoUCrop as RandomIoUCrop
 from gpufeed.transforms import RandomPerspective as RandomPerspective
 from gpufeed.transforms import RandomPosterize as RandomPosterize
+from gpufeed.transforms import RandomResize as RandomResize
 from gpufeed.transforms import RandomResizedCrop as RandomResizedCrop
 from gpufeed.transforms import RandomRotation as RandomRotation
 from gpufeed.transforms import RandomShortestSize as RandomShortestSize

@@ -102,6 +102,7 @@ class DeviceCache:
         plan: BatchPlan,
         encoded: Sequence[Content | DecodeError],
         before: Opened | None = None,  # noqa: ARG002 - bad images are rare
+        further: Sequence[Sequence[Content]] = (),  # noqa: ARG002 - `Loader` refuses them
     ) -> Future[Opened]:
         """Start to open what is not kept of a batch: see `Opener`."""
         if not self._closed and self.ready[plan.record_keys].all() and not plan.blank.any():

@@ -7,6 +7,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy.typing as npt
+
 from gpufeed.errors import DecodeError, PipelineError
 from gpufeed.source.base import Content, Encoded, Pixels
 
@@ -41,7 +43,9 @@ class Opened:
         feeds: the graph's inputs by name; empty if there are errors.
         errors: the errors of bad images, by their places in the batch.
         views: for each view its images in host memory; () if the graph decodes all.
-        ready: the places in `views` that hold images.
+        ready: the places whose images in `views` and `fields` are there.
+        further: for each record its further images, encoded, until they are `ready`.
+        fields: further images by name, an array for each view.
     """
 
     plan: BatchPlan
@@ -50,6 +54,8 @@ class Opened:
     errors: Mapping[int, DecodeError] = field(default_factory=dict)
     views: Sequence[Sequence[Pixels]] = ()
     ready: frozenset[int] = frozenset()
+    further: Sequence[Sequence[Content]] = ()
+    fields: Mapping[str, list[npt.NDArray[Any]]] = field(default_factory=dict)
 
 
 class Opener(Protocol):
@@ -71,6 +77,7 @@ class Opener(Protocol):
         plan: BatchPlan,
         encoded: Sequence[Content | DecodeError],
         before: Opened | None = None,
+        further: Sequence[Sequence[Content]] = (),
     ) -> Future[Opened]:
         """Start to open a batch, after those started before; callable from any thread.
 
@@ -81,6 +88,7 @@ class Opener(Protocol):
             encoded: for each record its image, `KEPT`, or the error of reading it.
             before: the result of opening the same batch when some of its images were bad; the
                 images that are `ready` are reused.
+            further: for each record its further images, if any are asked for; none for blank ones.
         """
         ...
 

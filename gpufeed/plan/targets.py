@@ -13,6 +13,7 @@ import polars as pl
 from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
 from gpufeed.plan.fields import BATCH_KEYS, Field, narrowed
+from gpufeed.plan.image_targets import ImageTarget
 from gpufeed.records.annotations import BOX_POINTS, BOXES, check_box_format
 from gpufeed.transforms.objects import Objects
 
@@ -225,7 +226,7 @@ class Targets:
     def __init__(
         self,
         manifest: Manifest,
-        asked: Collection[str | Field],
+        asked: Collection[str | Field | ImageTarget],
         box_format: str,
         max_boxes: int | None,
         collate_fn: CollateFn | None,
@@ -233,12 +234,14 @@ class Targets:
         box_columns: Collection[str] = (),
     ) -> None:
         known = not isinstance(asked, str)
-        if not known or any(each not in _KINDS for each in asked if not isinstance(each, Field)):
+        if not known or any(
+            each not in _KINDS for each in asked if not isinstance(each, Field | ImageTarget)
+        ):
             raise ConfigError(
                 f'targets is {short(asked)}; it may hold "boxes", "box_points", "points" and '
-                "instances of Field"
+                "instances of Mask, Depth and Field"
             )
-        fields = [each.name for each in asked if isinstance(each, Field) and each.moves]
+        fields = [each.name for each in asked if not isinstance(each, str) and each.moves]
         kinds = [each for each in asked if isinstance(each, str)]
         moving = [*kinds, *fields]
         for each in asked:
