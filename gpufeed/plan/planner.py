@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed._util.rows import PIECE, pieces
 from gpufeed.errors import ConfigError, TransformError
 from gpufeed.faults.blank import blank_sizes
 from gpufeed.order.sampler import Visits
@@ -121,9 +122,7 @@ class Planner:
         self._schedule = schedule
         self.check_batch_size(schedule)
         self._max_pixels = max_pixels
-        self._sizes = manifest.sizes().astype(np.int64)
-        self._labels = manifest.frame["label"].to_numpy()
-        self._boxes = _corners(manifest)
+        self._manifest = manifest
         self._boxes_follow = "boxes" in targets
         check_fields(fields)
         self._fields = [(field, field.bind(manifest)) for field in fields]
@@ -131,8 +130,8 @@ class Planner:
             isinstance(each, GeometricTransform) and each.uses_objects
             for each in itertools.chain(*self.views)
         )
-        self._objects = Objects.of(manifest) if used or self._boxes_follow else None
-        self._points = manifest.points() if "points" in targets else None
+        self._has_objects = manifest.has_objects and (used or self._boxes_follow)
+        self._points_follow = "points" in targets
         for transform in itertools.chain(*self.views):
             for size in schedule.sizes.values():
                 if isinstance(transform, MixTransform) and size % transform.group:
@@ -140,7 +139,7 @@ class Planner:
                         f"batch_size is {size}; it must be a multiple of {transform.group}, the "
                         f"groups in which {type(transform).__name__} pairs records"
                     )
-        self._soft = _soft_labels(self.views, self._labels)
+        self._soft = _soft_labels(self.views, manifest)
         probe = self._probe()
         self.stages, self._structure = probe.stages, probe.structure
 
@@ -156,21 +155,21 @@ class Planner:
 
     def _probe(self) -> Composed:
         """Compose the most extreme sizes of the manifest, so that what cannot work fails now."""
-        height, width = self._sizes[:, 0], self._sizes[:, 1]
-        area, aspect = height * width, width / height
-        measures = (area, aspect, height, width)
-        extremes = {int(pick) for by in measures for pick in (by.argmin(), by.argmax())}
-        keys = np.array(sorted(extremes), dtype=np.int64)
+        keys = _extremes(self._manifest)
         epochs = np.zeros_like(keys)
         rng = BatchRng(self._sampler.seed, epochs, keys, 0)
         none_blank = np.zeros(len(keys), dtype=np.bool_)
         alone: Partners = lambda _: np.arange(len(keys))  # noqa: E731 - shorter than a function
-        return self._compose(keys, self._sizes[keys], none_blank, rng, alone)
+        return self._compose(keys, self._sizes(keys), none_blank, rng, alone)
+
+    def _sizes(self, keys: npt.NDArray[np.int64] | None = None) -> npt.NDArray[np.int64]:
+        return self._manifest.sizes(keys).astype(np.int64)
 
     def prefix(self) -> Prefix:
         """Return what the transforms do to each image in every epoch alike, for all records."""
-        one = None if self._objects is None else self._objects.take(np.zeros(1, np.int64))
-        return find_prefix(self.views, self._sizes, self._boxes, one, self._max_pixels)
+        one = Objects.of(self._manifest, [0]) if self._has_objects else None
+        boxes = _corners(self._manifest.boxes())
+        return find_prefix(self.views, self._sizes(), boxes, one, self._max_pixels)
 
     def _compose(
         self,
@@ -180,8 +179,8 @@ class Planner:
         rng: BatchRng,
         partners: Partners,
     ) -> Composed:
-        boxes = None if self._boxes is None else self._boxes[keys]
-        objects = None if self._objects is None else self._objects.take(keys)
+        boxes = _corners(self._manifest.boxes(keys))
+        objects = Objects.of(self._manifest, keys) if self._has_objects else None
         if blank.any():
             # A blank image has no boxes; the box of its record is the whole image.
             if boxes is not None:
@@ -204,7 +203,7 @@ class Planner:
             ConfigError: the sampler, such as a user's own, violates its contract.
         """
         visits = self._sampler.visits(positions)
-        name, count = type(self._sampler).__name__, len(self._labels)
+        name, count = type(self._sampler).__name__, len(self._manifest)
         arrays = {each: np.asarray(getattr(visits, each, None)) for each in Visits._fields}
         for each, values in arrays.items():
             if values.shape != positions.shape or values.dtype.kind not in "iu":
@@ -294,7 +293,7 @@ class Planner:
         keys, blank = visits.record_key, np.zeros(len(positions), dtype=np.bool_)
         if substitute is not None:
             keys, blank = substitute(visits)
-        sizes = self._sizes[keys]
+        sizes = self._sizes(keys)
         if blank.any():
             sizes[blank] = blank_sizes(sizes[blank], self._max_pixels)
         # A substitute draws the numbers of the record it replaces, so it is augmented differently
@@ -319,7 +318,7 @@ class Planner:
                 f"{len(view.stages)} stages, but other batches {usual.size} and "
                 f"{len(usual.stages)}; they must end in one fixed size, such as CenterCrop(224)"
             )
-        labels, mix = self._labels[keys], composed.mix
+        labels, mix = self._manifest.labels(keys), composed.mix
         frames = [view.frame for view in composed.views]
         other, share = (None, None) if mix is None else (labels[mix.partner], mix.share)
         return BatchPlan(
@@ -350,7 +349,7 @@ class Planner:
         blank: npt.NDArray[np.bool_],
     ) -> tuple[ViewTargets, ...]:
         boxes = composed.objects if self._boxes_follow else None
-        points = None if self._points is None else self._points[keys]
+        points = self._manifest.points(keys) if self._points_follow else None
         if boxes is None and points is None:
             return ()
         return tuple(follow(view.frame, boxes, view.kept, points, blank) for view in composed.views)
@@ -377,23 +376,40 @@ def _partners(
     return np.where(blank | blank[partner], rows, partner)
 
 
-def _corners(manifest: Manifest) -> npt.NDArray[np.float64] | None:
-    """Return the box of each record as (x0, y0, x1, y1)."""
-    boxes = manifest.boxes()
+def _extremes(manifest: Manifest) -> npt.NDArray[np.int64]:
+    """Return the sorted keys of the images that are most extreme by area, aspect or a side.
+
+    The first of equal ones is taken.
+    """
+
+    def rows(sizes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+        height, width = sizes.astype(np.int64).T
+        measures = (height * width, width / height, height, width)
+        return np.unique([pick for by in measures for pick in (by.argmin(), by.argmax())])
+
+    found = [
+        number * PIECE + rows(np.column_stack([side.to_numpy() for side in sides]))
+        for number, sides in enumerate(pieces(manifest.frame[["height", "width"]]))
+    ]
+    keys = np.concatenate(found)
+    return keys[rows(manifest.sizes(keys))]
+
+
+def _corners(boxes: npt.NDArray[np.int32] | None) -> npt.NDArray[np.float64] | None:
+    """Return boxes (x, y, width, height) as (x0, y0, x1, y1)."""
     if boxes is None:
         return None
     corner, extent = boxes[:, :2].astype(np.float64), boxes[:, 2:]
     return np.concatenate([corner, corner + extent], axis=1)
 
 
-def _soft_labels(
-    views: Sequence[Sequence[Transform]], labels: npt.NDArray[np.int32]
-) -> SoftLabels | None:
+def _soft_labels(views: Sequence[Sequence[Transform]], manifest: Manifest) -> SoftLabels | None:
     """Return the `SoftLabels` of all views, if there is one, after checking all labels."""
     found = [each for each in itertools.chain(*views) if isinstance(each, SoftLabels)]
     if not found:
         return None
     if any(each.identity != found[0].identity for each in found):
         raise ConfigError("there are several SoftLabels with different settings; use one")
-    found[0].of(np.array([labels.min(), labels.max()]))
+    label = manifest.frame["label"]
+    found[0].of(np.array([label.min(), label.max()], np.int32))
     return found[0]

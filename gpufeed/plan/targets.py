@@ -129,13 +129,12 @@ class Targets:
             raise ConfigError('collate_fn is "pad", which pads boxes; ask for targets=("boxes",)')
         self.collate_fn = None if isinstance(collate_fn, str) else collate_fn
         self.moving = ("boxes", "box_labels", "box_valid", "points", "point_visible", *fields)
-        objects = Objects.of(manifest) if "boxes" in kinds else None
-        if "boxes" in kinds and objects is None:
+        if "boxes" in kinds and not manifest.has_objects:
             raise ConfigError(
                 'targets has "boxes", but the manifest has none; read_table(boxes=...) reads '
                 "them, as do columns box_x, box_y, box_width and box_height"
             )
-        if "points" in kinds and manifest.points() is None:
+        if "points" in kinds and not manifest.has_points:
             raise ConfigError(
                 'targets has "points", but the manifest has none; read_table(points=...) reads '
                 "them, read_nabirds where the folder has parts/part_locs.txt"
@@ -149,8 +148,8 @@ class Targets:
                     f"max_boxes is {short(max_boxes)}; it must be an integer of 1 or more"
                 )
             self._max_boxes = max_boxes
-        elif pads and objects is not None:
-            self._max_boxes = max(int(objects.counts.max()), 1)
+        elif pads:
+            self._max_boxes = manifest.most_objects()
 
     def arrays(self, plan: BatchPlan, adapter: Adapter) -> dict[str, Any]:
         """Return the targets of a batch by name, as lists if there are several views."""

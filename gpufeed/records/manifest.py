@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from types import MappingProxyType
-from typing import SupportsIndex, overload
+from typing import Self, SupportsIndex, overload
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from gpufeed._util.rows import first_true
+from gpufeed._util.rows import PIECE, RowName, first_true, gather, pieces
 from gpufeed._util.sanitize import sanitize, short
 from gpufeed.decode.headers import max_file_bytes
 from gpufeed.errors import ConfigError, ManifestError
@@ -199,18 +199,43 @@ class Manifest:
             f"{self._source!r}, columns={self._frame.columns}{repairs}>"
         )
 
-    def sizes(self) -> npt.NDArray[np.int32]:
-        """Return the height and width of each image in pixels; int32, (n, 2)."""
-        return self._integers("height", "width")
+    def labels(self, keys: npt.ArrayLike | None = None) -> npt.NDArray[np.int32]:
+        """Return the label of each image, int32 (n,).
 
-    def boxes(self) -> npt.NDArray[np.int32] | None:
+        Args:
+            keys: here and below, the record_keys of n images; None for all images.
+
+        Raises:
+            ConfigError: as `rows`.
+        """
+        return gather(self._frame["label"], self._rows(keys))
+
+    def sizes(self, keys: npt.ArrayLike | None = None) -> npt.NDArray[np.int32]:
+        """Return the height and width of each image in pixels; int32, (n, 2)."""
+        return self._integers(("height", "width"), keys)
+
+    def boxes(self, keys: npt.ArrayLike | None = None) -> npt.NDArray[np.int32] | None:
         """Return the bounding boxes x, y, width, height in pixels, int32, (n, 4), or None."""
-        return self._integers(*BOX_COLUMNS) if self.has_boxes else None
+        return self._integers(BOX_COLUMNS, keys) if self.has_boxes else None
+
+    def most_pixels(self, limit: int = 1 << 62) -> int:
+        """Return the most pixels that an image has, of those that have up to `limit`; 0 if none."""
+        return max(
+            int(pixels[pixels <= limit].max(initial=0))
+            for pixels in map(_pixels, pieces(self._frame[["width", "height"]]))
+        )
 
     @property
     def has_objects(self) -> bool:
         """Whether there are boxes: a list for each image, or the single box of `has_boxes`."""
         return BOXES in self._frame.columns or self.has_boxes
+
+    def most_objects(self) -> int:
+        """Return the most boxes that an image has, at least 1."""
+        if BOXES not in self._frame.columns:
+            return 1
+        counts = (piece.list.len().to_numpy() for piece in pieces(self._frame[BOXES]))
+        return max(1, *(int(count.max()) for count in counts))
 
     @property
     def has_points(self) -> bool:
@@ -228,9 +253,9 @@ class Manifest:
         return tuple(inner.categories) if isinstance(inner, pl.Enum) else ()
 
     def objects(
-        self,
+        self, keys: npt.ArrayLike | None = None
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int32], npt.NDArray[np.int64]] | None:
-        """Return the boxes of all images, concatenated; None if there are none.
+        """Return the boxes of each image, concatenated; None if there are none.
 
         They come from the column `boxes`, or else from the single box of each image. Without
         `box_labels`, a box has its image's label.
@@ -239,23 +264,24 @@ class Manifest:
             Boxes, float64 (m, 4) of x0, y0, x1, y1 in pixels; their labels, int32 (m,); and
             offsets, int64 (n + 1): the boxes of image i are those in [offsets[i], offsets[i + 1]).
         """
-        single, labels = self.boxes(), self._frame["label"].to_numpy()
         if BOXES in self._frame.columns:
-            boxes, offsets = flatten(self._frame[BOXES])
+            boxes, offsets = flatten(self._lists(BOXES, keys))
             if BOX_LABELS not in self._frame.columns:
-                return boxes, np.repeat(labels, np.diff(offsets)), offsets
-            return boxes, flatten(self._frame[BOX_LABELS])[0].astype(np.int32), offsets
+                return boxes, np.repeat(self.labels(keys), np.diff(offsets)), offsets
+            return boxes, flatten(self._lists(BOX_LABELS, keys))[0].astype(np.int32), offsets
+        single, labels = self.boxes(keys), self.labels(keys)
         if single is None:
             return None
         start = single[:, :2].astype(np.float64)
         boxes = np.concatenate([start, start + single[:, 2:]], axis=1)
         return boxes, labels, np.arange(len(boxes) + 1)
 
-    def points(self) -> npt.NDArray[np.float64] | None:
+    def points(self, keys: npt.ArrayLike | None = None) -> npt.NDArray[np.float64] | None:
         """Return the points, float64 (n, k, 3) of x, y in pixels and visible, or None."""
         if not self.has_points:
             return None
-        return flatten(self._frame[POINTS])[0].reshape(len(self), -1, 3)
+        lists = self._lists(POINTS, keys)
+        return flatten(lists)[0].reshape(len(lists), -1, 3)
 
     def filter(self, predicate: pl.Expr | pl.Series | npt.NDArray[np.bool_]) -> Manifest:
         """Return the images for which the predicate holds, in order, with the same classes.
@@ -450,16 +476,40 @@ class Manifest:
         rows = self._check_keys(keys)
         if not len(rows):
             raise ManifestError("a manifest needs at least one image")
-        # The rows have been checked already.
-        taken = object.__new__(Manifest)
-        taken._frame = self._frame[rows]
-        taken._source = take(self._source, rows)
-        taken._classes = self._classes
-        taken._repairs = self._repairs
+        taken = self._of_checked(
+            self._frame[rows],
+            take(self._source, rows),
+            self._classes,
+            repairs=self._repairs,
+            reduce_depth=self._reduce_depth,
+        )
         taken._selected_from = len(self)
-        taken._reduce_depth = self._reduce_depth
-        taken._fingerprint = None
         return taken
+
+    @classmethod
+    def _of_checked(
+        cls,
+        frame: pl.DataFrame,
+        source: Source,
+        classes: tuple[str, ...],
+        *,
+        repairs: dict[str, int],
+        reduce_depth: bool,
+        fingerprint: str | None = None,
+    ) -> Self:
+        """Return a manifest of rows that another manifest has checked."""
+        made = object.__new__(cls)
+        made._frame = frame
+        made._source = _limit_files(source, frame)
+        made._classes = classes
+        made._repairs = repairs
+        made._selected_from = len(frame)
+        made._reduce_depth = reduce_depth
+        made._fingerprint = fingerprint
+        return made
+
+    def _rows(self, keys: npt.ArrayLike | None) -> npt.NDArray[np.int64] | None:
+        return None if keys is None else self._check_keys(keys)
 
     def _check_keys(self, keys: npt.ArrayLike) -> npt.NDArray[np.int64]:
         array = np.asarray(keys)
@@ -488,7 +538,7 @@ class Manifest:
         return self._fingerprint
 
     def _strata(self, stratify: bool) -> npt.NDArray[np.int32]:
-        labels = self._frame["label"].to_numpy()
+        labels = self.labels()
         return labels if stratify else np.zeros_like(labels)
 
     def _as_whole(self) -> Manifest:
@@ -496,8 +546,15 @@ class Manifest:
         self._selected_from = len(self)
         return self
 
-    def _integers(self, *columns: str) -> npt.NDArray[np.int32]:
-        return np.column_stack([self._frame[column].to_numpy() for column in columns])
+    def _integers(
+        self, columns: Sequence[str], keys: npt.ArrayLike | None
+    ) -> npt.NDArray[np.int32]:
+        rows = self._rows(keys)
+        return np.column_stack([gather(self._frame[column], rows) for column in columns])
+
+    def _lists(self, column: str, keys: npt.ArrayLike | None) -> pl.Series:
+        rows = self._rows(keys)
+        return self._frame[column] if rows is None else self._frame[column].gather(rows)
 
     def _select(self, mask: pl.Series, if_empty: str) -> Manifest:
         rows = mask.arg_true()
@@ -566,17 +623,27 @@ def _check_frame(
             raise ManifestError(f"{row_name(row)}: {name} {frame[name][row]} {problem}")
     check_dtypes(frame)
     frame = frame.with_columns(pl.col(integers).cast(pl.Int32))
-    if boxes:
-        x, y, w, h, W, H = (
-            frame[name].cast(pl.Int64) for name in (*BOX_COLUMNS, "width", "height")
-        )
-        if (row := first_true((w < 1) | (h < 1) | (x + w > W) | (y + h > H))) is not None:
-            raise ManifestError(
-                f"{row_name(row)}: the box {x[row]} {y[row]} {w[row]} {h[row]} (x y width height) "
-                f"is empty or not inside the image of {W[row]}x{H[row]} pixels"
-            )
-    check_annotations(frame, row_name)
+    points = frame[POINTS][:1] if POINTS in frame.columns else None
+    for number, piece in enumerate(pieces(frame)):
+        first = number * PIECE
+
+        def name_in_piece(row: int, first: int = first) -> str:
+            return row_name(first + row)
+
+        if boxes:
+            _check_boxes(piece, name_in_piece)
+        check_annotations(piece, name_in_piece, points)
     return frame
+
+
+def _check_boxes(frame: pl.DataFrame, row_name: RowName) -> None:
+    """Raise `ManifestError` if the single box of an image is empty or not inside it."""
+    x, y, w, h, W, H = (frame[name].cast(pl.Int64) for name in (*BOX_COLUMNS, "width", "height"))
+    if (row := first_true((w < 1) | (h < 1) | (x + w > W) | (y + h > H))) is not None:
+        raise ManifestError(
+            f"{row_name(row)}: the box {x[row]} {y[row]} {w[row]} {h[row]} (x y width height) "
+            f"is empty or not inside the image of {W[row]}x{H[row]} pixels"
+        )
 
 
 def _check_source(
@@ -586,6 +653,7 @@ def _check_source(
     if isinstance(source, str | Path):
         numbers = range(frame.height) if numbers is None else numbers
         source = FileSource(source, frame["path"], where=lambda row: f"row {numbers[row]}")
+        return _limit_files(source, frame)
     check_source(source, frame.height)
     if isinstance(source, FileSource):
         differ = frame["path"].ne_missing(source.paths)
@@ -594,10 +662,31 @@ def _check_source(
                 f"row {row}: path is {short(frame['path'][row])}, but the source has the file "
                 f"{short(source.paths[row])}; use the paths of the source"
             )
+    return _limit_files(source, frame)
+
+
+def _limit_files(source: Source, frame: pl.DataFrame) -> Source:
+    """Return a source that rejects files which are too long for their pixels."""
     if isinstance(source, FileSource | RangeSource):
-        pixels = frame["width"].cast(pl.Int64) * frame["height"].cast(pl.Int64)
-        source = source.limited(max_file_bytes(pixels.to_numpy()))
+        return source.limited(_Limits(frame[["width", "height"]]))
     return source
+
+
+class _Limits:
+    """The most bytes that the encoded image of each row may have."""
+
+    def __init__(self, sizes: pl.DataFrame) -> None:
+        self._sizes = sizes
+
+    def __getitem__(self, keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return max_file_bytes(_pixels(self._sizes, keys))
+
+
+def _pixels(
+    sizes: pl.DataFrame, rows: npt.NDArray[np.int64] | None = None
+) -> npt.NDArray[np.int64]:
+    width, height = (gather(column, rows).astype(np.int64) for column in sizes)
+    return width * height
 
 
 def _class_name(name: str | None) -> str:

@@ -161,7 +161,9 @@ def read_table(
             numbered, source, show=progress, on_bad_image=on_bad_image, reduce_depth=reduce_depth
         )
         repairs |= dropped
-    numbers, frame = numbered[_NUMBER].to_list(), numbered.drop(_NUMBER)
+    if numbered.height < frame.height:
+        numbers = numbered[_NUMBER].to_list()
+    frame = numbered.drop(_NUMBER)
     if boxes is not None:
         frame, repaired = read_boxes(
             frame, boxes, box_labels, box_format, row_name, classes=box_names

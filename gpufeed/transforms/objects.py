@@ -38,9 +38,9 @@ class Objects:
         return len(self.offsets) - 1
 
     @staticmethod
-    def of(manifest: Manifest) -> Objects | None:
-        """Return the boxes of all records of a manifest; None if it has none."""
-        arrays = manifest.objects()
+    def of(manifest: Manifest, keys: npt.ArrayLike | None = None) -> Objects | None:
+        """Return the boxes of some or all records of a manifest; None if it has none."""
+        arrays = manifest.objects(keys)
         if arrays is None:
             return None
         boxes, labels, offsets = arrays
