@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-__all__ = ["PIECE", "RowName", "first_true", "gather", "line_name", "pieces"]
+__all__ = ["PIECE", "RowName", "first_true", "gather", "line_name", "pieces", "take_rows"]
 
 RowName = Callable[[int], str]
 """Returns the name of a row, given its number from 0, for an error message: "a.csv, row 3"."""
@@ -51,4 +51,9 @@ def gather(column: pl.Series, rows: npt.NDArray[np.int64] | None) -> npt.NDArray
     # files have them, would be copied, and so would booleans, which are bits.
     if column.n_chunks() == 1 and column.dtype != pl.Boolean:
         return column.to_numpy()[rows]
-    return column.gather(rows).to_numpy()
+    return take_rows(column, rows).to_numpy()
+
+
+def take_rows(column: pl.Series, rows: npt.NDArray[np.int64]) -> pl.Series:
+    """Return some rows of a column, as `gather` of polars does in twenty times as long."""
+    return column[pl.Series(rows.astype(np.uint32))]

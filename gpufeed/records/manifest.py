@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import operator
+import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from types import MappingProxyType
-from typing import Self, SupportsIndex, overload
+from typing import Any, Self, SupportsIndex, overload
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from gpufeed._util.rows import PIECE, RowName, first_true, gather, pieces
+from gpufeed._util.rows import PIECE, RowName, first_true, gather, pieces, take_rows
 from gpufeed._util.sanitize import sanitize, short
 from gpufeed.decode.headers import max_file_bytes
 from gpufeed.errors import ConfigError, ManifestError
@@ -31,10 +32,12 @@ from gpufeed.source.files import FileSource
 from gpufeed.source.ranges import RangeSource
 from gpufeed.source.selection import take
 
-__all__ = ["DROPPED", "Manifest", "class_names"]
+__all__ = ["DROPPED", "SAVED", "Manifest", "check_images", "class_names"]
 
 DROPPED = ("images_dropped", "links_dropped")
 """Keys of `repairs` that count what was left out."""
+SAVED = ".manifest"
+"""Ending of the files of saved manifests."""
 _MAX_SHOWN = 3
 _INT32_MAX = 2**31 - 1
 
@@ -80,6 +83,7 @@ class Manifest:
 
     __slots__ = (
         "_classes",
+        "_file",
         "_fingerprint",
         "_frame",
         "_reduce_depth",
@@ -104,11 +108,12 @@ class Manifest:
             raise ManifestError("classes must be a sequence of strings, one for each label")
         self._classes = tuple(classes)
         self._frame = _check_frame(frame, len(self._classes), numbers)
-        self._source = _check_source(source, self._frame, numbers)
+        self._source = check_images(source, self._frame, numbers)
         self._repairs = dict(repairs or {})
         self._selected_from = len(self)
         self._reduce_depth = reduce_depth
         self._fingerprint: str | None = None
+        self._file: tuple[Any, ...] | None = None
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -506,7 +511,16 @@ class Manifest:
         made._selected_from = len(frame)
         made._reduce_depth = reduce_depth
         made._fingerprint = fingerprint
+        made._file = None
         return made
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
+        """Pickle a manifest as its file's path, if `read_manifest` read it, or else as its rows."""
+        if self._file is None:
+            return super().__reduce_ex__(protocol)
+        from gpufeed.records.saved import read_again
+
+        return read_again, (self.fingerprint(), *self._file)
 
     def _rows(self, keys: npt.ArrayLike | None) -> npt.NDArray[np.int64] | None:
         return None if keys is None else self._check_keys(keys)
@@ -537,6 +551,24 @@ class Manifest:
             self._fingerprint = fingerprint(self._frame, self._classes)
         return self._fingerprint
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the manifest to a file for `read_manifest`, which opens it at once.
+
+        It is an Arrow IPC file of all columns, with the classes, the fingerprint and the root in
+        its metadata. Images are not copied. The file is written whole or not at all.
+
+        Args:
+            path: the file, which must end in ".manifest".
+
+        Raises:
+            ConfigError: `path` has another ending.
+            MissingExtraError: pyarrow is not installed.
+            OSError: the file cannot be written.
+        """
+        from gpufeed.records.saved import save_manifest
+
+        save_manifest(self, path)
+
     def _strata(self, stratify: bool) -> npt.NDArray[np.int32]:
         labels = self.labels()
         return labels if stratify else np.zeros_like(labels)
@@ -554,7 +586,7 @@ class Manifest:
 
     def _lists(self, column: str, keys: npt.ArrayLike | None) -> pl.Series:
         rows = self._rows(keys)
-        return self._frame[column] if rows is None else self._frame[column].gather(rows)
+        return self._frame[column] if rows is None else take_rows(self._frame[column], rows)
 
     def _select(self, mask: pl.Series, if_empty: str) -> Manifest:
         rows = mask.arg_true()
@@ -646,7 +678,7 @@ def _check_boxes(frame: pl.DataFrame, row_name: RowName) -> None:
         )
 
 
-def _check_source(
+def check_images(
     source: Source | str | Path, frame: pl.DataFrame, numbers: Sequence[int] | None
 ) -> Source:
     """Check and return the source; files that are too long for their pixels are rejected."""

@@ -10,7 +10,8 @@ from typing import TypeVar
 import polars as pl
 
 from gpufeed._util.open_regular import open_regular
-from gpufeed.errors import ManifestError
+from gpufeed.errors import ManifestError, MissingExtraError
+from gpufeed.records.arrow_file import map_arrow
 
 __all__ = [
     "FAILURES",
@@ -18,6 +19,7 @@ __all__ = [
     "count_rows",
     "first_line",
     "parquet_columns",
+    "read_arrow",
     "read_file",
     "read_parquet",
 ]
@@ -64,7 +66,10 @@ def read_file(file: Path, texts: Collection[str]) -> tuple[pl.DataFrame, bool]:
         if kind == "JSON Lines":
             return pl.read_ndjson(opened, infer_schema_length=None)
         if kind == "Arrow IPC":
-            return pl.read_ipc(opened)
+            try:
+                return map_arrow(opened)[0]
+            except MissingExtraError:
+                return pl.read_ipc(opened)
         return pl.read_csv(
             opened,
             separator="\t" if kind == "TSV" else ",",
@@ -80,6 +85,11 @@ def read_file(file: Path, texts: Collection[str]) -> tuple[pl.DataFrame, bool]:
 def read_parquet(file: Path) -> pl.DataFrame:
     """Read a Parquet file; raises ManifestError if it is missing or damaged."""
     return _read(file, "Parquet", lambda opened: pl.read_parquet(opened))
+
+
+def read_arrow(file: Path) -> tuple[pl.DataFrame, dict[bytes, bytes]]:
+    """Map an Arrow IPC file: see `map_arrow`; raises ManifestError if it is missing or damaged."""
+    return _read(file, "Arrow IPC", map_arrow)
 
 
 def parquet_columns(file: Path) -> list[str]:

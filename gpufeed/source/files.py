@@ -61,7 +61,7 @@ class FileSource:
         self._slices: Slices | None = None
 
     @classmethod
-    def of_checked(cls, root: Path, paths: pl.Series) -> Self:
+    def of_checked(cls, root: str | os.PathLike[str], paths: pl.Series) -> Self:
         """Return a source of files whose paths have been checked before."""
         source = cls(root, paths.clear())
         source.paths, source._limits = paths, no_limits(len(paths))
