@@ -225,10 +225,14 @@ class Manifest:
 
     def most_pixels(self, limit: int = 1 << 62) -> int:
         """Return the most pixels that an image has, of those that have up to `limit`; 0 if none."""
-        return max(
-            int(pixels[pixels <= limit].max(initial=0))
-            for pixels in map(_pixels, pieces(self._frame[["width", "height"]]))
-        )
+        most = 0
+        for piece in pieces(self._frame[["width", "height"]]):
+            pixels = _pixels(piece)
+            largest = int(pixels.max())
+            if largest > limit:
+                largest = int(pixels[pixels <= limit].max(initial=0))
+            most = max(most, largest)
+        return most
 
     @property
     def has_objects(self) -> bool:
@@ -660,7 +664,7 @@ def _check_frame(
         first = number * PIECE
 
         def name_in_piece(row: int, first: int = first) -> str:
-            return row_name(first + row)
+            return row_name(int(first + row))
 
         if boxes:
             _check_boxes(piece, name_in_piece)

@@ -139,6 +139,8 @@ def open_manifest(
     if found.is_nabirds:
         listing = list_nabirds(found.source, labels or "species", follow_links=options.follow_links)
         manifest = listing.manifest(**shared)
+    elif found.saved is not None:
+        manifest = found.saved
     elif found.table is not None:
         manifest = read_table(found.table, **found.columns, **shared)
     else:
@@ -192,6 +194,8 @@ def list_images(path: str | Path, options: ListOptions = ListOptions()) -> Liste
     if found.is_nabirds:
         listing = list_nabirds(found.source, "species", follow_links=follow_links)
         return Listed(listing.unopened(), listing.files, "read_nabirds")
+    if found.saved is not None:
+        return Listed(found.saved.frame, found.saved.source, "read_manifest")
     if found.table is not None:
         table = list_table(found.table, **found.columns)
         return Listed(table.unopened(), table.source, "read_table")
@@ -212,30 +216,41 @@ class _Found:
         is_nabirds: whether they are NABirds.
         table: a table for `read_table`, if they are one.
         columns: the arguments of `read_table` that go with it.
+        saved: the manifest, if they are a saved one.
     """
 
     source: Path
     is_nabirds: bool = False
     table: Path | Mapping[str, list[str]] | None = None
     columns: dict[str, Any] = field(default_factory=dict)
+    saved: Manifest | None = None
 
 
 def _find(path: str | Path, options: ListOptions) -> _Found:
     """Return what the data are.
 
-    They are a table (CSV, Parquet or another file that `read_table` takes), NABirds' folder, the
-    course's metadata.parquet or its folder, a folder of images without folders, or class folders.
+    They are a saved manifest, a table (CSV, Parquet or another file that `read_table` takes),
+    NABirds' folder, the course's metadata.parquet or its folder, a folder of images without
+    folders, or class folders.
     """
+    from gpufeed.records.manifest import SAVED
     from gpufeed.records.nabirds.course import is_course
+    from gpufeed.records.saved import read_manifest
     from gpufeed.records.table_files import TABLE_FILES
 
     source = Path(path).expanduser()
     given = [name for name in ("path", "label", "root") if getattr(options, name) is not None]
     if source.is_file():
+        if source.suffix == SAVED:
+            if given and given != ["root"]:
+                raise ConfigError(
+                    f"{given[0]} is given, which goes with a table; {source} is a saved manifest"
+                )
+            return _Found(source, saved=read_manifest(source, root=options.root))
         if source.suffix.lower() not in TABLE_FILES:
             raise ManifestError(
                 f"{source} is not a data set; pass a NABirds folder, a folder of class folders or "
-                f"of images, or a table ({', '.join(TABLE_FILES)})"
+                f"of images, a saved manifest ({SAVED}), or a table ({', '.join(TABLE_FILES)})"
             )
         if not given and is_course(source):
             return _Found(source, is_nabirds=True)
