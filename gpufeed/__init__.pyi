@@ -47,9 +47,11 @@ from gpufeed.plan.fields import Field as Field
 from gpufeed.records import Manifest as Manifest
 from gpufeed.records import concat as concat
 from gpufeed.records import read_folder as read_folder
+from gpufeed.records import read_huggingface as read_huggingface
 from gpufeed.records import read_manifest as read_manifest
 from gpufeed.records import read_nabirds as read_nabirds
 from gpufeed.records import read_table as read_table
+from gpufeed.records import read_webdataset as read_webdataset
 from gpufeed.records.record import Record as Record
 from gpufeed.source import FileSource as FileSource
 from gpufeed.source import MemorySource as MemorySource

@@ -10,7 +10,16 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-__all__ = ["PIECE", "RowName", "first_true", "gather", "line_name", "pieces", "take_rows"]
+__all__ = [
+    "PIECE",
+    "RowName",
+    "first_true",
+    "gather",
+    "line_name",
+    "named_pieces",
+    "pieces",
+    "take_rows",
+]
 
 RowName = Callable[[int], str]
 """Returns the name of a row, given its number from 0, for an error message: "a.csv, row 3"."""
@@ -38,6 +47,16 @@ def pieces(table: _T) -> Iterator[_T]:
     """
     for start in range(0, max(len(table), 1), PIECE):
         yield table.slice(start, PIECE)
+
+
+def named_pieces(table: _T, row_name: RowName) -> Iterator[tuple[_T, RowName]]:
+    """Yield the parts of `pieces`, each with a function that names its rows."""
+    for number, piece in enumerate(pieces(table)):
+        yield piece, _shifted(row_name, number * PIECE)
+
+
+def _shifted(row_name: RowName, first: int) -> RowName:
+    return lambda row: row_name(first + int(row))
 
 
 def gather(column: pl.Series, rows: npt.NDArray[np.int64] | None) -> npt.NDArray[Any]:

@@ -15,6 +15,7 @@ __all__ = [
     "Device",
     "FollowLinks",
     "Framework",
+    "ImageColumn",
     "LabelColumn",
     "Labels",
     "LabelsOption",
@@ -89,8 +90,9 @@ BatchSize = Annotated[int, typer.Option(min=1, help="Images in a batch.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")]
 Device = Annotated[str, typer.Option(help="Device to run on: auto, cpu, cuda or cuda:1.")]
 _DATA = (
-    "A table of images (CSV, Parquet, ...), a folder with a folder for each class, a folder of "
-    "images, a NABirds folder, or its metadata.parquet."
+    "A table of images (CSV, Parquet, ...), a pattern of several, a folder with a folder for each "
+    "class, also in a zip archive, a folder of images, tar shards, a NABirds folder, or its "
+    "metadata.parquet."
 )
 Data = Annotated[Path, typer.Option(help=_DATA)]
 DataArgument = Annotated[Path, typer.Argument(help=_DATA, metavar="DATA")]
@@ -106,6 +108,10 @@ Split = Annotated[
 ]
 PathColumn = Annotated[
     str | None, typer.Option("--path", help="A table's column of paths; by default path.")
+]
+ImageColumn = Annotated[
+    str | None,
+    typer.Option("--image", help="A table's column of encoded images, if it holds these."),
 ]
 LabelColumn = Annotated[
     str | None,

@@ -85,14 +85,14 @@ class Policy:
         return, with the same probability. If some 17,000 draws find no record of the class, the
         substitute is of another class.
         """
-        sampler, labels = self._sampler, self._manifest.labels
+        sampler, groups_of = self._sampler, self._manifest.labels.groups_of
         rng = BatchRng(sampler.seed, np.array([epoch]), np.array([draw_key]), SUBSTITUTE_STREAM)
         size, fallback = sampler.epoch_size, None
         draws = (np.floor(rng.uniform(size=count)[0] * size) for count in _DRAWS)
         for places in draws:
             keys = sampler.visits(epoch * size + places.astype(np.int64)).record_key
             good = keys[~np.isin(keys, bad)]
-            same_class = good[labels(good) == labels([bad[0]])]
+            same_class = good[groups_of(good) == groups_of(np.array(bad[:1]))]
             if len(same_class):
                 return int(same_class[0])
             if fallback is None and len(good):

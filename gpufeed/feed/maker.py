@@ -32,6 +32,7 @@ from gpufeed.source.wrapper import Wrapper
 if TYPE_CHECKING:
     from gpufeed.decode.decoders import Decoder
     from gpufeed.engine.device import Device
+    from gpufeed.engine.device_cache import DeviceCache
     from gpufeed.engine.engine import Engine, Run
     from gpufeed.open.base import Opened, Opener
     from gpufeed.open.choice import Choice
@@ -92,7 +93,7 @@ class Maker:
         cache: CacheSettings | None = None,
     ) -> None:
         self.failures = failures
-        self.cache: Cache | None = None
+        self.cache: Cache | DeviceCache | None = None
         self._cache_settings = cache
         self._planner = planner
         self._source = source
@@ -142,18 +143,32 @@ class Maker:
         from gpufeed.decode.decoders import NvImageCodec
         from gpufeed.open.host import HostOpener
 
-        if self._cache_settings is not None:
-            self.cache = Cache(self._cache_settings)
-        return HostOpener(
-            len(self._planner.views),
+        settings, views, host = self._cache_settings, len(self._planner.views), None
+        on_device = settings is not None and settings.place == "device"
+        if settings is not None and not on_device:
+            self.cache = host = Cache(settings)
+        opener = HostOpener(
+            1 if on_device else views,
             self._source.name,
             self._num_threads,
             Budget(self._max_pixels, self._num_threads, quarter_of_memory()),
             self._choice,
             self._make_decoder or NvImageCodec,
             reduce_depth=self._reduce_depth,
-            cache=self.cache,
+            cache=host,
         )
+        if settings is None or not on_device:
+            return opener
+        from gpufeed.engine.device_cache import DeviceCache
+
+        self.cache = kept = DeviceCache(
+            settings.prefix,
+            opener,
+            batch_size=self._batch_size,
+            device=self._device,
+            num_threads=self._num_threads,
+        )
+        return kept
 
     @property
     def engine(self) -> Engine:
@@ -261,6 +276,8 @@ class Maker:
         kept = np.zeros(len(plan), dtype=np.bool_)
         if self.cache is not None:
             kept = self.cache.ready[plan.record_keys] & ~plan.blank
+            if kept.all():
+                return [KEPT] * len(plan)
         wanted = ~plan.blank & ~kept & (plan.sizes.prod(axis=1) <= self._max_pixels)
         if places is not None:
             wanted &= np.isin(np.arange(len(plan)), list(places))

@@ -212,7 +212,7 @@ class _Batch(Future[Opened]):
         self._shapes = plan.stages.window.shape.tolist()
         self._kinds = opener._choice.of(plan.record_keys, plan.sizes)
         self._accepted: list[Encoded | None] = [None] * len(encoded)
-        stages = plan.stages if opener._cache is None else opener._cache.after(plan.stages)
+        stages = plan.stages if opener._cache is None else opener._cache.prefix.after(plan.stages)
         shapes = stages.window.shape.tolist()
         try:
             self._views = [

@@ -19,7 +19,7 @@ from gpufeed.plan.compose import Composed, compose
 from gpufeed.plan.fields import Field, check_fields, values_of
 from gpufeed.plan.prefix import Prefix, find_prefix
 from gpufeed.plan.stages import Stages
-from gpufeed.plan.targets import ViewTargets, follow
+from gpufeed.plan.targets import Companions, ViewTargets, follow
 from gpufeed.plan.view import Mix, Partners
 from gpufeed.rng import BatchRng
 from gpufeed.transforms.base import GeometricTransform, MixTransform
@@ -54,7 +54,8 @@ class BatchPlan:
         blank: bool (n,), True for blank images.
         epochs: int64 (n,).
         places: int64 (n,), positions within the epoch.
-        labels: int32 (n,).
+        labels: int32 (n,) or float32 (n, ...), as `Labels.take` returns them; None without labels.
+        label_b: the labels of mixed records' partners; None without labels or a mix.
         delivered: bool (n,), False for padding.
         sizes: int64 (n, 2), height and width that the encoded images must have.
         stages: the operations on the images.
@@ -71,7 +72,8 @@ class BatchPlan:
     blank: npt.NDArray[np.bool_]
     epochs: npt.NDArray[np.int64]
     places: npt.NDArray[np.int64]
-    labels: npt.NDArray[np.int32]
+    labels: npt.NDArray[Any] | None
+    label_b: npt.NDArray[Any] | None
     delivered: npt.NDArray[np.bool_]
     sizes: npt.NDArray[np.int64]
     stages: Stages
@@ -93,7 +95,7 @@ class Planner:
     """Plans batches from their numbers alone.
 
     `max_pixels` limits the size of blank images, and `layout` is for output formats that leave it
-    open; for the other arguments see `Loader`.
+    open, and `companions` go with boxes and points; for the other arguments see `Loader`.
 
     Attributes:
         views: a list of transforms for each view, ending in an output format.
@@ -114,6 +116,7 @@ class Planner:
         targets: Collection[str] = (),
         fields: Sequence[Field] = (),
         layout: Layout = "NCHW",
+        companions: Companions | None = None,
     ) -> None:
         checked = check_views(transforms, layout)
         self.views, self.identities = checked.views, checked.identities
@@ -131,6 +134,7 @@ class Planner:
             for each in itertools.chain(*self.views)
         )
         self._has_objects = manifest.has_objects and (used or self._boxes_follow)
+        self._companions = companions or Companions()
         self._points_follow = "points" in targets
         for transform in itertools.chain(*self.views):
             for size in schedule.sizes.values():
@@ -167,7 +171,7 @@ class Planner:
 
     def prefix(self) -> Prefix:
         """Return what the transforms do to each image in every epoch alike, for all records."""
-        one = Objects.of(self._manifest, [0]) if self._has_objects else None
+        one = Objects.of(self._manifest, np.zeros(1, np.int64)) if self._has_objects else None
         boxes = _corners(self._manifest.boxes())
         return find_prefix(self.views, self._sizes(), boxes, one, self._max_pixels)
 
@@ -180,7 +184,9 @@ class Planner:
         partners: Partners,
     ) -> Composed:
         boxes = _corners(self._manifest.boxes(keys))
-        objects = Objects.of(self._manifest, keys) if self._has_objects else None
+        objects = None
+        if self._has_objects:
+            objects = Objects.of(self._manifest, keys, self._companions.of_boxes)
         if blank.any():
             # A blank image has no boxes; the box of its record is the whole image.
             if boxes is not None:
@@ -318,9 +324,13 @@ class Planner:
                 f"{len(view.stages)} stages, but other batches {usual.size} and "
                 f"{len(usual.stages)}; they must end in one fixed size, such as CenterCrop(224)"
             )
-        labels, mix = self._manifest.labels(keys), composed.mix
+        labels, mix = self._manifest.labels.take(keys), composed.mix
         frames = [view.frame for view in composed.views]
-        other, share = (None, None) if mix is None else (labels[mix.partner], mix.share)
+        label_b = soft = None
+        if labels is not None and mix is not None:
+            label_b = labels[mix.partner]
+        if labels is not None and self._soft is not None:
+            soft = self._soft.of(labels, label_b, None if mix is None else mix.share)
         return BatchPlan(
             step=step,
             positions=positions,
@@ -330,11 +340,12 @@ class Planner:
             epochs=visits.epoch,
             places=places,
             labels=labels,
+            label_b=label_b,
             delivered=delivered,
             sizes=sizes,
             stages=composed.stages,
             mix=mix,
-            soft_labels=None if self._soft is None else self._soft.of(labels, other, share),
+            soft_labels=soft,
             targets=self._follow(composed, keys, blank),
             fields={
                 field.name: values_of(field, values, keys, frames, blank)
@@ -352,7 +363,10 @@ class Planner:
         points = self._manifest.points(keys) if self._points_follow else None
         if boxes is None and points is None:
             return ()
-        return tuple(follow(view.frame, boxes, view.kept, points, blank) for view in composed.views)
+        return tuple(
+            follow(view.frame, boxes, view.kept, points, blank, self._companions.flipped)
+            for view in composed.views
+        )
 
 
 def _partners(
@@ -410,6 +424,11 @@ def _soft_labels(views: Sequence[Sequence[Transform]], manifest: Manifest) -> So
         return None
     if any(each.identity != found[0].identity for each in found):
         raise ConfigError("there are several SoftLabels with different settings; use one")
-    label = manifest.frame["label"]
-    found[0].of(np.array([label.min(), label.max()], np.int32))
+    labels = manifest.labels
+    label, column = labels.take(np.zeros(1, np.int64)), labels.column
+    if label is None or column is None:
+        raise ConfigError("SoftLabels is in transforms, but the manifest has no labels")
+    if labels.has_classes:
+        label = np.array([column.min(), column.max()], np.int32)
+    found[0].of(label)
     return found[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
@@ -17,8 +18,9 @@ from gpufeed.records.sizes import with_sizes
 from gpufeed.records.splits import canonical_split, is_split
 from gpufeed.source.files import FileSource
 from gpufeed.source.paths import PATH_CHARS, all_escape_message, is_inside
+from gpufeed.source.zipped import ZipSource, open_archive
 
-__all__ = ["EXTENSIONS", "list_folder", "read_folder"]
+__all__ = ["EXTENSIONS", "FolderListing", "list_folder", "read_folder"]
 
 _MAX_LINKS_SHOWN = 5
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp")
@@ -37,10 +39,12 @@ def read_folder(
     """Read `path/class name/.../image`, in the order of torchvision's `ImageFolder`.
 
     The columns are `path`, `label`, `width`, `height` and `class_name`. Sizes are read from the
-    images' headers and cached. Hidden files and folders are skipped.
+    images' headers and cached. Hidden files and folders are skipped. A zip archive of the folder
+    gives the same manifest.
 
     Args:
-        path: folder that contains the class folders.
+        path: folder that contains the class folders; or a zip archive of it, "photos.zip", or a
+            folder in one, "photos.zip/train".
         classes: the names of the class folders, in the order of their labels; or a manifest, whose
             classes are taken. By default, the folders in sorted order. Folders of the list may be
             missing or empty.
@@ -63,24 +67,44 @@ def read_folder(
             `on_bad_image` is neither value.
     """
     check_on_bad_image(on_bad_image)
-    root = Path(path)
-    frame, names, dropped_links = list_folder(
+    listing = list_folder(
         path,
         classes=class_names(classes),
         extensions=extensions,
         follow_links=follow_links,
         on_bad_image=on_bad_image,
     )
-    if frame.is_empty():
-        raise ManifestError(all_escape_message(root))
-    files = FileSource(root, frame["path"], where=lambda row: f"{root}, file {row}")
+    if listing.frame.is_empty():
+        raise ManifestError(all_escape_message(Path(path)))
     frame, source, repairs = with_sizes(
-        frame, files, show=progress, on_bad_image=on_bad_image, reduce_depth=reduce_depth
+        listing.frame,
+        listing.source,
+        show=progress,
+        on_bad_image=on_bad_image,
+        reduce_depth=reduce_depth,
     )
     frame = frame.select("path", "label", "width", "height", "class_name")
-    if dropped_links:
-        repairs["links_dropped"] = len(dropped_links)
-    return Manifest(frame, source, names, repairs=repairs, reduce_depth=reduce_depth)
+    if listing.links:
+        repairs["links_dropped"] = len(listing.links)
+    return Manifest(frame, source, listing.classes, repairs=repairs, reduce_depth=reduce_depth)
+
+
+@dataclass(frozen=True)
+class FolderListing:
+    """The images of class folders, before any of them has been opened.
+
+    Attributes:
+        frame: has `path`, `label` (Int32) and `class_name`.
+        source: the images, one for each row.
+        classes: names of the labels.
+        links: with on_bad_image="drop", the symbolic links that leave the folder, as paths relative
+            to it; the frame does not contain them.
+    """
+
+    frame: pl.DataFrame
+    source: FileSource | ZipSource
+    classes: Sequence[str]
+    links: Sequence[str]
 
 
 def list_folder(
@@ -91,15 +115,10 @@ def list_folder(
     follow_links: bool = False,
     on_bad_image: OnBadImage = "raise",
     allow_splits: bool = False,
-) -> tuple[pl.DataFrame, Sequence[str], list[str]]:
+) -> FolderListing:
     """List the images of class folders without opening any of them.
 
     Arguments as for `read_folder`; with `allow_splits`, splits may take the place of classes.
-
-    Returns:
-        A frame with `path`, `label` (Int32) and `class_name`; the classes; and, with "drop", the
-        symbolic links that leave the folder, as paths relative to it. The frame does not contain
-        these.
 
     Raises:
         ManifestError: as `read_folder`, except that no image is read.
@@ -110,22 +129,38 @@ def list_folder(
             f"extensions must be a sequence such as ('.jpg', '.png'), not {short(extensions)}"
         )
     root = Path(path)
-    if not root.is_dir():
+    archive = open_archive(path)
+    if archive is None and not root.is_dir():
         raise ManifestError(f"there is no folder {root}")
     suffixes = tuple(each.lower() for each in extensions)
     escapes = _EscapingLinks(root, allowed=follow_links)
-    names, linked_folders = _entries(root, "", suffixes, escapes)
-    # An escaping folder is a class too, so that labels do not depend on what is dropped.
-    folders = sorted([name for name, is_folder in names if is_folder] + linked_folders)
+    packed: dict[str, dict[str, list[str]]] = {}
+    linked_folders: list[str] = []
+    if archive is None:
+        names, linked_folders = _entries(root, "", suffixes, escapes)
+        # An escaping folder is a class too, so that labels do not depend on what is dropped.
+        folders = sorted([name for name, is_folder in names if is_folder] + linked_folders)
+    else:
+        packed = _packed_folders(archive.paths, suffixes)
+        folders = sorted(packed)
     if not allow_splits and not set(folders) <= set(classes or ()):
         _check_no_splits(root, folders)
+    (images,) = packed.values() if len(packed) == 1 else ({},)
+    if classes is None and images and folders[0] not in images:
+        raise ManifestError(
+            f"{root} has one folder, {folders[0]}, with nothing but folders in it; pass "
+            f"{root / folders[0]} if they are the classes, or classes=[{folders[0]!r}] if it is one"
+        )
     files_of: dict[str, list[str]] = {name: [] for name in folders}
     empty: list[str] = []
     for name in folders:
         if name in linked_folders:
             continue
         count = escapes.count
-        found = _walk(root, name, suffixes, frozenset(), escapes)
+        if archive is None:
+            found = _walk(root, name, suffixes, frozenset(), escapes)
+        else:
+            found = [(folder, sorted(files)) for folder, files in packed[name].items()]
         # By folder and then by name, so that "a-b/" comes before "a/c/".
         files_of[name] = [file for _, files in sorted(found) for file in files]
         if not files_of[name] and escapes.count == count:
@@ -155,7 +190,27 @@ def list_folder(
         },
         schema={"path": pl.String, "label": pl.Int32, "class_name": pl.String},
     )
-    return frame, classes, escapes.paths()
+    if archive is not None:
+        return FolderListing(frame, archive.find(frame["path"]), classes, [])
+    files = FileSource(root, frame["path"], where=lambda row: f"{root}, file {row}")
+    return FolderListing(frame, files, classes, escapes.paths())
+
+
+def _packed_folders(paths: pl.Series, suffixes: tuple[str, ...]) -> dict[str, dict[str, list[str]]]:
+    """Return the class folders of an archive, each with its folders and their images.
+
+    Files that are hidden, in a hidden folder, or added by macOS are left out, and so are those that
+    are in no folder.
+    """
+    classes: dict[str, dict[str, list[str]]] = {}
+    for path in paths:
+        name, slash, _ = path.partition("/")
+        if not slash or name == "__MACOSX" or path.startswith(".") or "/." in path:
+            continue
+        folders = classes.setdefault(name, {})
+        if path.lower().endswith(suffixes):
+            folders.setdefault(path.rpartition("/")[0], []).append(path)
+    return classes
 
 
 def _check_no_splits(root: Path, folders: Sequence[str]) -> None:

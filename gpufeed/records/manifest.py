@@ -15,22 +15,29 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from gpufeed._util.rows import PIECE, RowName, first_true, gather, pieces, take_rows
+from gpufeed._util.rows import RowName, first_true, gather, named_pieces, pieces, take_rows
 from gpufeed._util.sanitize import sanitize, short
 from gpufeed.decode.headers import max_file_bytes
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.faults.quarantine import Quarantine
-from gpufeed.records.annotations import BOX_LABELS, BOXES, POINTS, check_annotations, flatten
+from gpufeed.records.annotations import (
+    BOX_LABELS,
+    BOX_POINTS,
+    BOXES,
+    POINTS,
+    check_annotations,
+)
 from gpufeed.records.bounding_box import BOX_COLUMNS
 from gpufeed.records.divide import divide, fold_sizes, part_sizes
 from gpufeed.records.fingerprint import check_dtypes, fingerprint
+from gpufeed.records.label_kinds import Labels, check_labels
+from gpufeed.records.lists import flatten
 from gpufeed.records.record import Record
 from gpufeed.records.splits import rows_of_split
 from gpufeed.records.table_files import read_parquet
 from gpufeed.source.base import Source, check_source
 from gpufeed.source.files import FileSource
-from gpufeed.source.ranges import RangeSource
-from gpufeed.source.selection import take
+from gpufeed.source.selection import OWN, take
 
 __all__ = ["DROPPED", "SAVED", "Manifest", "check_images", "class_names"]
 
@@ -53,28 +60,31 @@ class Manifest:
 
             - `path` (String): name of the image; for a file, its path relative to the root, with
               `/` as the separator;
-            - `label` (Int32): in [0, len(classes));
             - `width`, `height` (Int32): of the image in pixels, with its EXIF orientation applied;
 
             and optionally `box_x`, `box_y`, `box_width`, `box_height` (Int32, pixels, all four
             or none), a box inside the image. Other integer dtypes are cast to Int32. None of
             these may be null. Further optional columns, as `read_table` makes them, are
 
+            - `label`: a class (Int32, in [0, len(classes))), several (List(Int32)), a number
+              (Float64 or Float32), or a vector (Array of these) with an entry for each class;
             - `boxes` (List(Array(Float64, 4))): any number of boxes, x0, y0, x1, y1 in pixels,
               inside the image and with area;
             - `box_labels` (List(Int32) from 0, or List(Enum)): a label for each of these boxes;
+            - `box_points` (List(Array(Float64, (k, 3)))): k points for each of these boxes;
             - `points` (List(Array(Float64, 3))): x, y in pixels and visible, 0 or 1; the same
               number for each image.
 
             All other columns are kept unchanged.
         source: source of the images, with key i for the image of row i; or the folder that the
             paths are relative to.
-        classes: the name of each label.
+        classes: the name of each class; none if there are no labels, or numbers.
         repairs: counts of what was repaired or dropped when the dataset was read.
         reduce_depth: whether images of 16 bits per channel (PNG, TIFF, PNM) are reduced to 8, by
             round(value / 257); by default they are bad images. Images of other depths above 8, and
             of floating-point or signed numbers, always are.
         numbers: row numbers to give in error messages; by default they count from 0.
+        point_names: the names of the k points of each image, or else of each box.
 
     Raises:
         ManifestError: a column is missing or has a wrong dtype, the frame is empty, or a row
@@ -86,6 +96,7 @@ class Manifest:
         "_file",
         "_fingerprint",
         "_frame",
+        "_point_names",
         "_reduce_depth",
         "_repairs",
         "_selected_from",
@@ -96,11 +107,12 @@ class Manifest:
         self,
         frame: pl.DataFrame,
         source: Source | str | Path,
-        classes: Sequence[str],
+        classes: Sequence[str] = (),
         *,
         repairs: Mapping[str, int] | None = None,
         reduce_depth: bool = False,
         numbers: Sequence[int] | None = None,
+        point_names: Sequence[str] = (),
     ) -> None:
         if not isinstance(frame, pl.DataFrame):
             raise ManifestError(f"a manifest needs a polars DataFrame, not {_kind(frame)}")
@@ -112,6 +124,11 @@ class Manifest:
         self._repairs = dict(repairs or {})
         self._selected_from = len(self)
         self._reduce_depth = reduce_depth
+        self._point_names = tuple(point_names)
+        if point_names and len(self._point_names) != self.num_points:
+            raise ManifestError(
+                f"there are {len(self._point_names)} point_names for {self.num_points} points"
+            )
         self._fingerprint: str | None = None
         self._file: tuple[Any, ...] | None = None
 
@@ -138,8 +155,14 @@ class Manifest:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The name of each label: `classes[label]`."""
+        """The name of each class: `classes[label]`, or of each entry if labels are vectors."""
         return self._classes
+
+    @property
+    def labels(self) -> Labels:
+        """The labels of all records, in the form that batches have."""
+        column = self._frame["label"] if "label" in self._frame.columns else None
+        return Labels(column, len(self._classes), len(self))
 
     @property
     def repairs(self) -> Mapping[str, int]:
@@ -199,13 +222,14 @@ class Manifest:
     def __repr__(self) -> str:
         boxes = "with boxes" if self.has_boxes else "no boxes"
         repairs = f", repairs={self._repairs}" if self._repairs else ""
+        classes = f"{len(self._classes):,} classes" if self._classes else "no classes"
         return (
-            f"<Manifest: {len(self):,} images, {len(self._classes):,} classes, {boxes}, "
+            f"<Manifest: {len(self):,} images, {classes}, {boxes}, "
             f"{self._source!r}, columns={self._frame.columns}{repairs}>"
         )
 
-    def labels(self, keys: npt.ArrayLike | None = None) -> npt.NDArray[np.int32]:
-        """Return the label of each image, int32 (n,).
+    def sizes(self, keys: npt.ArrayLike | None = None) -> npt.NDArray[np.int32]:
+        """Return the height and width of each image in pixels; int32, (n, 2).
 
         Args:
             keys: here and below, the record_keys of n images; None for all images.
@@ -213,10 +237,6 @@ class Manifest:
         Raises:
             ConfigError: as `rows`.
         """
-        return gather(self._frame["label"], self._rows(keys))
-
-    def sizes(self, keys: npt.ArrayLike | None = None) -> npt.NDArray[np.int32]:
-        """Return the height and width of each image in pixels; int32, (n, 2)."""
         return self._integers(("height", "width"), keys)
 
     def boxes(self, keys: npt.ArrayLike | None = None) -> npt.NDArray[np.int32] | None:
@@ -253,11 +273,10 @@ class Manifest:
 
     @property
     def box_classes(self) -> tuple[str, ...]:
-        """The name of each label of `objects`; empty if `box_labels` has integers."""
-        if BOXES not in self._frame.columns:
-            return self._classes if self.has_boxes else ()
+        """The name of each label of `objects`; empty if they have none."""
         if BOX_LABELS not in self._frame.columns:
-            return self._classes
+            named = self.has_objects and self.labels.has_classes
+            return self._classes if named else ()
         inner = getattr(self._frame[BOX_LABELS].dtype, "inner", None)
         return tuple(inner.categories) if isinstance(inner, pl.Enum) else ()
 
@@ -267,18 +286,19 @@ class Manifest:
         """Return the boxes of each image, concatenated; None if there are none.
 
         They come from the column `boxes`, or else from the single box of each image. Without
-        `box_labels`, a box has its image's label.
+        `box_labels`, a box has its image's class, or 0 if images do not have one class each.
 
         Returns:
             Boxes, float64 (m, 4) of x0, y0, x1, y1 in pixels; their labels, int32 (m,); and
             offsets, int64 (n + 1): the boxes of image i are those in [offsets[i], offsets[i + 1]).
         """
+        labels = self.labels.groups_of(self._rows(keys))
         if BOXES in self._frame.columns:
             boxes, offsets = flatten(self._lists(BOXES, keys))
             if BOX_LABELS not in self._frame.columns:
-                return boxes, np.repeat(self.labels(keys), np.diff(offsets)), offsets
+                return boxes, np.repeat(labels, np.diff(offsets)), offsets
             return boxes, flatten(self._lists(BOX_LABELS, keys))[0].astype(np.int32), offsets
-        single, labels = self.boxes(keys), self.labels(keys)
+        single = self.boxes(keys)
         if single is None:
             return None
         start = single[:, :2].astype(np.float64)
@@ -291,6 +311,28 @@ class Manifest:
             return None
         lists = self._lists(POINTS, keys)
         return flatten(lists)[0].reshape(len(lists), -1, 3)
+
+    def box_points(self, keys: npt.ArrayLike | None = None) -> npt.NDArray[np.float64] | None:
+        """Return the points of the boxes of `objects`, float64 (m, k, 3) as `points`, or None."""
+        if BOX_POINTS not in self._frame.columns:
+            return None
+        return flatten(self._lists(BOX_POINTS, keys))[0].reshape(-1, self._points_of_a_box(), 3)
+
+    @property
+    def num_points(self) -> int:
+        """The number of points of each image, or else of each box; 0 if there are none."""
+        if self.has_points:
+            return int(self._frame[POINTS][:1].list.len()[0])
+        return self._points_of_a_box()
+
+    def _points_of_a_box(self) -> int:
+        dtype: Any = self._frame.schema.get(BOX_POINTS)
+        return 0 if dtype is None else dtype.inner.shape[0]
+
+    @property
+    def point_names(self) -> tuple[str, ...]:
+        """The names of the points, in their order; empty if they have none."""
+        return self._point_names
 
     def filter(self, predicate: pl.Expr | pl.Series | npt.NDArray[np.bool_]) -> Manifest:
         """Return the images for which the predicate holds, in order, with the same classes.
@@ -387,7 +429,7 @@ class Manifest:
         return self._select(mask, f"no image is in split {name!r}")._as_whole()
 
     def random_split(
-        self, lengths: Sequence[float], *, seed: int = 0, stratify: bool = True
+        self, lengths: Sequence[float], *, seed: int = 0, stratify: bool | None = None
     ) -> list[Manifest]:
         """Divide the images at random into parts, each in the manifest's order.
 
@@ -399,13 +441,15 @@ class Manifest:
             lengths: fractions that sum to 1, or numbers of images that sum to all of them. Sizes of
                 fractions are rounded by their largest remainders.
             seed: seed of the division, 0 to 2**64 - 1.
-            stratify: whether each part has its share of each class, to within one image.
+            stratify: whether each part has its share of each class, to within one image; None for
+                yes if each image has one class.
 
         Returns:
             A manifest for each length.
 
         Raises:
-            ConfigError: the lengths are neither, or the seed is out of range.
+            ConfigError: the lengths are neither, the seed is out of range, or `stratify` is True
+                where images do not have one class each.
             ManifestError: a part has no image.
         """
         sizes = part_sizes(lengths, len(self))
@@ -417,7 +461,7 @@ class Manifest:
         return [self.take(np.flatnonzero(parts == part))._as_whole() for part in range(len(sizes))]
 
     def k_fold(
-        self, folds: int, *, fold: int, seed: int = 0, stratify: bool = True
+        self, folds: int, *, fold: int, seed: int = 0, stratify: bool | None = None
     ) -> tuple[Manifest, Manifest]:
         """Return the training and the validation set of one fold of a cross-validation.
 
@@ -491,6 +535,7 @@ class Manifest:
             self._classes,
             repairs=self._repairs,
             reduce_depth=self._reduce_depth,
+            point_names=self._point_names,
         )
         taken._selected_from = len(self)
         return taken
@@ -504,6 +549,7 @@ class Manifest:
         *,
         repairs: dict[str, int],
         reduce_depth: bool,
+        point_names: tuple[str, ...],
         fingerprint: str | None = None,
     ) -> Self:
         """Return a manifest of rows that another manifest has checked."""
@@ -514,6 +560,7 @@ class Manifest:
         made._repairs = repairs
         made._selected_from = len(frame)
         made._reduce_depth = reduce_depth
+        made._point_names = point_names
         made._fingerprint = fingerprint
         made._file = None
         return made
@@ -558,8 +605,9 @@ class Manifest:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the manifest to a file for `read_manifest`, which opens it at once.
 
-        It is an Arrow IPC file of all columns, with the classes, the fingerprint and the root in
-        its metadata. Images are not copied. The file is written whole or not at all.
+        It is an Arrow IPC file of all columns, with the names of classes and points, the
+        fingerprint and the root in its metadata. Images are not copied. The file is written whole
+        or not at all.
 
         Args:
             path: the file, which must end in ".manifest".
@@ -573,9 +621,14 @@ class Manifest:
 
         save_manifest(self, path)
 
-    def _strata(self, stratify: bool) -> npt.NDArray[np.int32]:
-        labels = self.labels()
-        return labels if stratify else np.zeros_like(labels)
+    def _strata(self, stratify: bool | None) -> npt.NDArray[np.int32]:
+        labels = self.labels
+        if stratify and not labels.has_classes:
+            raise ConfigError(
+                "stratify is True, but images do not have one class each; leave it out, or pass "
+                "stratify=False"
+            )
+        return np.zeros(len(self), np.int32) if stratify is False else labels.groups
 
     def _as_whole(self) -> Manifest:
         """Count a new selection as no division among processes; return it."""
@@ -626,7 +679,7 @@ def _check_frame(
 ) -> pl.DataFrame:
     """Check all rules, and return the frame with its integers as Int32."""
     numbers = range(frame.height) if numbers is None else numbers
-    for name in ("path", "label", "width", "height"):
+    for name in ("path", *(["label"] if classes else []), "width", "height"):
         if name not in frame.columns:
             raise ManifestError(f"there is no column {name!r}; the columns are {frame.columns}")
     boxes = [name for name in BOX_COLUMNS if name in frame.columns]
@@ -638,7 +691,7 @@ def _check_frame(
         raise ManifestError("a manifest needs at least one image")
     if frame["path"].dtype != pl.String:
         raise ManifestError(f"column 'path' must have dtype String, not {frame['path'].dtype}")
-    integers = ["label", "width", "height", *boxes]
+    integers = ["width", "height", *boxes]
     for name in integers:
         if not frame[name].dtype.is_integer():
             raise ManifestError(f"column {name!r} must have dtype Int32, not {frame[name].dtype}")
@@ -650,7 +703,6 @@ def _check_frame(
         if (row := first_true(frame[name].is_null())) is not None:
             raise ManifestError(f"{row_name(row)}: {name} is null")
     for name, low, high, problem in (
-        ("label", 0, classes - 1, f"is not in [0, {classes}), the range of the classes"),
         ("width", 1, _INT32_MAX, "is not a valid size"),
         ("height", 1, _INT32_MAX, "is not a valid size"),
         *((name, 0, _INT32_MAX, "is out of range") for name in boxes),
@@ -659,13 +711,10 @@ def _check_frame(
             raise ManifestError(f"{row_name(row)}: {name} {frame[name][row]} {problem}")
     check_dtypes(frame)
     frame = frame.with_columns(pl.col(integers).cast(pl.Int32))
+    if "label" in frame.columns:
+        frame = frame.with_columns(check_labels(frame["label"], classes, row_name))
     points = frame[POINTS][:1] if POINTS in frame.columns else None
-    for number, piece in enumerate(pieces(frame)):
-        first = number * PIECE
-
-        def name_in_piece(row: int, first: int = first) -> str:
-            return row_name(int(first + row))
-
+    for piece, name_in_piece in named_pieces(frame, row_name):
         if boxes:
             _check_boxes(piece, name_in_piece)
         check_annotations(piece, name_in_piece, points)
@@ -703,7 +752,7 @@ def check_images(
 
 def _limit_files(source: Source, frame: pl.DataFrame) -> Source:
     """Return a source that rejects files which are too long for their pixels."""
-    if isinstance(source, FileSource | RangeSource):
+    if isinstance(source, OWN):
         return source.limited(_Limits(frame[["width", "height"]]))
     return source
 

@@ -37,6 +37,7 @@ def save_manifest(manifest: Manifest, path: str | os.PathLike[str]) -> None:
         "classes": manifest.classes,
         "repairs": dict(manifest.repairs),
         "reduce_depth": manifest.reduce_depth,
+        "point_names": manifest.point_names,
         "root": os.fspath(source.root) if type(source) is FileSource else None,
     }
 
@@ -112,6 +113,7 @@ def read_manifest(
         classes,
         repairs=about["repairs"],
         reduce_depth=about["reduce_depth"],
+        point_names=tuple(about["point_names"]),
         fingerprint=saved,
     )
     manifest._file = file, manifest.root if given is None else None, given

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import io
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import polars as pl
 
-from gpufeed._util.atomic_write import atomic_write
-from gpufeed._util.cache_folder import cache_folder
 from gpufeed._util.limits import local_world_size
 from gpufeed._util.progress import progress
 from gpufeed._util.thread_map import thread_map
 from gpufeed.decode.headers import ImageHeader, check_depth, image_header
-from gpufeed.errors import ConfigError, ManifestError
+from gpufeed.errors import ManifestError
 from gpufeed.records.bad_images import OnBadImage, bad_images_error
+from gpufeed.records.cached import cache_files, short_hash, write_cache
 from gpufeed.records.table_files import count_rows, read_parquet
 from gpufeed.source.base import Source, open_image
+from gpufeed.source.buffers import BufferStorage
 from gpufeed.source.files import FileSource
+from gpufeed.source.ranges import RangeSource
 from gpufeed.source.selection import take
+from gpufeed.source.zipped import ZipSource
 
 __all__ = ["read_sizes", "with_sizes"]
 
@@ -83,9 +85,9 @@ def read_sizes(
 ) -> pl.DataFrame:
     """Return the width and height of each image, with its EXIF orientation applied.
 
-    Sizes of files are cached in the user's cache folder, and reused for files of the same length
-    and modification time. If there is a folder `.gpufeed` in the root, they are cached there
-    instead, for everyone who shares the images.
+    Sizes of files, and of ranges of files, are cached in the user's cache folder, and reused for
+    files of the same length and modification time. If there is a folder `.gpufeed` in the root,
+    they are cached there instead, for everyone who shares the images.
 
     Args:
         source: the images.
@@ -103,21 +105,22 @@ def read_sizes(
     """
     sizes: list[tuple[int | None, int | None]] = [(None, None)] * count
     failures: dict[int, Exception] = {}
-    cached = _load(source.root, source.paths) if isinstance(source, FileSource) else {}
+    stamped = _stamped(source)
+    cached = _load(stamped.root, stamped.paths) if stamped else {}
     read: CachedSizes = {}
 
     def read_size(key: int) -> None:
         try:
             header = None
-            if isinstance(source, FileSource):
-                path, stamp = source.paths[key], source.stamp(key)
+            if stamped:
+                path, stamp = stamped.paths[key], stamped.stamp(key)
                 if (known := cached.get(path)) is not None and known[:2] == stamp:
                     width, height, bits = known[2:]
                     header = ImageHeader(width, height, bits=bits)
             if header is None:
                 with open_image(source, key) as file:
                     header = image_header(file)
-                if isinstance(source, FileSource):
+                if stamped:
                     read[path] = *stamp, *header[:2], header.bits
             check_depth(header, reduce_depth=reduce_depth)
             sizes[key] = header[:2]
@@ -129,30 +132,40 @@ def read_sizes(
         thread_map(
             read_size, range(count), threads=threads, done=done, name="gpufeed-sizes", chunk=64
         )
-    if read and isinstance(source, FileSource):
-        _store(source.root, read)
+    if read and stamped:
+        _store(stamped.root, read)
     if len(failures) > (count - 1 if on_bad_image == "drop" else 0):
         raise bad_images_error(source, failures, count, "images", _ADVICE)
     return pl.DataFrame(sizes, schema={"width": pl.Int32, "height": pl.Int32}, orient="row")
 
 
+class _Stamped(NamedTuple):
+    """Images whose sizes may be cached.
+
+    Attributes:
+        root: the folder of the images, or what else their names are relative to.
+        paths: String, (n,), the name of each.
+        stamp: returns its number of bytes, and a number that changes with its content.
+    """
+
+    root: Path
+    paths: pl.Series
+    stamp: Callable[[int], tuple[int, int]]
+
+
+def _stamped(source: Source) -> _Stamped | None:
+    if isinstance(source, FileSource):
+        return _Stamped(source.root, source.paths, source.stamp)
+    if isinstance(source, ZipSource) and source.root is not None:
+        return _Stamped(source.root, source.paths, source.stamp)
+    if isinstance(source, RangeSource) and not isinstance(source.storage, BufferStorage):
+        return _Stamped(Path(source.storage.name("")), source.places(), source.stamp)
+    return None
+
+
 def _cache_files(root: Path) -> list[Path]:
     """Return the files in which sizes may be cached, in order of preference."""
-    files = []
-    shared = root / ".gpufeed" / "sizes.parquet"
-    with contextlib.suppress(OSError):  # no permission to access the folder
-        if shared.parent.is_dir() and not _is_link_or_special(shared):
-            files.append(shared)
-    with contextlib.suppress(ConfigError):  # a user without a home folder
-        name = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:32]
-        files.append(cache_folder() / f"sizes-{name}.parquet")
-    return files
-
-
-def _is_link_or_special(file: Path) -> bool:
-    """Return whether a shared cache is a link, which the data's author may have set, or no file."""
-    linked = file.is_symlink() or file.parent.is_symlink()
-    return linked or (file.exists() and not file.is_file())
+    return cache_files(root, "sizes", f"sizes-{short_hash(os.fspath(root.resolve()))}")
 
 
 def _load(root: Path, paths: pl.Series) -> CachedSizes:
@@ -185,9 +198,5 @@ def _store(root: Path, sizes: CachedSizes) -> None:
             known = read_parquet(file) if count_rows(file) <= _MAX_STORED else added.clear()
             if known.schema == _SCHEMA:
                 frame = pl.concat([known.join(added, on="path", how="anti"), added])
-        buffer = io.BytesIO()
-        frame.write_parquet(buffer)
-        with contextlib.suppress(OSError):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            atomic_write(file, buffer.getvalue())
+        if write_cache(file, frame):
             return

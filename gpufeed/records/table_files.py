@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Callable, Collection
 from io import BufferedReader
 from pathlib import Path
@@ -10,14 +11,19 @@ from typing import TypeVar
 import polars as pl
 
 from gpufeed._util.open_regular import open_regular
+from gpufeed._util.sanitize import sanitize
 from gpufeed.errors import ManifestError, MissingExtraError
 from gpufeed.records.arrow_file import map_arrow
 
 __all__ = [
+    "ARROW_FILES",
     "FAILURES",
+    "PARQUET_FILES",
     "TABLE_FILES",
     "count_rows",
+    "find_files",
     "first_line",
+    "is_pattern",
     "parquet_columns",
     "read_arrow",
     "read_file",
@@ -39,7 +45,36 @@ _KINDS = {
 }
 TABLE_FILES = tuple(_KINDS)
 """Endings of the files that are tables."""
+PARQUET_FILES = tuple(ending for ending, kind in _KINDS.items() if kind == "Parquet")
+ARROW_FILES = tuple(ending for ending, kind in _KINDS.items() if kind == "Arrow IPC")
 _T = TypeVar("_T")
+
+
+def find_files(table: object) -> list[Path] | None:
+    """Return the files of a path, of a pattern such as `part-*.parquet`, or of a list of such.
+
+    Returns:
+        The files, those of a pattern in the order of their names; None if a table is not one of
+        files.
+
+    Raises:
+        ManifestError: no file matches a pattern.
+    """
+    if isinstance(table, list | tuple) and table and isinstance(table[0], str | Path):
+        return [file for each in table for file in find_files(each) or []]
+    if not isinstance(table, str | Path):
+        return None
+    if not is_pattern(table):
+        return [Path(table)]
+    found = sorted(glob.glob(str(table), recursive=True))  # noqa: PTH207 - of absolute ones too
+    if not found:
+        raise ManifestError(f"no file matches {sanitize(str(table))}")
+    return [Path(file) for file in found]
+
+
+def is_pattern(file: str | Path) -> bool:
+    """Return whether this is a pattern, and not the name of a file."""
+    return glob.has_magic(str(file)) and not Path(file).exists()
 
 
 def read_file(file: Path, texts: Collection[str]) -> tuple[pl.DataFrame, bool]:

@@ -26,7 +26,8 @@ ToNumpy = Callable[[Any], npt.NDArray[Any]]
 
 _GAP = 2
 """Pixels between two views."""
-_DRAWN = ("boxes", "box_labels", "box_valid", "points", "point_visible")
+_OF_BOXES = ("boxes", "box_labels", "box_points", "box_point_visible")
+_DRAWN = (*_OF_BOXES, "box_valid", "points", "point_visible")
 
 
 def draw_batch(
@@ -105,7 +106,7 @@ def _marked(images: Pixels, targets: dict[str, list[Any]], box_format: str) -> P
     """Return images with the targets of their view drawn on them."""
     valid = targets.pop("box_valid", None)
     if valid is not None:
-        for name in ("boxes", "box_labels"):
+        for name in targets.keys() & set(_OF_BOXES):
             targets[name] = [all_[own] for all_, own in zip(targets[name], valid, strict=True)]
     if box_format == "xywh" and "boxes" in targets:
         targets["boxes"] = [

@@ -31,7 +31,7 @@ def draw_targets(
     Args:
         images: uint8 (n, height, width, 3).
         targets: the targets of one view of a batch; `boxes` with `box_labels`, as lists of
-            (x0, y0, x1, y1), and `points` with `point_visible`, are both optional.
+            (x0, y0, x1, y1), and `box_points` and `points` with their visibility are optional.
     """
     drawn = []
     for place, levels in enumerate(images):
@@ -41,12 +41,12 @@ def draw_targets(
             pairs = zip(targets["boxes"][place], targets["box_labels"][place], strict=True)
             for box, label in pairs:
                 _draw_box(pen, box, _color(int(label)))
+        if "box_points" in targets:
+            both = (targets["box_points"][place], targets["box_point_visible"][place])
+            for points, visible in zip(*both, strict=True):
+                _draw_points(pen, points, visible, image.size)
         if "points" in targets:
-            radius = max(min(image.size) // 70, 2)
-            for number, (x, y) in enumerate(targets["points"][place]):
-                if targets["point_visible"][place][number]:
-                    around = (x - radius, y - radius, x + radius, y + radius)
-                    pen.ellipse(around, fill=_color(number), outline=_EDGE)
+            _draw_points(pen, targets["points"][place], targets["point_visible"][place], image.size)
         drawn.append(np.asarray(image))
     return np.stack(drawn)
 
@@ -56,6 +56,16 @@ def _draw_box(pen: ImageDraw.ImageDraw, box: npt.NDArray[np.float32], color: Col
     x1, y1 = (np.ceil(box[2:]).astype(int) - 1).tolist()  # the last pixels inside
     for grown, ink in ((2, _EDGE), (1, color), (0, color)):
         pen.rectangle((x0 - grown, y0 - grown, x1 + grown, y1 + grown), outline=ink)
+
+
+def _draw_points(
+    pen: ImageDraw.ImageDraw, points: Any, visible: Any, size: tuple[int, int]
+) -> None:
+    radius = max(min(size) // 70, 2)
+    for number, (x, y) in enumerate(points):
+        if visible[number]:
+            around = (x - radius, y - radius, x + radius, y + radius)
+            pen.ellipse(around, fill=_color(number), outline=_EDGE)
 
 
 def _color(number: int) -> Color:

@@ -33,7 +33,7 @@ class RangeSource:
         stamps: for each file, the stamp that it must still have when it is read.
         which: int (n,), the index of the file that each key's image is in.
         starts: int64 (n,), the image's first byte.
-        lengths: int64 (n,), the image's number of bytes.
+        lengths: int64 (n,), the image's number of bytes; negative if there is none.
         names: String (n,), the image's name in its file.
     """
 
@@ -62,6 +62,11 @@ class RangeSource:
     def __repr__(self) -> str:
         return f"RangeSource({len(self)} images in {len(self.files)} files of {self.storage!r})"
 
+    @property
+    def lengths(self) -> Int64:
+        """The number of bytes of each image; negative if there is none."""
+        return self._lengths
+
     def read(self, keys: Int64) -> list[bytes | memoryview | OSError]:
         """Read images: see `Source`."""
         ranges = [
@@ -88,6 +93,11 @@ class RangeSource:
     def name(self, key: int) -> str:
         """Return the name of the image in its file, after the file's: see `Source`."""
         return f"{self.storage.name(self.files[self._which[key]])}/{self.names[key]}"
+
+    def place(self, key: int) -> StoredRange:
+        """Return where an image is."""
+        file, start, length = self._which[key], int(self._starts[key]), int(self._lengths[key])
+        return StoredRange(self.files[file], start, length, self.stamps[file])
 
     def open(self, key: int) -> BinaryIO:
         """Open an image: see `Source`."""
@@ -120,6 +130,16 @@ class RangeSource:
         limited._limits = limits
         return limited
 
+    def places(self) -> pl.Series:
+        """Return the file and the first byte of each image, as text: String, (n,)."""
+        starts = pl.Series(self._starts).cast(pl.String)
+        return pl.Series(self.files, dtype=pl.String).gather(self._which) + " " + starts
+
+    def stamp(self, key: int) -> tuple[int, int]:
+        """Return an image's number of bytes, and a number that changes with its file's stamp."""
+        version = hashlib.sha256(repr(self.stamps[self._which[key]]).encode()).digest()
+        return int(self._lengths[key]), int.from_bytes(version[:8], "little") >> 1
+
     def fingerprint(self) -> str:
         """Return a digest of all ranges and of the files' names and stamps: see `Source`."""
         names = [self.storage.name(file) for file in self.files]
@@ -131,5 +151,5 @@ class RangeSource:
 
 def _not_read(length: int, limit: int) -> OSError:
     if length <= 0:
-        return EmptyFileError("the image is empty")
+        return EmptyFileError("the image is null" if length < 0 else "the image is empty")
     return FileTooLongError(f"the image has {length:,} bytes; the limit is {limit:,}")

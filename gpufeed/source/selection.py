@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import BinaryIO
+from typing import BinaryIO, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +13,12 @@ from gpufeed._util.memory import Slices
 from gpufeed.source.base import Encoded, Source, fetcher, fingerprint_of, open_image, read_images
 from gpufeed.source.files import FileSource
 from gpufeed.source.ranges import RangeSource
+from gpufeed.source.zipped import ZipSource
 
-__all__ = ["Selection", "join", "reusing_memory", "take"]
+__all__ = ["OWN", "Selection", "join", "reusing_memory", "take"]
+
+OWN = FileSource | RangeSource | ZipSource
+"""Sources that gpufeed reads from storage; each has a limit of bytes for an image."""
 
 Int64 = npt.NDArray[np.int64]
 
@@ -89,7 +93,7 @@ def join(sources: Sequence[Source], counts: Sequence[int]) -> Source:
 
 def take(source: Source, keys: Int64) -> Source:
     """Return a source of the images of `keys`, in their order, repeats included."""
-    if isinstance(source, FileSource | RangeSource):
+    if isinstance(source, OWN):
         return source.take(keys)
     if isinstance(source, Selection):
         return Selection(source.sources, source.which[keys], source.keys[keys])
@@ -100,7 +104,7 @@ def reusing_memory(source: Source, slices: Slices | None = None) -> Source:
     """Return a source of the same images; those in files are read into memory that is reused."""
     slices = slices or Slices()
     # A user's subclass may expect bytes.
-    if type(source) is FileSource or type(source) is RangeSource:
+    if isinstance(source, OWN) and type(source) in get_args(OWN):
         return source.reusing_memory(slices)
     if isinstance(source, Selection):
         reusing = [reusing_memory(each, slices) for each in source.sources]

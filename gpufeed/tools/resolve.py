@@ -89,12 +89,14 @@ class ListOptions:
         label: a table's column of labels; None for "label" if there is one, or no labels.
         root: the folder that a table's paths are relative to; None as for `read_table`.
         follow_links: whether symbolic links may lead out of the root.
+        image: a table's column of encoded images; None if it has their paths.
     """
 
     path: str | None = None
     label: str | None = None
     root: Path | None = None
     follow_links: bool = False
+    image: str | None = None
 
 
 def open_manifest(
@@ -122,7 +124,7 @@ def open_manifest(
         ConfigError: labels is "species" for data without species, or `options` has columns or a
             root for data that are not a table.
     """
-    from gpufeed.records import read_folder, read_table
+    from gpufeed.records import read_folder, read_table, read_webdataset
     from gpufeed.records.manifest import DROPPED
     from gpufeed.records.nabirds import list_nabirds
 
@@ -143,6 +145,9 @@ def open_manifest(
         manifest = found.saved
     elif found.table is not None:
         manifest = read_table(found.table, **found.columns, **shared)
+    elif found.is_tar:
+        shared.pop("follow_links")
+        manifest = read_webdataset(found.source, label=options.label or "cls", **shared)
     else:
         manifest = read_folder(found.source, **shared)
     if without is None:
@@ -187,6 +192,7 @@ def list_images(path: str | Path, options: ListOptions = ListOptions()) -> Liste
     from gpufeed.records.folder import list_folder
     from gpufeed.records.nabirds import list_nabirds
     from gpufeed.records.table import list_table
+    from gpufeed.records.webdataset import list_webdataset
     from gpufeed.source.files import FileSource
 
     found = _find(path, options)
@@ -199,11 +205,15 @@ def list_images(path: str | Path, options: ListOptions = ListOptions()) -> Liste
     if found.table is not None:
         table = list_table(found.table, **found.columns)
         return Listed(table.unopened(), table.source, "read_table")
-    frame, _, away = list_folder(
+    if found.is_tar:
+        return Listed(*list_webdataset(found.source), "read_webdataset")
+    folder = list_folder(
         found.source, follow_links=follow_links, on_bad_image="drop", allow_splits=True
     )
-    links = pl.DataFrame({"path": away}, schema={"path": pl.String})
-    frame = pl.concat([frame, links], how="diagonal")
+    if not folder.links:
+        return Listed(folder.frame, folder.source, "read_folder")
+    links = pl.DataFrame({"path": folder.links}, schema={"path": pl.String})
+    frame = pl.concat([folder.frame, links], how="diagonal")
     return Listed(frame, FileSource(found.source, frame["path"]), "read_folder")
 
 
@@ -214,6 +224,7 @@ class _Found:
     Attributes:
         source: the file or folder.
         is_nabirds: whether they are NABirds.
+        is_tar: whether they are tar shards.
         table: a table for `read_table`, if they are one.
         columns: the arguments of `read_table` that go with it.
         saved: the manifest, if they are a saved one.
@@ -221,7 +232,8 @@ class _Found:
 
     source: Path
     is_nabirds: bool = False
-    table: Path | Mapping[str, list[str]] | None = None
+    is_tar: bool = False
+    table: Path | list[Path] | Mapping[str, list[str]] | None = None
     columns: dict[str, Any] = field(default_factory=dict)
     saved: Manifest | None = None
 
@@ -231,15 +243,27 @@ def _find(path: str | Path, options: ListOptions) -> _Found:
 
     They are a saved manifest, a table (CSV, Parquet or another file that `read_table` takes),
     NABirds' folder, the course's metadata.parquet or its folder, a folder of images without
-    folders, or class folders.
+    folders, tar shards (also with braces or wildcards), or class folders, also in a zip archive.
     """
     from gpufeed.records.manifest import SAVED
     from gpufeed.records.nabirds.course import is_course
     from gpufeed.records.saved import read_manifest
-    from gpufeed.records.table_files import TABLE_FILES
+    from gpufeed.records.table_files import TABLE_FILES, find_files, is_pattern
 
     source = Path(path).expanduser()
-    given = [name for name in ("path", "label", "root") if getattr(options, name) is not None]
+    named = ("path", "image", "label", "root")
+    given = [name for name in named if getattr(options, name) is not None]
+    is_tar = source.suffix.lower() == ".tar" and not source.is_dir()
+    if is_tar or any(
+        each.suffix == ".zip" and each.is_file() for each in (source, *source.parents)
+    ):
+        unfit = [name for name in given if not (is_tar and name == "label")]
+        if unfit:
+            raise ConfigError(f"{unfit[0]} is given, which goes with a table; {source} is none")
+        return _Found(source, is_tar=is_tar)
+    if is_pattern(source):
+        files = find_files(source) or []
+        return _Found(source, table=files, columns=_columns(files[0], options))
     if source.is_file():
         if source.suffix == SAVED:
             if given and given != ["root"]:
@@ -250,7 +274,8 @@ def _find(path: str | Path, options: ListOptions) -> _Found:
         if source.suffix.lower() not in TABLE_FILES:
             raise ManifestError(
                 f"{source} is not a data set; pass a NABirds folder, a folder of class folders or "
-                f"of images, a saved manifest ({SAVED}), or a table ({', '.join(TABLE_FILES)})"
+                f"of images, a saved manifest ({SAVED}), a zip archive, tar shards, or a table "
+                f"({', '.join(TABLE_FILES)})"
             )
         if not given and is_course(source):
             return _Found(source, is_nabirds=True)
@@ -273,16 +298,25 @@ def _find(path: str | Path, options: ListOptions) -> _Found:
 
 
 def _columns(file: Path, options: ListOptions) -> dict[str, Any]:
-    """Return the arguments of `read_table` for a table.
+    """Return the arguments of `read_table` for a table, or for several of which this is the first.
 
     Raises:
         ManifestError: the table cannot be read, or lacks a column that `options` name.
     """
     from gpufeed.records.any_table import load_table
+    from gpufeed.records.embedded.arrow_files import arrow_columns
+    from gpufeed.records.table_files import PARQUET_FILES, parquet_columns
 
-    names = load_table(file, ()).frame.columns
+    if file.suffix.lower() in PARQUET_FILES:
+        names = parquet_columns(file)
+    elif options.image is not None:
+        names = arrow_columns(file)
+    else:
+        names = load_table(file, ()).frame.columns
     label = options.label or ("label" if "label" in names else None)
-    columns = {"path": options.path or "path", "label": label}
+    columns = {"label": label, "image": options.image}
+    if options.image is None or options.path is not None:
+        columns["path"] = options.path or "path"
     for option, column in columns.items():
         if column is not None and column not in names:
             raise ManifestError(

@@ -26,6 +26,7 @@ from gpufeed.records.bounding_box import BOX_COLUMNS
 from gpufeed.source.base import Source, check_source
 from gpufeed.source.files import FileSource
 from gpufeed.source.paths import find_escapes
+from gpufeed.source.selection import OWN
 from gpufeed.tools.check.examiner import Examined, Examiner, Size
 from gpufeed.tools.check.kinds import KINDS, Finding, Kind
 
@@ -107,10 +108,10 @@ def check(
         source = FileSource(source, frame["path"])
     check_source(source, frame.height)
     leads_out: set[int] = set()
-    if isinstance(source, FileSource):
+    if isinstance(source, OWN):
         source = source.limited(np.full(len(source), max_file_bytes(max_pixels)))
-        if not follow_links:
-            leads_out = set(find_escapes(source.root, source.paths).arg_true().to_list())
+    if isinstance(source, FileSource) and not follow_links:
+        leads_out = set(find_escapes(source.root, source.paths).arg_true().to_list())
     within = [key for key in range(frame.height) if key not in leads_out]
     threads = threads or available_threads()
     items = [(key, expected[key]) for key in within]
