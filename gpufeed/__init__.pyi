@@ -44,8 +44,12 @@ from gpufeed.order.uniform import SubsetSampler as SubsetSampler
 from gpufeed.order.weighted import WeightedSampler as WeightedSampler
 from gpufeed.order.weighted import balanced_weights as balanced_weights
 from gpufeed.plan.fields import Field as Field
+from gpufeed.plan.image_targets import Depth as Depth
+from gpufeed.plan.image_targets import Mask as Mask
 from gpufeed.records import Manifest as Manifest
 from gpufeed.records import concat as concat
+from gpufeed.records import read_array_record as read_array_record
+from gpufeed.records import read_beton as read_beton
 from gpufeed.records import read_folder as read_folder
 from gpufeed.records import read_huggingface as read_huggingface
 from gpufeed.records import read_manifest as read_manifest
@@ -53,7 +57,10 @@ from gpufeed.records import read_nabirds as read_nabirds
 from gpufeed.records import read_table as read_table
 from gpufeed.records import read_webdataset as read_webdataset
 from gpufeed.records.record import Record as Record
+from gpufeed.source import ArrayRecordSource as ArrayRecordSource
 from gpufeed.source import FileSource as FileSource
+from gpufeed.source import Hdf5Source as Hdf5Source
+from gpufeed.source import LmdbSource as LmdbSource
 from gpufeed.source import MemorySource as MemorySource
 from gpufeed.source import Source as Source
 from gpufeed.transforms import JPEG as JPEG
@@ -90,6 +97,7 @@ from gpufeed.transforms import RandomInvert as RandomInvert
 from gpufeed.transforms import RandomIoUCrop as RandomIoUCrop
 from gpufeed.transforms import RandomPerspective as RandomPerspective
 from gpufeed.transforms import RandomPosterize as RandomPosterize
+from gpufeed.transforms import RandomResize as RandomResize
 from gpufeed.transforms import RandomResizedCrop as RandomResizedCrop
 from gpufeed.transforms import RandomRotation as RandomRotation
 from gpufeed.transforms import RandomShortestSize as RandomShortestSize

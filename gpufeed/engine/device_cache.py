@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpufeed.open.base import Opener
     from gpufeed.plan.planner import BatchPlan
     from gpufeed.plan.prefix import Prefix
-    from gpufeed.source.base import Encoded
+    from gpufeed.source.base import Content
 
 __all__ = ["DeviceCache"]
 
@@ -100,8 +100,9 @@ class DeviceCache:
     def open(
         self,
         plan: BatchPlan,
-        encoded: Sequence[Encoded | DecodeError],
+        encoded: Sequence[Content | DecodeError],
         before: Opened | None = None,  # noqa: ARG002 - bad images are rare
+        further: Sequence[Sequence[Content]] = (),  # noqa: ARG002 - `Loader` refuses them
     ) -> Future[Opened]:
         """Start to open what is not kept of a batch: see `Opener`."""
         if not self._closed and self.ready[plan.record_keys].all() and not plan.blank.any():
@@ -130,7 +131,7 @@ class DeviceCache:
         self,
         reference: weakref.ref[Future[Opened]],
         plan: BatchPlan,
-        encoded: Sequence[Encoded | DecodeError],
+        encoded: Sequence[Content | DecodeError],
     ) -> None:
         future = reference()
         if future is None:
@@ -142,7 +143,7 @@ class DeviceCache:
         finally:
             del future  # which has the error, whose traceback has this frame
 
-    def _open(self, plan: BatchPlan, encoded: Sequence[Encoded | DecodeError]) -> Opened:
+    def _open(self, plan: BatchPlan, encoded: Sequence[Content | DecodeError]) -> Opened:
         keys = plan.record_keys
         own = plan.blank | [isinstance(each, DecodeError) for each in encoded]
         while True:
@@ -169,7 +170,7 @@ class DeviceCache:
     def _make(
         self,
         plan: BatchPlan,
-        encoded: Sequence[Encoded | DecodeError],
+        encoded: Sequence[Content | DecodeError],
         places: Int,
         own: Bool,
     ) -> list[Any] | dict[int, DecodeError]:

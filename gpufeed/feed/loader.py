@@ -33,13 +33,15 @@ from gpufeed.feed.words import explain
 from gpufeed.ledger import Ledger, Run
 from gpufeed.open.cached import CacheSettings, amount, check_after
 from gpufeed.open.choice import Choice
+from gpufeed.open.further import Further
 from gpufeed.open.kinds import THREADS, Kind, OpenerKind, default_kind, identify, resolve_shares
 from gpufeed.order.find_shard import FoundShard, find_shard, warn_if_cut_twice
 from gpufeed.order.foreign import GrainSampler, RecordedSampler, adopt
 from gpufeed.order.schedule import MAX_EPOCHS, BatchSize, LastBatch, Schedule
 from gpufeed.order.shard import ShardOptions, adopt_shard
 from gpufeed.order.uniform import IndexSampler, SequentialSampler, SubsetSampler
-from gpufeed.plan.fields import BATCH_KEYS, Field
+from gpufeed.plan.fields import BATCH_KEYS, Field, check_fields
+from gpufeed.plan.image_targets import Depth, ImageTarget, Mask
 from gpufeed.plan.planner import Planner
 from gpufeed.plan.stages import calls_functions, check_functions
 from gpufeed.plan.targets import CollateFn, Companions, Targets
@@ -98,6 +100,8 @@ class Loader:
       box, lists of n arrays, float32 (k, p, 2) and bool (k, p), or padded arrays as for boxes.
     - each of `box_columns`: a number or boolean for each box, as `box_labels`; integers have the
       dtype of classes, other numbers are float32.
+    - each `Mask` and `Depth` of targets, by its name: (n, height, width), uint8, float32, or for
+      dtype="int32" of the same dtype as `label`.
     - each of `columns`: numbers and booleans, and fixed-size arrays of them, as arrays with a row
       for each record, float32, bool, or of the dtype of classes, which is int64 in NumPy if a
       number needs it; text as a list of n str, and everything else as a list of what polars gives,
@@ -108,8 +112,9 @@ class Loader:
     Boxes are clipped to the image. Boxes whose width or height is then below one pixel are dropped
     with all that belongs to them, as torchvision's SanitizeBoundingBoxes does. Labels count from 0;
     add 1 to `box_labels` for torchvision's detectors, which take 0 as the background. With `Views`,
-    boxes and points are lists with one entry for each view. Targets and columns change neither
-    pixels nor order, and a state loads whatever is requested. docs/fields.md is about all of them.
+    boxes, points and masks are lists with one entry for each view. Targets and columns change
+    neither pixels nor order, and a state loads whatever is requested. docs/fields.md is about all
+    of them.
 
     Args:
         manifest: the images and their labels; or torch's `Subset` of a manifest, as its
@@ -146,7 +151,7 @@ class Loader:
             `batch_size` must be a multiple of the number of parts that this process holds. Boxes
             need collate_fn="pad". With several devices in a process, use device="cpu".
         targets: what comes with the images: "boxes", "box_points", "points", and instances of
-            `Field`.
+            `Mask`, `Depth` and `Field`.
         columns: names of columns of the manifest whose values come with the images.
         box_columns: names of columns of lists whose values come with the boxes, one for each.
         flip_pairs: pairs of points that change places where an image is flipped, such as
@@ -254,7 +259,7 @@ class Loader:
         device: str | torch.device = "auto",
         framework: Framework = "numpy",
         sharding: jax.sharding.NamedSharding | None = None,
-        targets: Collection[str | Field] = (),
+        targets: Collection[str | Field | ImageTarget] = (),
         columns: Collection[str] = (),
         box_columns: Sequence[str] = (),
         flip_pairs: Sequence[tuple[str | int, str | int]] = (),
@@ -287,6 +292,9 @@ class Loader:
                 collate_fn=collate_fn,
             )
         self.manifest = manifest
+        fields = [each for each in targets if isinstance(each, Field)]
+        images = [each for each in targets if isinstance(each, ImageTarget)]
+        check_fields([*fields, *images])
         self.sampler = (
             IndexSampler(len(manifest), shuffle=True)
             if sampler is None
@@ -317,7 +325,7 @@ class Loader:
             train_preset() if transforms is None else transforms,
             check_pixels(max_pixels),
             [each for each in targets if isinstance(each, str)],
-            [each for each in targets if isinstance(each, Field)],
+            fields,
             "NHWC" if framework == "jax" else "NCHW",
             Companions.of(
                 manifest,
@@ -326,6 +334,7 @@ class Loader:
                 flip_pairs,
                 wide=framework != "jax",
             ),
+            looks_up=bool(images),
         )
         self._box_format = box_format
         target_arrays = Targets(
@@ -366,7 +375,11 @@ class Loader:
                 'opener="threads" or leave out decoder'
             )
         self._cache = self._make_cache(
-            cache, max_pixels, own_decoder=decoder is not None, kinds=choice.kinds
+            cache,
+            max_pixels,
+            own_decoder=decoder is not None,
+            kinds=choice.kinds,
+            further=bool(images),
         )
         self._adapter = make_adapter(framework, self.device, sharding)
         outputs = [view.output for view in self._planner.stages.views]
@@ -395,14 +408,16 @@ class Loader:
             read_timeout=check_timeout(read_timeout),
             reduce_depth=manifest.reduce_depth,
             cache=self._cache,
+            further=Further(images, [each.bind(manifest) for each in images]),
         )
         marks_valid = last_batch == "pad" or policy.blanks
-        fields = [each.name for each in targets if isinstance(each, Field)]
+        named = [*(each.name for each in fields), *(each.name for each in images)]
+        self._images = images
         self._hand_over = HandOver(
             self._adapter,
             target_arrays,
             Columns(
-                manifest, columns, (*BATCH_KEYS, *box_columns, *fields), wide=framework != "jax"
+                manifest, columns, (*BATCH_KEYS, *box_columns, *named), wide=framework != "jax"
             ),
             self.ledger,
             marks_valid=marks_valid,
@@ -590,8 +605,9 @@ class Loader:
             loader.show(loader.batch(100), path="batch.png")
             loader.show(loader.record(5))
 
-        Images are drawn pixel by pixel, without their normalisation, with the boxes and points that
-        `targets` requests. Captions are those of `gpufeed show`. Views stand side by side.
+        Images are drawn pixel by pixel, without their normalisation, with the masks, boxes and
+        points that `targets` requests; depth maps stand beside them, in grey. Captions are those of
+        `gpufeed show`. Views stand side by side.
 
         Args:
             batch: a batch of this loader, or what `record` returns; None for the batch that
@@ -630,6 +646,8 @@ class Loader:
             box_format=self._box_format,
             to_numpy=self._adapter.to_numpy,
             max_images=max_images,
+            masks={each.name: each.fill for each in self._images if isinstance(each, Mask)},
+            maps=[each.name for each in self._images if isinstance(each, Depth)],
         )
         if target is not None:
             save_sheet(sheet, target)
@@ -884,7 +902,13 @@ class Loader:
         }
 
     def _make_cache(
-        self, cache: object, max_pixels: int, *, own_decoder: bool, kinds: Collection[Kind]
+        self,
+        cache: object,
+        max_pixels: int,
+        *,
+        own_decoder: bool,
+        kinds: Collection[Kind],
+        further: bool,
     ) -> CacheSettings | None:
         if cache is None:
             return None
@@ -896,6 +920,11 @@ class Loader:
                     'opener="threads", or cache="device"'
                 )
         elif cache == "device":
+            if further:
+                raise ConfigError(
+                    'cache is "device", but masks and depth maps of targets are made by threads of '
+                    'the host; pass cache="host", or leave out cache'
+                )
             if {*kinds} != {THREADS}:
                 prefix = prefix.in_graph(stages)
             check_after(prefix, stages, kinds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -63,8 +63,12 @@ class Field(abc.ABC):
         """
 
 
-def check_fields(fields: Sequence[Field]) -> None:
-    """Check the names of fields.
+class _Named(Protocol):
+    name: str
+
+
+def check_fields(fields: Sequence[_Named]) -> None:
+    """Check the names of fields and of other targets.
 
     Raises:
         ConfigError: a name occurs twice, or is the name of another key of a batch.

@@ -16,7 +16,8 @@ from gpufeed.errors import ConfigError, TransformError
 from gpufeed.faults.blank import blank_sizes
 from gpufeed.order.sampler import Visits
 from gpufeed.plan.compose import Composed, compose
-from gpufeed.plan.fields import Field, check_fields, values_of
+from gpufeed.plan.fields import Field, values_of
+from gpufeed.plan.lookup import Lookup
 from gpufeed.plan.prefix import Prefix, find_prefix
 from gpufeed.plan.stages import Stages
 from gpufeed.plan.targets import Companions, ViewTargets, follow
@@ -62,7 +63,9 @@ class BatchPlan:
         mix: partners and shares of mixed records; None if no transform mixes.
         soft_labels: float32 (n, classes); None if no transform makes them.
         targets: boxes and points on each view's images; empty if none are requested.
-        fields: by name, each field's values for each view, or once if geometry does not move them.
+        fields: by name, each field's values for each view, or once if geometry does not move them;
+            once the batch is made, with its further images.
+        lookups: for each view, where its pixels come from; empty if there are no further images.
     """
 
     step: int
@@ -81,6 +84,7 @@ class BatchPlan:
     soft_labels: npt.NDArray[np.float32] | None
     targets: tuple[ViewTargets, ...]
     fields: Mapping[str, list[npt.NDArray[Any]]]
+    lookups: tuple[Lookup, ...] = ()
 
     def __len__(self) -> int:
         return len(self.record_keys)
@@ -94,8 +98,9 @@ class BatchPlan:
 class Planner:
     """Plans batches from their numbers alone.
 
-    `max_pixels` limits the size of blank images, and `layout` is for output formats that leave it
-    open, and `companions` go with boxes and points; for the other arguments see `Loader`.
+    `max_pixels` limits the size of blank images, `layout` is for output formats that leave it open,
+    `companions` go with boxes and points, and `looks_up` says whether records have further images;
+    for the other arguments see `Loader`.
 
     Attributes:
         views: a list of transforms for each view, ending in an output format.
@@ -117,6 +122,7 @@ class Planner:
         fields: Sequence[Field] = (),
         layout: Layout = "NCHW",
         companions: Companions | None = None,
+        looks_up: bool = False,
     ) -> None:
         checked = check_views(transforms, layout)
         self.views, self.identities = checked.views, checked.identities
@@ -127,7 +133,7 @@ class Planner:
         self._max_pixels = max_pixels
         self._manifest = manifest
         self._boxes_follow = "boxes" in targets
-        check_fields(fields)
+        self._looks_up = looks_up
         self._fields = [(field, field.bind(manifest)) for field in fields]
         used = any(
             isinstance(each, GeometricTransform) and each.uses_objects
@@ -351,6 +357,7 @@ class Planner:
                 field.name: values_of(field, values, keys, frames, blank)
                 for field, values in self._fields
             },
+            lookups=tuple(map(Lookup, frames)) if self._looks_up else (),
         )
 
     def _follow(

@@ -14,6 +14,7 @@ from gpufeed._util.rows import pieces, take_rows
 from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
 from gpufeed.plan.fields import BATCH_KEYS, Field, batch_dtype
+from gpufeed.plan.image_targets import ImageTarget
 from gpufeed.records.annotations import BOX_POINTS, BOXES, check_box_format
 from gpufeed.records.lists import flatten
 from gpufeed.transforms.objects import Objects
@@ -234,7 +235,7 @@ class Targets:
     def __init__(
         self,
         manifest: Manifest,
-        asked: Collection[str | Field],
+        asked: Collection[str | Field | ImageTarget],
         box_format: str,
         max_boxes: int | None,
         collate_fn: CollateFn | None,
@@ -242,12 +243,14 @@ class Targets:
         box_columns: Collection[str] = (),
     ) -> None:
         known = not isinstance(asked, str)
-        if not known or any(each not in _KINDS for each in asked if not isinstance(each, Field)):
+        if not known or any(
+            each not in _KINDS for each in asked if not isinstance(each, Field | ImageTarget)
+        ):
             raise ConfigError(
                 f'targets is {short(asked)}; it may hold "boxes", "box_points", "points" and '
-                "instances of Field"
+                "instances of Mask, Depth and Field"
             )
-        fields = [each.name for each in asked if isinstance(each, Field) and each.moves]
+        fields = [each.name for each in asked if not isinstance(each, str) and each.moves]
         kinds = [each for each in asked if isinstance(each, str)]
         moving = [*kinds, *fields]
         for each in asked:

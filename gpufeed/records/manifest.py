@@ -37,6 +37,7 @@ from gpufeed.records.splits import rows_of_split
 from gpufeed.records.table_files import read_parquet
 from gpufeed.source.base import Source, check_source
 from gpufeed.source.files import FileSource
+from gpufeed.source.limits import Limits
 from gpufeed.source.selection import OWN, take
 
 __all__ = ["DROPPED", "SAVED", "Manifest", "check_images", "class_names"]
@@ -253,6 +254,11 @@ class Manifest:
                 largest = int(pixels[pixels <= limit].max(initial=0))
             most = max(most, largest)
         return most
+
+    @property
+    def max_file_bytes(self) -> Limits:
+        """The most bytes that the file of each image may have, given its pixels."""
+        return _Limits(self._frame)
 
     @property
     def has_objects(self) -> bool:
@@ -753,15 +759,15 @@ def check_images(
 def _limit_files(source: Source, frame: pl.DataFrame) -> Source:
     """Return a source that rejects files which are too long for their pixels."""
     if isinstance(source, OWN):
-        return source.limited(_Limits(frame[["width", "height"]]))
+        return source.limited(_Limits(frame))
     return source
 
 
 class _Limits:
     """The most bytes that the encoded image of each row may have."""
 
-    def __init__(self, sizes: pl.DataFrame) -> None:
-        self._sizes = sizes
+    def __init__(self, frame: pl.DataFrame) -> None:
+        self._sizes = frame[["width", "height"]]
 
     def __getitem__(self, keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         return max_file_bytes(_pixels(self._sizes, keys))

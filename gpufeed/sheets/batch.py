@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 import gpufeed
 from gpufeed.errors import ConfigError
-from gpufeed.sheets.draw_targets import draw_targets
+from gpufeed.sheets.draw_targets import draw_map, draw_mask, draw_targets
 from gpufeed.sheets.sheet import captions_of, draw_sheet
 
 if TYPE_CHECKING:
@@ -39,8 +39,10 @@ def draw_batch(
     box_format: str = "xyxy",
     to_numpy: ToNumpy = np.asarray,
     max_images: int | None = None,
+    masks: Mapping[str, float] | None = None,
+    maps: Sequence[str] = (),
 ) -> Image:
-    """Draw the images of a batch with their boxes and points; views of a record side by side.
+    """Draw the images of a batch with their targets; views of a record side by side.
 
     Args:
         batch: a batch as a loader hands it out, with the keys `image` and `record_key`, or a
@@ -51,10 +53,13 @@ def draw_batch(
         box_format: "xyxy" or "xywh".
         to_numpy: from an array of the batch to one in host memory.
         max_images: the number of records to draw at most; None for all.
+        masks: names of masks, with the values of theirs that mean no class.
+        maps: names of maps of numbers, which are drawn beside their view.
 
     Raises:
         ConfigError: the batch has other keys, or other images than such a loader's.
     """
+    masks = masks or {}
     if not isinstance(batch, Mapping) or not {"image", "record_key"} <= batch.keys():
         raise ConfigError(
             f"batch is a {type(batch).__name__} without the keys image and record_key; pass a "
@@ -64,7 +69,7 @@ def draw_batch(
         batch = {
             name: [each[None] for each in value] if isinstance(value, list) else value[None]
             for name, value in batch.items()
-            if name in {"image", "record_key", *_DRAWN}
+            if name in {"image", "record_key", *_DRAWN, *masks, *maps}
         }
     several = isinstance(batch["image"], list)
     images = batch["image"] if several else [batch["image"]]
@@ -82,7 +87,13 @@ def draw_batch(
             if name in batch
         }
         levels = _levels(to_numpy(view[: len(keys)]), output)
+        for name, ignored in masks.items():
+            values = batch[name][place] if several else batch[name]
+            levels = draw_mask(levels, to_numpy(values[: len(keys)]), ignored)
         views.append(_marked(levels, targets, box_format) if targets else levels)
+        for name in maps:
+            values = batch[name][place] if several else batch[name]
+            views.append(draw_map(to_numpy(values[: len(keys)])))
     captions = captions_of(manifest, manifest.rows(keys))
     return draw_sheet(_side_by_side(views), captions, [f"gpufeed {gpufeed.__version__}", *facts])
 

@@ -1,4 +1,4 @@
-"""Drawing boxes and points on images."""
+"""Drawing masks, boxes and points on images, and maps of numbers as images."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw
 
-__all__ = ["draw_targets"]
+__all__ = ["draw_map", "draw_mask", "draw_targets"]
 
 Color = tuple[int, int, int]
 
@@ -18,6 +18,35 @@ _COLORS = 11
 """The number of NABirds' parts; labels and points cycle through the colours."""
 _EDGE: Color = (20, 20, 20)
 """Outline that makes targets visible on any image."""
+
+
+def draw_mask(
+    images: npt.NDArray[np.uint8], masks: npt.NDArray[Any], ignored: float
+) -> npt.NDArray[np.uint8]:
+    """Return copies of images, tinted where their masks are not 0, by value.
+
+    Args:
+        images: uint8 (n, height, width, 3).
+        masks: integers (n, height, width).
+        ignored: the value without a class, which is grey.
+    """
+    table = np.array([_color(number) for number in range(_COLORS)], dtype=np.float32)
+    tint = table[masks % _COLORS]
+    tint[masks == ignored] = 128
+    mixed = np.where((masks != 0)[..., None], (images + tint) / 2, images)
+    return np.asarray(mixed, dtype=np.uint8)
+
+
+def draw_map(maps: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
+    """Return maps, (n, height, width), as grey images from their smallest value to their largest.
+
+    Returns:
+        uint8 (n, height, width, 3).
+    """
+    maps = np.nan_to_num(maps)
+    low, high = maps.min(axis=(1, 2), keepdims=True), maps.max(axis=(1, 2), keepdims=True)
+    grey = np.asarray((maps - low) * (255 / np.maximum(high - low, 1e-12)), dtype=np.uint8)
+    return np.repeat(grey[..., None], 3, axis=-1)
 
 
 def draw_targets(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import io
 from collections.abc import Sequence
 from typing import BinaryIO, Self
 
@@ -14,6 +13,7 @@ import polars as pl
 
 from gpufeed._util.memory import Slices
 from gpufeed._util.open_regular import EmptyFileError, FileTooLongError
+from gpufeed.source.base import as_file
 from gpufeed.source.limits import Limits, no_limits
 from gpufeed.source.storage import LocalStorage, Stamp, Storage, StoredRange
 
@@ -101,10 +101,7 @@ class RangeSource:
 
     def open(self, key: int) -> BinaryIO:
         """Open an image: see `Source`."""
-        (content,) = self.read(np.array([key], dtype=np.int64))
-        if isinstance(content, OSError):
-            raise content
-        return io.BytesIO(content)
+        return as_file(*self.read(np.array([key], dtype=np.int64)))
 
     def reusing_memory(self, slices: Slices) -> Self:
         """Return a source of the same images that reads short ones into slices of memory."""

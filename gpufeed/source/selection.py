@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufeed._util.memory import Slices
-from gpufeed.source.base import Encoded, Source, fetcher, fingerprint_of, open_image, read_images
+from gpufeed.source.base import Content, Source, fetcher, fingerprint_of, open_image, read_images
 from gpufeed.source.files import FileSource
 from gpufeed.source.ranges import RangeSource
 from gpufeed.source.zipped import ZipSource
@@ -46,12 +46,12 @@ class Selection:
     def __repr__(self) -> str:
         return f"Selection({len(self)} images of {', '.join(map(repr, self.sources))})"
 
-    def read(self, keys: Int64) -> list[Encoded | OSError]:
+    def read(self, keys: Int64) -> list[Content | OSError]:
         """Read images: see `Source`."""
         which, inner = self.which[keys], self.keys[keys]
         if len(self.sources) == 1:
             return read_images(self.sources[0], inner)
-        images: list[Encoded | OSError] = [b""] * len(keys)
+        images: list[Content | OSError] = [b""] * len(keys)
         for index in np.unique(which):
             places = np.flatnonzero(which == index)
             read = read_images(self.sources[index], inner[places])

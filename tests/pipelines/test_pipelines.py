@@ -80,6 +80,11 @@ def check_attributes(result: tuple[list[float], float], birds: Path, framework: 
     assert 0.5 < score <= 1
 
 
+def check_segmentation(result: float, birds: Path, framework: str) -> None:
+    # The mean IoU; of the others the share of the pixels that are birds.
+    assert 0.05 < result < 1
+
+
 CHECKS: dict[str, Callable[[Any, Path, str], None]] = {
     "attributes": check_attributes,
     "train": check_train,
@@ -87,11 +92,15 @@ CHECKS: dict[str, Callable[[Any, Path, str], None]] = {
     "course": check_course,
     "detection": check_detection,
     "multi_crop": check_views,
+    "segmentation": check_segmentation,
     "two_crop": check_views,
 }
 
 
-FEWER = {"multi_crop": ["--local-crops", "2", "--local-size", "32"]}
+FEWER = {
+    "multi_crop": ["--local-crops", "2", "--local-size", "32"],
+    "segmentation": ["--epochs", "1"],
+}
 """Options that make a recipe quick."""
 
 

@@ -79,6 +79,7 @@ STEPS = st.one_of(
     st.builds(tf.Pad, st.tuples(*[st.integers(0, 9)] * 4)),
     st.builds(tf.RandomHorizontalFlip),
     st.builds(tf.RandomVerticalFlip),
+    st.builds(tf.RandomResize, st.integers(40, 60), st.integers(61, 90)),
     st.builds(tf.RandomShortestSize, st.lists(st.integers(50, 90), min_size=1, max_size=3)),
     st.builds(tf.ScaleJitter, st.tuples(*[st.integers(60, 90)] * 2), st.just((0.8, 1.6))),
     st.builds(tf.RandomZoomOut, side_range=st.just((1.0, 1.4))),

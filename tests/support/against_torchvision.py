@@ -111,6 +111,12 @@ def resized(transform: Any) -> Callable[[], Stats]:
     return lambda: dict(zip(("height", "width"), draw()["size"], strict=True))
 
 
+def random_resize() -> Stats:
+    (size,) = v2.RandomResize(50, 90).make_params([IMAGE])["size"]
+    short = min(HEIGHT, WIDTH)
+    return {"height": size * HEIGHT // short, "width": size * WIDTH // short}
+
+
 def iou_crop() -> Stats:
     from torchvision import tv_tensors
 
@@ -173,6 +179,7 @@ REAL: dict[str, Callable[[], Stats]] = {
     "RandomPerspective": perspective,
     "RandomZoomOut": zoom_out,
     "ScaleJitter": resized(v2.ScaleJitter((500, 300))),
+    "RandomResize": random_resize,
     "RandomShortestSize": resized(v2.RandomShortestSize([50, 60, 90], 110)),
     "RandomIoUCrop": iou_crop,
     "ColorJitter": jitter,
