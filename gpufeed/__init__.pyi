@@ -52,6 +52,7 @@ from gpufeed.records import read_array_record as read_array_record
 from gpufeed.records import read_beton as read_beton
 from gpufeed.records import read_folder as read_folder
 from gpufeed.records import read_huggingface as read_huggingface
+from gpufeed.records import read_manifest as read_manifest
 from gpufeed.records import read_nabirds as read_nabirds
 from gpufeed.records import read_table as read_table
 from gpufeed.records import read_webdataset as read_webdataset

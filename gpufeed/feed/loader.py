@@ -353,15 +353,15 @@ class Loader:
         }
         self.device = resolve_device(device)
         the_build()  # two builds of DALI in one folder fail here, and not in the middle of a run
-        stages, pixels = self._planner.stages, manifest.sizes().prod(axis=1)
+        stages = self._planner.stages
         auto = default_kind(
-            int(pixels.max()),
+            manifest.most_pixels(),
             on_gpu=self.device.is_cuda,
             needs_threads=decoder is not None or cache == "host" or calls_functions(stages),
         )
         self._is_auto = opener == "auto"
         self._shares = resolve_shares(opener, auto, on_gpu=self.device.is_cuda)
-        choice = Choice(self._shares, manifest.frame["path"], pixels)
+        choice = Choice(self._shares, manifest)
         on_host = choice.kinds == (THREADS,)
         check_functions(stages, on_host=on_host)
         if decoder is not None and not callable(decoder):
@@ -388,7 +388,7 @@ class Loader:
                 'an output format has dtype "bfloat16", which NumPy does not have; use "float32"'
             )
         self.ledger = self._make_ledger(ledger)
-        policy = Policy(on_error, self.sampler, manifest.labels.groups)
+        policy = Policy(on_error, self.sampler, manifest)
         paths = manifest.frame["path"]
         self._failures = Failures(
             paths.__getitem__, manifest.source.name, len(manifest), max_failures

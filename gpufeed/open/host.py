@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 
 __all__ = ["HostOpener"]
 
+_REMEMBERED = 1 << 24
+"""Records whose accepted headers are remembered, at ten bytes each."""
+
 
 class HostOpener:
     """Opens images on its own threads, and feeds the graph uint8 pixels, or what it decodes itself.
@@ -79,7 +82,8 @@ class HostOpener:
         self._budget = budget
         self._choice = choice
         self._name = name
-        self._acceptor = Acceptor(name, reduce_depth=reduce_depth, remembered=choice.num_records)
+        remembered = min(choice.num_records, _REMEMBERED)
+        self._acceptor = Acceptor(name, reduce_depth=reduce_depth, remembered=remembered)
         self._num_threads = num_threads
         self._workers = ThreadPoolExecutor(num_threads, "gpufeed-decode")
         self._closed = False

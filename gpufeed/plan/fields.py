@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from gpufeed.records import Manifest
     from gpufeed.transforms import Frame
 
-__all__ = ["BATCH_KEYS", "Field", "check_fields", "narrowed", "values_of"]
+__all__ = ["BATCH_KEYS", "Field", "batch_dtype", "check_fields", "narrowed", "values_of"]
 
 BATCH_KEYS = (
     *("image", "label", "record_key", "epoch", "label_b", "lam", "soft_label", "valid"),
@@ -113,6 +114,12 @@ def values_of(
         found.append(narrowed(given, f"field {field.name!r} returned"))
         found[-1][blank] = 0
     return found
+
+
+def batch_dtype(values: pl.Series, said: str, *, wide: bool) -> np.dtype[Any]:
+    """Return the dtype of numbers or booleans in batches; arguments and errors as `narrowed`."""
+    extremes = pl.Series([values.min(), values.max()], dtype=values.dtype)
+    return narrowed(extremes.drop_nulls().to_numpy(), said, wide=wide).dtype
 
 
 def narrowed(values: npt.NDArray[Any], said: str, *, wide: bool = False) -> npt.NDArray[Any]:

@@ -12,7 +12,6 @@ import polars as pl
 
 from gpufeed._util.numbers import is_number
 from gpufeed._util.sanitize import short
-from gpufeed.decode.headers import max_file_bytes
 from gpufeed.decode.values import decode_values
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.source.base import Content, Source, check_source
@@ -139,8 +138,7 @@ class ImageTarget:
             escapes = find_escapes(files.root, relative)
             if escapes.any():
                 raise ManifestError(escape_message(files.root, relative, escapes, row_name))
-        pixels = manifest.sizes().astype(np.int64).prod(axis=1)
-        return files.limited(max_file_bytes(pixels))
+        return files.limited(manifest.max_file_bytes)
 
     def empty(self, count: int, size: tuple[int, int]) -> npt.NDArray[Any]:
         """Return an array for `count` images of (height, width)."""

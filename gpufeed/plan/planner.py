@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed._util.rows import PIECE, pieces
 from gpufeed.errors import ConfigError, TransformError
 from gpufeed.faults.blank import blank_sizes
 from gpufeed.order.sampler import Visits
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from gpufeed.order.sampler import Sampler
     from gpufeed.order.schedule import Schedule
     from gpufeed.records import Manifest
-    from gpufeed.records.label_kinds import Labels
     from gpufeed.transforms import Layout, Transform
 
 __all__ = ["BatchPlan", "Planner"]
@@ -131,9 +131,7 @@ class Planner:
         self._schedule = schedule
         self.check_batch_size(schedule)
         self._max_pixels = max_pixels
-        self._sizes = manifest.sizes().astype(np.int64)
-        self._labels = manifest.labels
-        self._boxes = _corners(manifest)
+        self._manifest = manifest
         self._boxes_follow = "boxes" in targets
         self._looks_up = looks_up
         self._fields = [(field, field.bind(manifest)) for field in fields]
@@ -141,12 +139,9 @@ class Planner:
             isinstance(each, GeometricTransform) and each.uses_objects
             for each in itertools.chain(*self.views)
         )
-        self._objects = Objects.of(manifest) if used or self._boxes_follow else None
-        companions = companions or Companions()
-        self._flipped = companions.flipped
-        if self._objects is not None:
-            self._objects = replace(self._objects, others=companions.of_boxes)
-        self._points = manifest.points() if "points" in targets else None
+        self._has_objects = manifest.has_objects and (used or self._boxes_follow)
+        self._companions = companions or Companions()
+        self._points_follow = "points" in targets
         for transform in itertools.chain(*self.views):
             for size in schedule.sizes.values():
                 if isinstance(transform, MixTransform) and size % transform.group:
@@ -154,7 +149,7 @@ class Planner:
                         f"batch_size is {size}; it must be a multiple of {transform.group}, the "
                         f"groups in which {type(transform).__name__} pairs records"
                     )
-        self._soft = _soft_labels(self.views, self._labels)
+        self._soft = _soft_labels(self.views, manifest)
         probe = self._probe()
         self.stages, self._structure = probe.stages, probe.structure
 
@@ -170,21 +165,21 @@ class Planner:
 
     def _probe(self) -> Composed:
         """Compose the most extreme sizes of the manifest, so that what cannot work fails now."""
-        height, width = self._sizes[:, 0], self._sizes[:, 1]
-        area, aspect = height * width, width / height
-        measures = (area, aspect, height, width)
-        extremes = {int(pick) for by in measures for pick in (by.argmin(), by.argmax())}
-        keys = np.array(sorted(extremes), dtype=np.int64)
+        keys = _extremes(self._manifest)
         epochs = np.zeros_like(keys)
         rng = BatchRng(self._sampler.seed, epochs, keys, 0)
         none_blank = np.zeros(len(keys), dtype=np.bool_)
         alone: Partners = lambda _: np.arange(len(keys))  # noqa: E731 - shorter than a function
-        return self._compose(keys, self._sizes[keys], none_blank, rng, alone)
+        return self._compose(keys, self._sizes(keys), none_blank, rng, alone)
+
+    def _sizes(self, keys: npt.NDArray[np.int64] | None = None) -> npt.NDArray[np.int64]:
+        return self._manifest.sizes(keys).astype(np.int64)
 
     def prefix(self) -> Prefix:
         """Return what the transforms do to each image in every epoch alike, for all records."""
-        one = None if self._objects is None else self._objects.take(np.zeros(1, np.int64))
-        return find_prefix(self.views, self._sizes, self._boxes, one, self._max_pixels)
+        one = Objects.of(self._manifest, np.zeros(1, np.int64)) if self._has_objects else None
+        boxes = _corners(self._manifest.boxes())
+        return find_prefix(self.views, self._sizes(), boxes, one, self._max_pixels)
 
     def _compose(
         self,
@@ -194,8 +189,10 @@ class Planner:
         rng: BatchRng,
         partners: Partners,
     ) -> Composed:
-        boxes = None if self._boxes is None else self._boxes[keys]
-        objects = None if self._objects is None else self._objects.take(keys)
+        boxes = _corners(self._manifest.boxes(keys))
+        objects = None
+        if self._has_objects:
+            objects = Objects.of(self._manifest, keys, self._companions.of_boxes)
         if blank.any():
             # A blank image has no boxes; the box of its record is the whole image.
             if boxes is not None:
@@ -218,7 +215,7 @@ class Planner:
             ConfigError: the sampler, such as a user's own, violates its contract.
         """
         visits = self._sampler.visits(positions)
-        name, count = type(self._sampler).__name__, len(self._sizes)
+        name, count = type(self._sampler).__name__, len(self._manifest)
         arrays = {each: np.asarray(getattr(visits, each, None)) for each in Visits._fields}
         for each, values in arrays.items():
             if values.shape != positions.shape or values.dtype.kind not in "iu":
@@ -308,7 +305,7 @@ class Planner:
         keys, blank = visits.record_key, np.zeros(len(positions), dtype=np.bool_)
         if substitute is not None:
             keys, blank = substitute(visits)
-        sizes = self._sizes[keys]
+        sizes = self._sizes(keys)
         if blank.any():
             sizes[blank] = blank_sizes(sizes[blank], self._max_pixels)
         # A substitute draws the numbers of the record it replaces, so it is augmented differently
@@ -333,7 +330,7 @@ class Planner:
                 f"{len(view.stages)} stages, but other batches {usual.size} and "
                 f"{len(usual.stages)}; they must end in one fixed size, such as CenterCrop(224)"
             )
-        labels, mix = self._labels.take(keys), composed.mix
+        labels, mix = self._manifest.labels.take(keys), composed.mix
         frames = [view.frame for view in composed.views]
         label_b = soft = None
         if labels is not None and mix is not None:
@@ -370,11 +367,11 @@ class Planner:
         blank: npt.NDArray[np.bool_],
     ) -> tuple[ViewTargets, ...]:
         boxes = composed.objects if self._boxes_follow else None
-        points = None if self._points is None else self._points[keys]
+        points = self._manifest.points(keys) if self._points_follow else None
         if boxes is None and points is None:
             return ()
         return tuple(
-            follow(view.frame, boxes, view.kept, points, blank, self._flipped)
+            follow(view.frame, boxes, view.kept, points, blank, self._companions.flipped)
             for view in composed.views
         )
 
@@ -400,26 +397,45 @@ def _partners(
     return np.where(blank | blank[partner], rows, partner)
 
 
-def _corners(manifest: Manifest) -> npt.NDArray[np.float64] | None:
-    """Return the box of each record as (x0, y0, x1, y1)."""
-    boxes = manifest.boxes()
+def _extremes(manifest: Manifest) -> npt.NDArray[np.int64]:
+    """Return the sorted keys of the images that are most extreme by area, aspect or a side.
+
+    The first of equal ones is taken.
+    """
+
+    def rows(sizes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+        height, width = sizes.astype(np.int64).T
+        measures = (height * width, width / height, height, width)
+        return np.unique([pick for by in measures for pick in (by.argmin(), by.argmax())])
+
+    found = [
+        number * PIECE + rows(np.column_stack([side.to_numpy() for side in sides]))
+        for number, sides in enumerate(pieces(manifest.frame[["height", "width"]]))
+    ]
+    keys = np.concatenate(found)
+    return keys[rows(manifest.sizes(keys))]
+
+
+def _corners(boxes: npt.NDArray[np.int32] | None) -> npt.NDArray[np.float64] | None:
+    """Return boxes (x, y, width, height) as (x0, y0, x1, y1)."""
     if boxes is None:
         return None
     corner, extent = boxes[:, :2].astype(np.float64), boxes[:, 2:]
     return np.concatenate([corner, corner + extent], axis=1)
 
 
-def _soft_labels(views: Sequence[Sequence[Transform]], labels: Labels) -> SoftLabels | None:
+def _soft_labels(views: Sequence[Sequence[Transform]], manifest: Manifest) -> SoftLabels | None:
     """Return the `SoftLabels` of all views, if there is one, after checking all labels."""
     found = [each for each in itertools.chain(*views) if isinstance(each, SoftLabels)]
     if not found:
         return None
     if any(each.identity != found[0].identity for each in found):
         raise ConfigError("there are several SoftLabels with different settings; use one")
-    one = labels.classes
-    extremes = np.zeros(1, np.int64) if one is None else np.array([one.argmin(), one.argmax()])
-    label = labels.take(extremes)
-    if label is None:
+    labels = manifest.labels
+    label, column = labels.take(np.zeros(1, np.int64)), labels.column
+    if label is None or column is None:
         raise ConfigError("SoftLabels is in transforms, but the manifest has no labels")
+    if labels.has_classes:
+        label = np.array([column.min(), column.max()], np.int32)
     found[0].of(label)
     return found[0]

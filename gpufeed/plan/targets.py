@@ -10,11 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from gpufeed._util.rows import pieces, take_rows
 from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
-from gpufeed.plan.fields import BATCH_KEYS, Field, narrowed
+from gpufeed.plan.fields import BATCH_KEYS, Field, batch_dtype
 from gpufeed.plan.image_targets import ImageTarget
 from gpufeed.records.annotations import BOX_POINTS, BOXES, check_box_format
+from gpufeed.records.lists import flatten
 from gpufeed.transforms.objects import Objects
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["CollateFn", "Companions", "Points", "Targets", "ViewTargets", "follow"]
 
 CollateFn = Literal["pad"] | Callable[[list[dict[str, Any]]], Any]
+
+Lookup = Callable[["npt.NDArray[np.int64]"], "npt.NDArray[Any]"]
 
 _KINDS = ("boxes", "box_points", "points")
 _MIN_SIDE = 1.0
@@ -63,12 +67,12 @@ class Companions:
     """What goes with boxes and points.
 
     Attributes:
-        of_boxes: arrays (m, ...) with a row for each box of the manifest, by name.
+        of_boxes: by name, functions from record keys to arrays (m, ...) with a row for each box.
         flipped: int64 (k,), the point whose place each point takes in a flipped image; None if
             they keep their own.
     """
 
-    of_boxes: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    of_boxes: Mapping[str, Lookup] = field(default_factory=dict)
     flipped: npt.NDArray[np.int64] | None = None
 
     @staticmethod
@@ -87,18 +91,17 @@ class Companions:
         Raises:
             ConfigError: the manifest does not have it, or an argument contradicts another.
         """
-        of_boxes: dict[str, npt.NDArray[Any]] = {}
+        of_boxes: dict[str, Lookup] = {}
         for name, given in ((BOX_POINTS, BOX_POINTS in asked), ("box_columns", bool(box_columns))):
             if given and "boxes" not in asked:
                 raise ConfigError(f'{name} goes with boxes; ask for targets=("boxes", ...)')
         if BOX_POINTS in asked:
-            points = manifest.box_points()
-            if points is None:
+            if manifest.box_points([0]) is None:
                 raise ConfigError(
                     'targets has "box_points", but the manifest has none; '
                     "read_table(box_points=...) reads them"
                 )
-            of_boxes[BOX_POINTS] = points
+            of_boxes[BOX_POINTS] = lambda keys: np.asarray(manifest.box_points(keys))
         if isinstance(box_columns, str):
             raise ConfigError(f"box_columns is {short(box_columns)}; it must be a list of names")
         for name in box_columns:
@@ -108,30 +111,35 @@ class Companions:
         return Companions(of_boxes, _flipped(manifest, asked, flip_pairs))
 
 
-def _values_of_boxes(manifest: Manifest, name: str, *, wide: bool) -> npt.NDArray[Any]:
-    """Return the values in a column of lists, one for each box: (m,)."""
+def _values_of_boxes(manifest: Manifest, name: str, *, wide: bool) -> Lookup:
+    """Return a function that looks up the values in a column of lists, one for each box: (m,)."""
     frame = manifest.frame
     if name not in frame.columns:
         raise ConfigError(
             f"box_columns has {short(name)}, but the manifest has only {frame.columns}"
         )
-    column, boxes = frame[name], frame[BOXES].list.len() if BOXES in frame.columns else 1
-    counts = column.list.len().fill_null(0) if isinstance(column.dtype, pl.List) else None
-    if counts is None or (counts != boxes).any():
-        raise ConfigError(
-            f"box_columns has {short(name)}, which is no column of lists with a value for each "
-            f"box; pass box_columns=[{short(name)}] to read_table as well, so that it loses the "
-            "values of boxes that are dropped"
-        )
-    flat = column.filter(counts > 0).explode()
-    numbers = flat.dtype.is_integer() or flat.dtype.is_float() or flat.dtype == pl.Boolean
-    if flat.null_count() or not (numbers or flat.is_empty()):
-        raise ConfigError(
-            f"box_columns has {short(name)}, a column of {column.dtype}; it must hold numbers or "
-            "booleans, without nulls"
-        )
-    values = flat.to_numpy() if numbers else np.zeros(0)
-    return narrowed(values, f"column {name!r} has", wide=wide)
+    column, extremes = frame[name], []
+    inner = column.dtype.inner if isinstance(column.dtype, pl.List) else column.dtype
+    numbers = inner.is_integer() or inner.is_float() or inner == pl.Boolean
+    for piece in pieces(frame[list({name, BOXES} & {*frame.columns})]):
+        boxes = piece[BOXES].list.len() if BOXES in piece.columns else 1
+        counts = piece[name].list.len().fill_null(0) if inner != column.dtype else None
+        if counts is None or (counts != boxes).any():
+            raise ConfigError(
+                f"box_columns has {short(name)}, which is no column of lists with a value for each "
+                f"box; pass box_columns=[{short(name)}] to read_table as well, so that it loses "
+                "the values of boxes that are dropped"
+            )
+        flat = piece[name].filter(counts > 0).explode()
+        if flat.null_count() or not (numbers or flat.is_empty()):
+            raise ConfigError(
+                f"box_columns has {short(name)}, a column of {column.dtype}; it must hold numbers "
+                "or booleans, without nulls"
+            )
+        extremes += [flat.min(), flat.max()]
+    kept = pl.Series(extremes, dtype=inner if numbers else pl.Float32)
+    dtype = batch_dtype(kept, f"column {name!r} has", wide=wide)
+    return lambda keys: flatten(take_rows(column, keys))[0].astype(dtype)
 
 
 def _flipped(
@@ -140,10 +148,11 @@ def _flipped(
     """Return the point that each point is in a flipped image; None without pairs."""
     if not pairs:
         return None
+    first = {"points": manifest.points([0]), BOX_POINTS: manifest.box_points([0])}
     counts = {
-        name: len(points[0])
-        for name, points in (("points", manifest.points()), (BOX_POINTS, manifest.box_points()))
-        if name in asked and points is not None and len(points)
+        name: points.shape[1]
+        for name, points in first.items()
+        if name in asked and points is not None
     }
     if len(set(counts.values())) != 1:
         raise ConfigError(
@@ -266,13 +275,12 @@ class Targets:
             *("boxes", "box_labels", "box_valid", "box_points", "box_point_visible"),
             *("points", "point_visible", *box_columns, *fields),
         )
-        objects = Objects.of(manifest) if "boxes" in kinds else None
-        if "boxes" in kinds and objects is None:
+        if "boxes" in kinds and not manifest.has_objects:
             raise ConfigError(
                 'targets has "boxes", but the manifest has none; read_table(boxes=...) reads '
                 "them, as do columns box_x, box_y, box_width and box_height"
             )
-        if "points" in kinds and manifest.points() is None:
+        if "points" in kinds and not manifest.has_points:
             raise ConfigError(
                 'targets has "points", but the manifest has none; read_table(points=...) reads '
                 "them, read_nabirds where the folder has parts/part_locs.txt"
@@ -286,8 +294,8 @@ class Targets:
                     f"max_boxes is {short(max_boxes)}; it must be an integer of 1 or more"
                 )
             self._max_boxes = max_boxes
-        elif pads and objects is not None:
-            self._max_boxes = max(int(objects.counts.max()), 1)
+        elif pads:
+            self._max_boxes = manifest.most_objects()
 
     def arrays(self, plan: BatchPlan, adapter: Adapter) -> dict[str, Any]:
         """Return the targets of a batch by name, as lists if there are several views."""

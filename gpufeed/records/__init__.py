@@ -7,6 +7,7 @@ from gpufeed.records.folder import read_folder as read_folder
 from gpufeed.records.huggingface import read_huggingface as read_huggingface
 from gpufeed.records.manifest import Manifest as Manifest
 from gpufeed.records.nabirds import read_nabirds as read_nabirds
+from gpufeed.records.saved import read_manifest as read_manifest
 from gpufeed.records.table import read_table as read_table
 from gpufeed.records.webdataset import read_webdataset as read_webdataset
 
@@ -17,6 +18,7 @@ __all__ = [
     "read_beton",
     "read_folder",
     "read_huggingface",
+    "read_manifest",
     "read_nabirds",
     "read_table",
     "read_webdataset",

@@ -252,8 +252,18 @@ def _numbers(
     return numbers, offsets
 
 
-def check_annotations(frame: pl.DataFrame, row_name: RowName) -> None:
-    """Raise `ManifestError` if boxes, what belongs to them, or points are not canonical."""
+def check_annotations(frame: pl.DataFrame, row_name: RowName, points: pl.Series | None) -> None:
+    """Check that boxes, what belongs to them, and points are canonical.
+
+    Args:
+        frame: some rows of a table.
+        row_name: names a row.
+        points: the points of the table's first row, of which all have the number; None if the
+            table has none.
+
+    Raises:
+        ManifestError: they are not.
+    """
     for name, dtype in ((BOXES, BOXES_TYPE), (POINTS, POINTS_TYPE)):
         if name not in frame.columns:
             continue
@@ -268,9 +278,10 @@ def check_annotations(frame: pl.DataFrame, row_name: RowName) -> None:
         if not np.isfinite(values).all():
             raise ManifestError(f"column {name!r} contains a null or a number that is not finite")
         counts = np.diff(offsets)
-        if name == POINTS and (row := first_true(pl.Series(counts != counts[0]))) is not None:
+        number = 0 if name == BOXES or points is None else points.list.len()[0]
+        if name == POINTS and (row := first_true(pl.Series(counts != number))) is not None:
             raise ManifestError(
-                f"{row_name(row)}: there are {counts[row]} points, but {counts[0]} in the first "
+                f"{row_name(row)}: there are {counts[row]} points, but {number} in the first "
                 "row; list the same number for each image, missing ones with visible 0"
             )
         if name == BOXES:

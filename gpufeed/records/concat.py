@@ -13,7 +13,7 @@ from gpufeed._util.sanitize import short
 from gpufeed.errors import ManifestError
 from gpufeed.records.annotations import BOX_LABELS, BOX_POINTS, BOXES, POINTS
 from gpufeed.records.bounding_box import BOX_COLUMNS
-from gpufeed.records.lists import ragged
+from gpufeed.records.lists import flatten, ragged
 from gpufeed.records.manifest import Manifest
 from gpufeed.source.files import FileSource
 from gpufeed.source.selection import join
@@ -130,10 +130,11 @@ def _check_same(what: str, lists: list[tuple[str, ...]]) -> tuple[str, ...]:
 
 def _renumbered(manifest: Manifest, label_of: dict[str, int]) -> list[pl.Series]:
     """Return the column of a manifest's labels with new numbers for its classes, if any."""
-    labels = manifest.labels
-    if labels.values is None or labels.values.dtype != np.int32:
-        return []
+    labels = manifest.labels.column
     numbers = np.array([label_of[name] for name in manifest.classes], dtype=np.int32)
-    values = numbers[labels.values]
-    column = pl.Series(values) if labels.offsets is None else ragged(values, labels.offsets)
-    return [column.alias("label")]
+    if labels is None or labels.dtype not in (pl.Int32, pl.List(pl.Int32)):
+        return []
+    if labels.dtype == pl.Int32:
+        return [pl.Series("label", numbers[labels.to_numpy()])]
+    values, offsets = flatten(labels)
+    return [ragged(numbers[values], offsets).alias("label")]

@@ -219,6 +219,7 @@ def _read_classes(
         classes = fixed
     elif classes is None and keys.dtype.is_integer():
         classes = [str(number) for number in range(_check_integers(keys, row_name) + 1)]
+        return keys.cast(pl.Int32).alias("label"), classes, {}
     elif classes in (None, RENUMBER):
         classes = keys.unique().sort().cast(pl.String).to_list()
     labels = number_labels(keys, classes, table, "label").alias("label")
@@ -229,6 +230,8 @@ def _read_classes(
 
 def _check_integers(keys: pl.Series, row_name: RowName) -> int:
     """Return the largest of some integer labels that are to be kept as they are."""
+    if keys.min() >= 0 and keys.max() < _ANY_SIZE:  # type: ignore[operator]
+        return int(keys.max())  # type: ignore[arg-type]
     numbers = keys.cast(pl.Int64, strict=False)  # null above 2**63
     distinct = keys.n_unique()
     size = max(_ANY_SIZE, _PER_DISTINCT * distinct)

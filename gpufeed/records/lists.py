@@ -14,8 +14,11 @@ Int64 = npt.NDArray[np.int64]
 
 
 def flatten(column: pl.Series) -> tuple[npt.NDArray[Any], Int64]:
-    """Return the concatenated items of a column of n lists, and their offsets, int64 (n + 1)."""
-    counts = column.list.len().to_numpy().astype(np.int64)
+    """Return the concatenated items of a column of n lists, and their offsets, int64 (n + 1).
+
+    Null is a list of none.
+    """
+    counts = column.list.len().fill_null(0).to_numpy().astype(np.int64)
     # explode() would turn an empty list into a null
     inner = column.filter(pl.Series(counts > 0)).explode()
     if isinstance(inner.dtype, pl.Enum):

@@ -91,6 +91,10 @@ def read_table(
     images; otherwise they are read from all headers and cached. The columns `box_x`, `box_y`,
     `box_width` and `box_height`, if present, are the images' boxes.
 
+    An uncompressed Arrow IPC file is mapped into memory if pyarrow is installed, and takes none of
+    the process's own; replace such a file rather than write to it while it is in use. To open a
+    long list again, or in many processes, `Manifest.save` it.
+
     A column of lists gives several boxes per image, as for detection. Boxes that extend beyond
     their image are clamped to it, and boxes without area are dropped; `repairs` counts both, as
     `boxes_clamped` and `boxes_dropped`.
@@ -205,7 +209,9 @@ def read_table(
             numbered, source, show=progress, on_bad_image=on_bad_image, reduce_depth=reduce_depth
         )
         repairs |= dropped
-    numbers, frame = numbered[_NUMBER].to_list(), numbered.drop(_NUMBER)
+    if numbered.height < frame.height:
+        numbers = numbered[_NUMBER].to_list()
+    frame = numbered.drop(_NUMBER)
     if boxes is not None or box_points is not None:
         frame, repaired = read_boxes(
             frame,

@@ -12,7 +12,8 @@ import polars as pl
 
 from gpufeed._util.open_regular import open_regular
 from gpufeed._util.sanitize import sanitize
-from gpufeed.errors import ManifestError
+from gpufeed.errors import ManifestError, MissingExtraError
+from gpufeed.records.arrow_file import map_arrow
 
 __all__ = [
     "ARROW_FILES",
@@ -24,6 +25,7 @@ __all__ = [
     "first_line",
     "is_pattern",
     "parquet_columns",
+    "read_arrow",
     "read_file",
     "read_parquet",
 ]
@@ -99,7 +101,10 @@ def read_file(file: Path, texts: Collection[str]) -> tuple[pl.DataFrame, bool]:
         if kind == "JSON Lines":
             return pl.read_ndjson(opened, infer_schema_length=None)
         if kind == "Arrow IPC":
-            return pl.read_ipc(opened)
+            try:
+                return map_arrow(opened)[0]
+            except MissingExtraError:
+                return pl.read_ipc(opened)
         return pl.read_csv(
             opened,
             separator="\t" if kind == "TSV" else ",",
@@ -115,6 +120,11 @@ def read_file(file: Path, texts: Collection[str]) -> tuple[pl.DataFrame, bool]:
 def read_parquet(file: Path) -> pl.DataFrame:
     """Read a Parquet file; raises ManifestError if it is missing or damaged."""
     return _read(file, "Parquet", lambda opened: pl.read_parquet(opened))
+
+
+def read_arrow(file: Path) -> tuple[pl.DataFrame, dict[bytes, bytes]]:
+    """Map an Arrow IPC file: see `map_arrow`; raises ManifestError if it is missing or damaged."""
+    return _read(file, "Arrow IPC", map_arrow)
 
 
 def parquet_columns(file: Path) -> list[str]:

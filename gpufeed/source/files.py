@@ -14,8 +14,9 @@ import polars as pl
 
 from gpufeed._util.memory import Slices
 from gpufeed._util.open_regular import open_regular, read_file, read_file_into
-from gpufeed._util.rows import RowName
+from gpufeed._util.rows import RowName, pieces
 from gpufeed._util.thread_map import thread_map
+from gpufeed.source.limits import Limits, no_limits
 from gpufeed.source.paths import check_names
 
 __all__ = ["FileSource"]
@@ -55,8 +56,16 @@ class FileSource:
         self.root = Path(root).absolute()
         self.paths = paths
         self._folder = os.fspath(self.root).rstrip("/")  # empty for "/"
-        self._limits = np.full(len(paths), max_bytes, dtype=np.int64)
+        self._max_bytes = max_bytes
+        self._limits: Limits = no_limits(len(paths))
         self._slices: Slices | None = None
+
+    @classmethod
+    def of_checked(cls, root: str | os.PathLike[str], paths: pl.Series) -> Self:
+        """Return a source of files whose paths have been checked before."""
+        source = cls(root, paths.clear())
+        source.paths, source._limits = paths, no_limits(len(paths))
+        return source
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -66,7 +75,7 @@ class FileSource:
 
     def read(self, keys: npt.NDArray[np.int64]) -> list[bytes | memoryview | OSError]:
         """Read files: see `Source`."""
-        limits = self._limits[keys].tolist()
+        limits = np.minimum(self._limits[keys], self._max_bytes).tolist()
         return [self._read(key, limit) for key, limit in zip(keys.tolist(), limits, strict=True)]
 
     def _read(self, key: int, limit: int) -> bytes | memoryview | OSError:
@@ -99,10 +108,10 @@ class FileSource:
         taken._limits = self._limits[keys]
         return taken
 
-    def limited(self, max_bytes: npt.NDArray[np.int64]) -> Self:
-        """Return a source of the same files with each limit lowered to `max_bytes`, int64 (n,)."""
+    def limited(self, limits: Limits) -> Self:
+        """Return a source of the same files with a limit for each, beside `max_bytes`."""
         limited = copy.copy(self)
-        limited._limits = np.minimum(self._limits, max_bytes)
+        limited._limits = limits
         return limited
 
     def stamp(self, key: int) -> tuple[int, int]:
@@ -127,6 +136,7 @@ class FileSource:
             stamp, range(len(self)), threads=_THREADS, done=lambda _: None, name="gpufeed-stamps"
         )
         digest = hashlib.sha256(np.array(stamps, np.int64).tobytes())
-        digest.update(self._limits.tobytes())
-        digest.update(os.fsencode("\0".join([self._folder, *self.paths])))
+        digest.update(os.fsencode(f"{self._max_bytes}\0{self._folder}"))
+        for paths in pieces(self.paths):
+            digest.update(os.fsencode("\0".join(["", *paths])))
         return digest.hexdigest()

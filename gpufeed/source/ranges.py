@@ -14,6 +14,7 @@ import polars as pl
 from gpufeed._util.memory import Slices
 from gpufeed._util.open_regular import EmptyFileError, FileTooLongError
 from gpufeed.source.base import as_file
+from gpufeed.source.limits import Limits, no_limits
 from gpufeed.source.storage import LocalStorage, Stamp, Storage, StoredRange
 
 __all__ = ["RangeSource"]
@@ -53,7 +54,7 @@ class RangeSource:
         self._which = which
         self._starts = starts
         self._lengths = lengths
-        self._limits = np.full(len(names), _MAX_BYTES, dtype=np.int64)
+        self._limits: Limits = no_limits(len(names))
 
     def __len__(self) -> int:
         return len(self.names)
@@ -77,7 +78,7 @@ class RangeSource:
                 strict=True,
             )
         ]
-        limits = self._limits[keys].tolist()
+        limits = np.minimum(self._limits[keys], _MAX_BYTES).tolist()
         fit = [0 < each.length <= limit for each, limit in zip(ranges, limits, strict=True)]
         if all(fit):
             return self.storage.read(ranges)
@@ -120,10 +121,10 @@ class RangeSource:
         taken._limits = self._limits[keys]
         return taken
 
-    def limited(self, max_bytes: Int64) -> Self:
-        """Return a source of the same images with each limit lowered to `max_bytes`, int64 (n,)."""
+    def limited(self, limits: Limits) -> Self:
+        """Return a source of the same images with a limit for each."""
         limited = copy.copy(self)
-        limited._limits = np.minimum(self._limits, max_bytes)
+        limited._limits = limits
         return limited
 
     def places(self) -> pl.Series:
@@ -140,7 +141,7 @@ class RangeSource:
         """Return a digest of all ranges and of the files' names and stamps: see `Source`."""
         names = [self.storage.name(file) for file in self.files]
         digest = hashlib.sha256(repr((names, self.stamps)).encode())
-        for values in (self._which, self._starts, self._lengths, self._limits):
+        for values in (self._which, self._starts, self._lengths):
             digest.update(values.astype(np.int64).tobytes())
         return digest.hexdigest()
 

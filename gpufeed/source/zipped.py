@@ -24,6 +24,7 @@ from gpufeed._util.sanitize import sanitize
 from gpufeed.errors import ManifestError
 from gpufeed.source.archives import TAR, ZIP, archive_kind
 from gpufeed.source.base import Encoded
+from gpufeed.source.limits import Limits, no_limits
 from gpufeed.source.locate import open_storage
 from gpufeed.source.paths import PATH_CHARS
 from gpufeed.source.ranges import RangeSource
@@ -62,7 +63,7 @@ class ZipSource:
         self._ranges = ranges
         self._folder = folder
         self._members = members
-        self._limits = np.full(len(paths), _MAX_BYTES, dtype=np.int64)
+        self._limits: Limits = no_limits(len(paths))
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -87,10 +88,13 @@ class ZipSource:
 
     def read(self, keys: Int64) -> list[Encoded | OSError]:
         """Read images: see `Source`."""
-        members, limits = self._members[:, keys].T.tolist(), self._limits[keys].tolist()
+        members, limits = self._members[:, keys].T.tolist(), self._most(keys)
+        packed_bytes = (self._ranges.lengths[keys] - _MOST_AROUND).tolist()
         refused = [
-            _refusal(method, flags, size, limit)
-            for (method, flags, size, _), limit in zip(members, limits, strict=True)
+            _refusal(method, flags, max(size, packed), limit)
+            for (method, flags, size, _), packed, limit in zip(
+                members, packed_bytes, limits, strict=True
+            )
         ]
         wanted = np.array([each is None for each in refused], dtype=bool)
         packed = iter(self._ranges.read(keys[wanted]))
@@ -99,6 +103,10 @@ class ZipSource:
             for (method, _, size, checksum), refusal in zip(members, refused, strict=True)
         ]
 
+    def _most(self, keys: Int64) -> list[int]:
+        most: list[int] = np.minimum(self._limits[keys], _MAX_BYTES).tolist()
+        return most
+
     def name(self, key: int) -> str:
         """Return a file's path in the archive, after the archive's own: see `Source`."""
         return f"{self._root}/{self.paths[key]}"
@@ -106,7 +114,7 @@ class ZipSource:
     def open(self, key: int) -> BinaryIO:
         """Open an image: see `Source`."""
         method, flags, size, _ = self._members[:, key].tolist()
-        if (refusal := _refusal(method, flags, size, int(self._limits[key]))) is not None:
+        if (refusal := _refusal(method, flags, size, *self._most(np.array([key])))) is not None:
             raise refusal
         place, storage = self._ranges.place(key), self._ranges.storage
 
@@ -151,18 +159,16 @@ class ZipSource:
         taken._limits = self._limits[keys]
         return taken
 
-    def limited(self, max_bytes: Int64) -> Self:
-        """Return a source of the same images with each limit lowered to `max_bytes`, int64 (n,)."""
+    def limited(self, limits: Limits) -> Self:
+        """Return a source of the same images with a limit for each."""
         limited = copy.copy(self)
-        limited._limits = np.minimum(self._limits, max_bytes)
-        limited._ranges = self._ranges.limited(limited._limits + _MOST_AROUND)
+        limited._limits = limits
         return limited
 
     def fingerprint(self) -> str:
         """Return a digest of all files, and of the archive's name and stamp: see `Source`."""
         digest = hashlib.sha256(self._ranges.fingerprint().encode())
         digest.update(self._members.tobytes())
-        digest.update(self._limits.tobytes())
         return digest.hexdigest()
 
 

@@ -141,6 +141,8 @@ def open_manifest(
     if found.is_nabirds:
         listing = list_nabirds(found.source, labels or "species", follow_links=options.follow_links)
         manifest = listing.manifest(**shared)
+    elif found.saved is not None:
+        manifest = found.saved
     elif found.table is not None:
         manifest = read_table(found.table, **found.columns, **shared)
     elif found.is_tar:
@@ -198,6 +200,8 @@ def list_images(path: str | Path, options: ListOptions = ListOptions()) -> Liste
     if found.is_nabirds:
         listing = list_nabirds(found.source, "species", follow_links=follow_links)
         return Listed(listing.unopened(), listing.files, "read_nabirds")
+    if found.saved is not None:
+        return Listed(found.saved.frame, found.saved.source, "read_manifest")
     if found.table is not None:
         table = list_table(found.table, **found.columns)
         return Listed(table.unopened(), table.source, "read_table")
@@ -223,6 +227,7 @@ class _Found:
         is_tar: whether they are tar shards.
         table: a table for `read_table`, if they are one.
         columns: the arguments of `read_table` that go with it.
+        saved: the manifest, if they are a saved one.
     """
 
     source: Path
@@ -230,16 +235,19 @@ class _Found:
     is_tar: bool = False
     table: Path | list[Path] | Mapping[str, list[str]] | None = None
     columns: dict[str, Any] = field(default_factory=dict)
+    saved: Manifest | None = None
 
 
 def _find(path: str | Path, options: ListOptions) -> _Found:
     """Return what the data are.
 
-    They are a table (CSV, Parquet or another file that `read_table` takes), NABirds' folder, the
-    course's metadata.parquet or its folder, a folder of images without folders, tar shards (also
-    with braces or wildcards), or class folders, also in a zip archive.
+    They are a saved manifest, a table (CSV, Parquet or another file that `read_table` takes),
+    NABirds' folder, the course's metadata.parquet or its folder, a folder of images without
+    folders, tar shards (also with braces or wildcards), or class folders, also in a zip archive.
     """
+    from gpufeed.records.manifest import SAVED
     from gpufeed.records.nabirds.course import is_course
+    from gpufeed.records.saved import read_manifest
     from gpufeed.records.table_files import TABLE_FILES, find_files, is_pattern
 
     source = Path(path).expanduser()
@@ -257,10 +265,17 @@ def _find(path: str | Path, options: ListOptions) -> _Found:
         files = find_files(source) or []
         return _Found(source, table=files, columns=_columns(files[0], options))
     if source.is_file():
+        if source.suffix == SAVED:
+            if given and given != ["root"]:
+                raise ConfigError(
+                    f"{given[0]} is given, which goes with a table; {source} is a saved manifest"
+                )
+            return _Found(source, saved=read_manifest(source, root=options.root))
         if source.suffix.lower() not in TABLE_FILES:
             raise ManifestError(
                 f"{source} is not a data set; pass a NABirds folder, a folder of class folders or "
-                f"of images, a zip archive, tar shards, or a table ({', '.join(TABLE_FILES)})"
+                f"of images, a saved manifest ({SAVED}), a zip archive, tar shards, or a table "
+                f"({', '.join(TABLE_FILES)})"
             )
         if not given and is_course(source):
             return _Found(source, is_nabirds=True)

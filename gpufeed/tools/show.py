@@ -77,7 +77,7 @@ def show_batch(
     """
     has = {
         "boxes": manifest.has_objects,
-        "box_points": manifest.box_points() is not None,
+        "box_points": manifest.box_points([0]) is not None,
         "points": manifest.has_points,
     }
     kinds = [kind for kind, there in has.items() if targets and there]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,13 +42,20 @@ class Objects:
         return len(self.offsets) - 1
 
     @staticmethod
-    def of(manifest: Manifest) -> Objects | None:
-        """Return the boxes of all records of a manifest; None if it has none."""
-        arrays = manifest.objects()
+    def of(
+        manifest: Manifest,
+        keys: Int64,
+        others: Mapping[str, Callable[[Int64], npt.NDArray[Any]]] = MappingProxyType({}),
+    ) -> Objects | None:
+        """Return the boxes of some records of a manifest; None if it has none.
+
+        `others` returns the rows of other arrays, given the records.
+        """
+        arrays = manifest.objects(keys)
         if arrays is None:
             return None
         boxes, labels, offsets = arrays
-        return Objects(boxes, offsets, labels)
+        return Objects(boxes, offsets, labels, {name: of(keys) for name, of in others.items()})
 
     @property
     def counts(self) -> Int64:

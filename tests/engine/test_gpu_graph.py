@@ -119,7 +119,7 @@ def test_dali_has_what_a_graph_asks_for(pictures: Manifest, opener: str, name: s
         maker = loader._maker
         # Before the opener is made, which is that of a GPU then.
         maker._device = Device(0)
-        maker._choice = Choice(shares, pictures.frame["path"], pictures.sizes().prod(axis=1))
+        maker._choice = Choice(shares, pictures)
         with maker.reader() as reader:
             opened = maker.prepare(0, reader).result()
         stages = opened.plan.stages
@@ -150,7 +150,7 @@ def test_dali_has_what_a_cache_on_the_device_asks_for(
         with maker.reader() as reader:
             opened = maker.prepare(0, reader).result()
             maker._device = Device(0)
-            maker._choice = Choice(shares, pictures.frame["path"], pictures.sizes().prod(axis=1))
+            maker._choice = Choice(shares, pictures)
             monkeypatch.setattr(device_cache, "DeviceStore", mock.Mock())
             cache = maker._make_opener()
             assert isinstance(cache, DeviceCache)
