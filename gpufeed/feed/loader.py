@@ -292,6 +292,8 @@ class Loader:
                 collate_fn=collate_fn,
             )
         self.manifest = manifest
+        if isinstance(targets, Field | ImageTarget):
+            raise ConfigError(f"targets is {targets}; it must be a list, as [{targets}]")
         fields = [each for each in targets if isinstance(each, Field)]
         images = [each for each in targets if isinstance(each, ImageTarget)]
         check_fields([*fields, *images])

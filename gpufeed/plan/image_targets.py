@@ -113,6 +113,7 @@ class ImageTarget:
             raise ConfigError(
                 f"targets has {self}, whose column {self.column!r} is {column.dtype} with "
                 f"{column.null_count()} nulls; it must be {wanted} without nulls"
+                + ("" if self._source is None else ", the keys of source; name it with column=")
             )
         if self._source is not None:
             return take(self._source, column.to_numpy().astype(np.int64))

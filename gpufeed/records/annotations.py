@@ -101,6 +101,12 @@ def read_boxes(
             f"{short(box_format)}"
         )
     limit = np.tile(frame.select("width", "height").to_numpy(), 2)[rows]
+    if len(boxes) and boxes.max() <= 1 < limit.max() and (boxes % 1).any():
+        raise ManifestError(
+            f"{row_name(rows[0])}: {column or points} has the box {boxes[0].tolist()}, and no box "
+            "reaches beyond the first pixel; boxes are in pixels: multiply shares by width and "
+            "height"
+        )
     clamped = np.clip(boxes, 0, limit)
     kept = np.asarray((clamped[:, 2:] > clamped[:, :2]).all(axis=1))
     repairs = {

@@ -142,9 +142,9 @@ def _convert(table: Any) -> pl.DataFrame | None:
     if hasattr(table, "to_polars"):
         frame: pl.DataFrame = table.to_polars()
         features = getattr(table, "features", None) or {}
-        return with_names(
-            frame, {name: getattr(of, "names", None) for name, of in features.items()}
-        )
+        # Of classes; of lists of them, those of the lists' items.
+        items = {name: getattr(of, "feature", of) for name, of in features.items()}
+        return with_names(frame, {name: getattr(of, "names", None) for name, of in items.items()})
     if hasattr(table, "__arrow_c_stream__"):
         columns = list(table.items()) if hasattr(table, "iloc") else []
         paths = {name: column.map(os.fspath) for name, column in columns if _are_paths(column)}
@@ -167,7 +167,7 @@ def _are_paths(column: Any) -> bool:
 
 
 def with_names(frame: pl.DataFrame, names: Mapping[str, Sequence[object] | None]) -> pl.DataFrame:
-    """Return a frame in which columns that have names, of which they are the indices, are these."""
+    """Return a frame with the names of the columns that hold indices of names, or lists of them."""
     named = [name for name, given in names.items() if given and name in frame.columns]
     return frame.with_columns(_enum(frame[name], names[name] or ()) for name in named)
 
@@ -175,4 +175,8 @@ def with_names(frame: pl.DataFrame, names: Mapping[str, Sequence[object] | None]
 def _enum(codes: pl.Series, names: Sequence[object]) -> pl.Series:
     """Return the names of codes, which are their indices; null for a code that has none."""
     texts = [str(name) for name in names]
-    return codes.replace_strict(range(len(texts)), texts, default=None, return_dtype=pl.Enum(texts))
+    dtype = pl.Enum(texts)
+    item = pl.element().replace_strict(range(len(texts)), texts, default=None, return_dtype=dtype)
+    if isinstance(codes.dtype, pl.List):
+        return codes.list.eval(item)
+    return codes.replace_strict(range(len(texts)), texts, default=None, return_dtype=dtype)

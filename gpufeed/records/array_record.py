@@ -68,7 +68,7 @@ def read_array_record(
         keys, scan, show=progress, on_bad_image=on_bad_image, reduce_depth=reduce_depth
     )
     kept = sized[_KEY].to_numpy()
-    taken = {"width", "height", *(["label"] if label != "label" else [])}
+    taken = {"width", "height"}
     columns = [column.gather(kept) for column in scan.columns() if column.name not in taken]
     manifest = read_table(
         sized.drop(_KEY).with_columns(columns),

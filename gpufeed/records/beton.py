@@ -58,8 +58,6 @@ def read_beton(
     except OSError as error:
         raise ManifestError(f"cannot read {file}: {error.strerror or error}") from error
     table = pl.DataFrame(beton.columns)
-    if label != "label":
-        table = table.drop("label", strict=False)
     names = [f"{file.name}/{number}" for number in range(len(beton.source))]
     return read_table(
         table.with_columns(path=pl.Series(names, dtype=pl.String)),

@@ -221,7 +221,7 @@ class Manifest:
         return map(self.__getitem__, range(len(self)))
 
     def __repr__(self) -> str:
-        boxes = "with boxes" if self.has_boxes else "no boxes"
+        boxes = "with boxes" if self.has_objects else "no boxes"
         repairs = f", repairs={self._repairs}" if self._repairs else ""
         classes = f"{len(self._classes):,} classes" if self._classes else "no classes"
         return (

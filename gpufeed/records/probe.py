@@ -9,7 +9,7 @@ from gpufeed.records.bad_images import OnBadImage, bad_images_error
 from gpufeed.records.manifest import Manifest
 from gpufeed.source.base import open_image
 
-__all__ = ["probe"]
+__all__ = ["probe", "probed"]
 
 _PROBES = 8
 _ADVICE = (
@@ -20,6 +20,12 @@ _READ_SIZES = (
     "to read sizes from the images, leave out the columns width and height, or pass "
     'sizes="headers" to read_nabirds'
 )
+
+
+def probed(count: int) -> list[int]:
+    """Return eight record keys, or fewer, from the first to the last at equal distances."""
+    keys: list[int] = np.unique(np.linspace(0, count - 1, _PROBES).astype(np.int64)).tolist()
+    return keys
 
 
 def probe(manifest: Manifest, *, on_bad_image: OnBadImage) -> None:
@@ -34,7 +40,7 @@ def probe(manifest: Manifest, *, on_bad_image: OnBadImage) -> None:
             message names it.
         SourceError: the source violates the protocol.
     """
-    keys = np.unique(np.linspace(0, len(manifest) - 1, _PROBES).astype(np.int64)).tolist()
+    keys = probed(len(manifest))
     failures: dict[int, Exception] = {}
     advice = _ADVICE
     for key, (height, width) in zip(keys, manifest.sizes(keys).tolist(), strict=True):

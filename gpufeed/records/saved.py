@@ -8,15 +8,19 @@ import time
 from pathlib import Path
 from typing import BinaryIO
 
+import polars as pl
+
 from gpufeed._util.atomic_write import atomic_write
 from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.arrow_file import write_arrow
 from gpufeed.records.fingerprint import fingerprint
 from gpufeed.records.manifest import SAVED, Manifest, check_images
+from gpufeed.records.probe import probed
 from gpufeed.records.table_files import read_arrow
 from gpufeed.source.base import Source
 from gpufeed.source.files import FileSource
+from gpufeed.source.zipped import open_archive
 
 __all__ = ["read_again", "read_manifest", "save_manifest"]
 
@@ -39,6 +43,7 @@ def save_manifest(manifest: Manifest, path: str | os.PathLike[str]) -> None:
         "reduce_depth": manifest.reduce_depth,
         "point_names": manifest.point_names,
         "root": os.fspath(source.root) if type(source) is FileSource else None,
+        "named": _misnamed(source, manifest.frame) is None,
     }
 
     def write(file: BinaryIO) -> None:
@@ -68,12 +73,14 @@ def read_manifest(
 
     Args:
         file: the file.
-        root: the folder of the images, if it is not the one that was saved.
-        source: the images, if they are not files: key i is the image of row i.
+        root: the folder of the images, or a zip archive of them, if it is not the one that was
+            saved.
+        source: the images, if they are not files: key i is the image of row i. The names of eight
+            images are compared with their `path`, if they were alike when the manifest was saved.
 
     Raises:
         ManifestError: the file cannot be read, is not a saved manifest, or has been changed; or
-            its images are not files and `source` is missing or has another number of images.
+            its images are not files and `source` is missing, or has other images.
         ConfigError: both `root` and `source` are given.
         MissingExtraError: pyarrow is not installed.
     """
@@ -101,10 +108,19 @@ def read_manifest(
     given = source
     if source is not None:
         source = check_images(source, frame, None)
+        key = _misnamed(source, frame)
+        if about["named"] and key is not None:
+            raise ManifestError(
+                f"{file} has {short(frame['path'][key])} in row {key}, but image {key} of source "
+                f"is {short(source.name(key))}; pass the images in the order of the rows"
+            )
     elif root is None and about["root"] is None:
         raise ManifestError(
-            f"{file} is a list of images that are not files in one folder; pass source="
+            f"{file} is a list of images that are not files in one folder; pass source=, as that "
+            "of the manifest that was saved"
         )
+    elif root is not None and (archive := open_archive(os.fspath(root))) is not None:
+        source = check_images(archive.find(frame["path"]), frame, None)
     else:
         source = FileSource.of_checked(root or about["root"], frame["path"])
     manifest = Manifest._of_checked(
@@ -118,6 +134,12 @@ def read_manifest(
     )
     manifest._file = file, manifest.root if given is None else None, given
     return manifest
+
+
+def _misnamed(source: Source, frame: pl.DataFrame) -> int | None:
+    """Return the first of eight records whose image's name does not end in its `path`, if any."""
+    keys = probed(frame.height)
+    return next((key for key in keys if not source.name(key).endswith(frame["path"][key])), None)
 
 
 def read_again(fingerprint: str, file: Path, root: Path | None, source: Source | None) -> Manifest:

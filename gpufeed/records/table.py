@@ -109,7 +109,8 @@ def read_table(
             `path` is then the table's column `path` if it has one; or else that of the structs, if
             no two are the same; or else the file and the row in it, as "train-0.parquet/17", or the
             row of a table in memory. Structs with paths alone are read as a column of paths.
-        label: column of the labels; None for images without labels.
+        label: column of the labels; None for images without labels. A column `label` that is not
+            the one is left out.
         classes: the names of the classes, in the order of their numbers, or of a vector's entries;
             or a manifest, whose `classes`, and `box_classes` if it has any, are taken. Classes may
             be without images.
@@ -320,22 +321,20 @@ def list_table(
         else:
             found = [source.name(key) for key in range(frame.height)]
         frame = frame.with_columns(pl.Series(path, found, dtype=pl.String))
-    if label is None:
-        if "label" in frame.columns:
-            raise ManifestError(f"{name}: label is None, but there is a column 'label'")
-        if classes is not None:
-            raise ConfigError("classes is given, but label is None, so that images have no classes")
+    if label is None and classes is not None:
+        raise ConfigError("classes is given, but label is None, so that images have no classes")
     renamed = [(path, "path"), *([] if label is None else [(label, "label")]), *annotations]
     for given, _ in renamed:
         if given not in frame.columns:
             raise ManifestError(
                 f"{name}: there is no column {short(given)}; the columns are "
-                f"{sanitize(str(frame.columns))}{_advice(given, path, label)}"
+                f"{sanitize(str(frame.columns))}{_advice(frame, given, path, label)}"
             )
     if path == label:
         raise ManifestError(f"{name}: column {path!r} cannot be both the path and the label")
     for given, ours in renamed:
-        if given != ours and ours in frame.columns:
+        # A column `label` that is not the one is left out.
+        if given != ours != "label" and ours in frame.columns:
             raise ManifestError(
                 f"{name}: the column {given!r} becomes {ours!r}, but there already is a column of "
                 "that name; rename or drop it"
@@ -369,9 +368,17 @@ def list_table(
     return TableListing(frame, source, names, repairs, name, row_name)
 
 
-def _advice(missing: str, path: str, label: str | None) -> str:
+def _advice(frame: pl.DataFrame, missing: str, path: str, label: str | None) -> str:
     """Return what to do if a column is missing."""
     if missing == path:
+        images = [
+            name
+            for name, dtype in frame.schema.items()
+            if dtype == pl.Binary
+            or (isinstance(dtype, pl.Struct) and "bytes" in [field.name for field in dtype.fields])
+        ]
+        if images:
+            return f"; pass image={images[0]!r} if that column holds the images"
         return "; pass path= with the name of the column of paths"
     if missing == label:
         return "; pass label= with the name of the column of labels, or None if there is none"

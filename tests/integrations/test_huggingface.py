@@ -66,6 +66,21 @@ def check(manifest: gpufeed.Manifest, rows: list[int]) -> None:
     assert manifest.classes == tuple(CLASSES)
 
 
+def test_several_classes_keep_their_names(tmp_path: Path) -> None:
+    """Also those that no image has, so that splits agree; in memory and in a file."""
+    several = datasets.List(datasets.ClassLabel(names=CLASSES))
+    features = datasets.Features({"image": datasets.Image(), "label": several})
+    images, labels = [{"bytes": image, "path": None} for image in IMAGES[:3]], [[1], [], [1, 0]]
+    made = datasets.Dataset.from_dict({"image": images, "label": labels}, features=features)
+    made.to_parquet(tmp_path / "several.parquet")
+    for manifest in (
+        read_huggingface(made),
+        read_table(tmp_path / "several.parquet", image="image"),
+    ):
+        assert manifest.classes == tuple(CLASSES)
+        assert manifest.frame["label"].to_list() == labels
+
+
 def test_rows_of_every_kind(disk: Any) -> None:
     """As `select`, `shuffle`, `filter` and so on left them."""
     everything = list(range(COUNT))

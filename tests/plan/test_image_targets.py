@@ -534,6 +534,8 @@ def test_what_cannot_be_is_refused(many: Manifest) -> None:
     for act, said in cases:
         with pytest.raises((ConfigError, ManifestError), match=said):
             act()
+    with pytest.raises(ConfigError, match=r"targets is .*Mask\('mask'\); it must be a list, as"):
+        Loader(many, targets=Mask("mask"))  # type: ignore[arg-type]
     for mixing in (tf.MixUp(0.2), tf.CutMix()):
         with pytest.raises(ConfigError, match=r"targets has \['mask'\], but .* moves or mixes"):
             make(many, [tf.CenterCrop(9), tf.Normalize(), mixing], Mask("mask"))

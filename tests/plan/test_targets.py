@@ -499,6 +499,11 @@ def test_targets_that_only_one_manifest_has_are_left_out(pets: Manifest) -> None
         ),
         ({"where": [[], []]}, {"boxes": "where", "box_format": "yolo"}, "box_format is 'yolo'"),
         (
+            {"where": [[[0.1, 0.1, 0.5, 0.5]], []]},
+            {"boxes": "where"},
+            r"row 0: where has the box \[0.1.*; boxes are in pixels: multiply shares by width",
+        ),
+        (
             {"dots": [[[1, 2]], [[1, 2], [3, 4]]]},
             {"points": "dots"},
             "there are 2 points, but 1 in the first row",
@@ -506,7 +511,6 @@ def test_targets_that_only_one_manifest_has_are_left_out(pets: Manifest) -> None
         ({"dots": [[[1]], [[1]]]}, {"points": "dots"}, "lists of 2 or 3 numbers each"),
         ({"boxes": ["a", "b"]}, {}, "column 'boxes' must have dtype List.Array.* or rename it"),
         ({"box_labels": [[1], [2]]}, {}, "column 'box_labels' needs a column 'boxes'"),
-        ({"label": [1, 2]}, {}, "label is None, but there is a column 'label'"),
     ],
 )
 def test_wrong_columns_are_named(

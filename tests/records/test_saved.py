@@ -9,6 +9,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+import zipfile
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -227,6 +228,20 @@ def test_images_that_are_no_files(tmp_path: Path, pictures: Manifest) -> None:
         gpufeed.read_manifest(path, source=MemorySource(images[:1]))
     with pytest.raises(ConfigError, match="root is '/', but source is given too"):
         gpufeed.read_manifest(path, root="/", source=MemorySource(images))
+    named = dict(zip(pictures.frame["path"], images, strict=True))
+    Manifest(pictures.frame, MemorySource(named), pictures.classes).save(path)
+    turned = MemorySource(dict(reversed(named.items())))
+    with pytest.raises(ManifestError, match="in row 0, but image 0 of source is .*; pass the ima"):
+        gpufeed.read_manifest(path, source=turned)
+
+
+def test_images_that_were_packed_meanwhile(tmp_path: Path, pictures: Manifest) -> None:
+    pictures.save(tmp_path / "a.manifest")
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for path in pictures.frame["path"]:
+            archive.write(pictures.root / path, f"all/{path}")
+    read = gpufeed.read_manifest(tmp_path / "a.manifest", root=tmp_path / "a.zip" / "all")
+    assert read[3].image() == pictures[3].image()
 
 
 def test_commands_take_saved_manifests(tmp_path: Path) -> None:

@@ -195,22 +195,24 @@ def test_sizes_and_boxes_of_the_table_are_taken(root: Path) -> None:
     assert read.boxes().tolist() == [[n] * 4 for n in (1, 2, 3, 4)]
 
 
+def test_a_label_that_is_not_asked_for_is_left_out(root: Path) -> None:
+    ages = [1.0, 2.0, 3.0, 4.0]
+    aged = table(age=ages)
+    assert read_table(aged, root=root, label="age").frame["label"].to_list() == ages
+    assert "label" not in read_table(aged, root=root, label=None).frame.columns
+
+
 @pytest.mark.parametrize(
     ("columns", "options", "message"),
     [
         ({}, {"path": "file"}, "there is no column 'file'; the columns are ['path', 'label']"),
+        ({"jpg": [b""] * 4}, {"path": "file"}, "; pass image='jpg' if that column holds the images"),
         ({}, {"label": "kind"}, "there is no column 'kind'; the columns are ['path', 'label']"),
         ({}, {"label": "path"}, "column 'path' cannot be both the path and the label"),
         (
             {"file": ["x"] * 4},
             {"path": "file"},
             "the column 'file' becomes 'path', but there already is a column of that name; "
-            "rename or drop it",
-        ),
-        (
-            {"kind": [1] * 4},
-            {"label": "kind"},
-            "the column 'kind' becomes 'label', but there already is a column of that name; "
             "rename or drop it",
         ),
         ({"label": ["a", None, "b", "c"]}, {}, "row 1: label is null"),

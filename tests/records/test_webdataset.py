@@ -500,3 +500,7 @@ def test_the_tools_take_them(folder: Path) -> None:
         open_manifest(pattern, options=ListOptions(label="txt"))
     with pytest.raises(ConfigError, match="root is given, which goes with a table"):
         open_manifest(pattern, options=ListOptions(root=folder))
+    with (folder / "1.tar").open("r+b") as file:
+        file.truncate(3000)
+    with pytest.raises(ManifestError, match="ends too soon"):
+        list_images(pattern)  # what `gpufeed check` lists

@@ -110,7 +110,8 @@ def to_frame(table: Any) -> pl.DataFrame:
     """Return a table of pyarrow as a frame, with the class names that Hugging Face wrote."""
     try:
         features = json.loads(table.schema.metadata[b"huggingface"])["info"]["features"]
-        names = {name: feature.get("names") for name, feature in features.items()}
+        items = {name: feature.get("feature", feature) for name, feature in features.items()}
+        names = {name: feature.get("names") for name, feature in items.items()}
     except (AttributeError, KeyError, TypeError, ValueError):
         names = {}
     return with_names(pl.DataFrame(table), names)

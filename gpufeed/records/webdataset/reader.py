@@ -128,9 +128,10 @@ def list_webdataset(shards: Patterns) -> tuple[pl.DataFrame, RangeSource]:
         A frame with the column `path`, and the images, one for each row.
 
     Raises:
-        ManifestError: a shard cannot be read or is compressed, or there are no images.
+        ManifestError: a shard cannot be read, is compressed or ends too soon, or there are no
+            images.
     """
-    samples, _ = _drop_cut(_list_samples(shards, _IMAGES, [], None), "drop")
+    samples, _ = _drop_cut(_list_samples(shards, _IMAGES, [], None), "raise")
     samples = replace(samples, frame=samples.frame.filter(pl.col("start").is_not_null()))
     if samples.frame.is_empty():
         raise ManifestError(f"there is no image in {samples.shard_name(0)}, nor in any other shard")
