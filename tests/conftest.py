@@ -104,13 +104,13 @@ def own_pictures(tmp_path: Path) -> Manifest:
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The paths of images that are opened, in order, as they are."""
     paths: list[str] = []
-    plain = open_regular._open_descriptor
+    plain = open_regular.open_descriptor
 
     def recorded(path: str | os.PathLike[str]) -> tuple[int, int]:
         paths.append(os.fspath(path))
         return plain(path)
 
-    monkeypatch.setattr(open_regular, "_open_descriptor", recorded)
+    monkeypatch.setattr(open_regular, "open_descriptor", recorded)
     return paths
 
 

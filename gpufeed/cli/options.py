@@ -89,11 +89,11 @@ BatchSize = Annotated[int, typer.Option(min=1, help="Images in a batch.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")]
 Device = Annotated[str, typer.Option(help="Device to run on: auto, cpu, cuda or cuda:1.")]
 _DATA = (
-    "A table of images (CSV, Parquet, ...), a folder with a folder for each class, a folder of "
-    "images, a NABirds folder, or its metadata.parquet."
+    "A table of images (CSV, Parquet, ...), a folder with a folder for each class, the URL of "
+    "either (s3://, gs://, ...), a folder of images, a NABirds folder, or its metadata.parquet."
 )
-Data = Annotated[Path, typer.Option(help=_DATA)]
-DataArgument = Annotated[Path, typer.Argument(help=_DATA, metavar="DATA")]
+Data = Annotated[str, typer.Option(help=_DATA)]
+DataArgument = Annotated[str, typer.Argument(help=_DATA, metavar="DATA")]
 LabelsOption = Annotated[
     Labels | None, typer.Option(help="Kind of labels; species by default, if the data have them.")
 ]
@@ -112,8 +112,10 @@ LabelColumn = Annotated[
     typer.Option("--label", help="A table's column of labels; by default label, if there is one."),
 ]
 Root = Annotated[
-    Path | None,
-    typer.Option(help="Folder that a table's paths are relative to; by default the table's own."),
+    str | None,
+    typer.Option(
+        help="Folder, or its URL, that a table's paths are relative to; by default the table's own."
+    ),
 ]
 FollowLinks = Annotated[
     bool, typer.Option("--follow-links", help="Follow symbolic links that leave the folder.")

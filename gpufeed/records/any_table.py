@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import polars as pl
 
+from gpufeed._util.urls import location, public_url, split_url
 from gpufeed.errors import ManifestError
 from gpufeed.records.table_files import FAILURES, first_line, read_file
 
@@ -39,7 +40,7 @@ AnyTable = (
     | Mapping[str, Sequence[Any]]
     | Sequence[Mapping[str, Any]]
 )
-"""A table file, or a table of polars, pandas, pyarrow, datasets or plain Python."""
+"""A table file, its URL, or a table of polars, pandas, pyarrow, datasets or plain Python."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +50,13 @@ class Table:
     Attributes:
         frame: the table.
         name: its name in error messages.
-        folder: the folder that its paths are relative to by default.
+        folder: the folder, or its URL, that its paths are relative to by default.
         from_text: whether it is a text file in which numbers and text look the same.
     """
 
     frame: pl.DataFrame
     name: str = "the table"
-    folder: Path = Path()
+    folder: Path | str = Path()
     from_text: bool = False
 
 
@@ -72,9 +73,11 @@ def load_table(table: object, texts: Collection[str]) -> Table:
         ManifestError: it is not a table, or cannot be read.
     """
     if isinstance(table, str | Path):
-        file = Path(table)
-        read, from_text = read_file(file, texts)
-        return Table(read, str(file), file.parent, from_text)
+        where = location(table)
+        read, from_text = read_file(where, texts)
+        if isinstance(where, Path):
+            return Table(read, str(where), where.parent, from_text)
+        return Table(read, public_url(where), split_url(where)[0], from_text)
     kind = f"{type(table).__module__.partition('.')[0]}.{type(table).__qualname__}"
     kind = kind.removeprefix("builtins.")
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,9 @@ from gpufeed.errors import ManifestError
 from gpufeed.records.annotations import BOX_LABELS, BOXES, POINTS
 from gpufeed.records.bounding_box import BOX_COLUMNS
 from gpufeed.records.manifest import Manifest
+from gpufeed.source.base import Source
 from gpufeed.source.files import FileSource
+from gpufeed.source.objects import ObjectSource, join_objects
 from gpufeed.source.selection import join
 
 __all__ = ["concat"]
@@ -26,8 +28,9 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
     """Concatenate the images of several manifests into one manifest.
 
     Classes of the same name become one class; labels are renumbered in the order in which the
-    manifests name their classes. If all images are files, the root is the common parent folder of
-    all roots, so the fingerprint depends on their locations within it. A column that only some
+    manifests name their classes. If all images are files, or all are in one kind of object store,
+    the root is the common parent folder of all roots, so the fingerprint depends on their locations
+    within it. A column that only some
     manifests have is null for the others; boxes, points and `is_training_img` are kept only if all
     manifests have them. The column `source` (Int32) gives the index of each image's manifest and
     replaces a column of that name. `MixtureSampler` mixes the manifests in fixed proportions.
@@ -47,13 +50,7 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
         )
     classes = tuple(dict.fromkeys(name for manifest in manifests for name in manifest.classes))
     label_of = {name: label for label, name in enumerate(classes)}
-    # Resolved, since one may lead to another by "..".
-    roots = [
-        Path(os.path.realpath(manifest.source.root))
-        for manifest in manifests
-        if type(manifest.source) is FileSource
-    ]
-    root = Path(os.path.commonpath(roots)) if len(roots) == len(manifests) else None
+    joined, prefixes = _join(manifests)
     dropped = {
         name
         for name in _NOT_NULLABLE
@@ -62,11 +59,9 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
     frames = []
     for source, manifest in enumerate(manifests):
         labels = np.array([label_of[name] for name in manifest.classes], dtype=np.int32)
-        folder = "." if root is None else roots[source].relative_to(root).as_posix()
-        prefix = "" if folder == "." else f"{folder}/"
         frames.append(
             manifest.frame.drop(dropped, strict=False).with_columns(
-                path=prefix + pl.col("path"),
+                path=prefixes[source] + pl.col("path"),
                 label=pl.Series(labels[manifest.frame["label"].to_numpy()]),
                 source=pl.lit(source, dtype=pl.Int32),
             )
@@ -86,13 +81,26 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
     for manifest in manifests:
         for name, count in manifest.repairs.items():
             repairs[name] = repairs.get(name, 0) + count
-    joined = join(
-        [manifest.source for manifest in manifests], [len(manifest) for manifest in manifests]
-    )
     return Manifest(
         frame,
-        joined if root is None else root,
+        joined,
         classes,
         repairs=repairs,
         reduce_depth=manifests[0].reduce_depth,
     )
+
+
+def _join(manifests: Sequence[Manifest]) -> tuple[Source | Path, list[str]]:
+    """Return the images of all manifests, and what comes before the paths of each."""
+    sources = [manifest.source for manifest in manifests]
+    files = [source for source in sources if type(source) is FileSource]
+    if len(files) == len(sources):
+        # Resolved, since one may lead to another by "..".
+        roots = [Path(os.path.realpath(source.root)) for source in files]
+        root = Path(os.path.commonpath(roots))
+        folders = [each.relative_to(root).as_posix() for each in roots]
+        return root, ["" if folder == "." else f"{folder}/" for folder in folders]
+    objects = [source for source in sources if isinstance(source, ObjectSource)]
+    if len(objects) == len(sources) and (found := join_objects(objects)) is not None:
+        return found
+    return join(sources, [len(manifest) for manifest in manifests]), [""] * len(manifests)

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
 from gpufeed._util.sanitize import sanitize, short
+from gpufeed._util.urls import location
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.bad_images import OnBadImage, check_on_bad_image
 from gpufeed.records.labels import number_labels
 from gpufeed.records.manifest import Manifest, class_names
 from gpufeed.records.sizes import with_sizes
 from gpufeed.records.splits import canonical_split, is_split
-from gpufeed.source.files import FileSource
+from gpufeed.source.files import PathSource
+from gpufeed.source.locate import Root, source_of, storage_of
 from gpufeed.source.paths import PATH_CHARS, all_escape_message, is_inside
+from gpufeed.source.remote.storage import RemoteStorage
+from gpufeed.source.storage import Stamp
 
 __all__ = ["EXTENSIONS", "list_folder", "read_folder"]
 
@@ -25,7 +31,7 @@ EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp")
 
 
 def read_folder(
-    path: str | Path,
+    path: Root,
     *,
     classes: Sequence[str] | Manifest | None = None,
     extensions: Sequence[str] = EXTENSIONS,
@@ -40,7 +46,8 @@ def read_folder(
     images' headers and cached. Hidden files and folders are skipped.
 
     Args:
-        path: folder that contains the class folders.
+        path: folder that contains the class folders, its URL, or a `RemoteStorage`. An object store
+            is listed once; a web server has no listing, and needs a table.
         classes: the names of the class folders, in the order of their labels; or a manifest, whose
             classes are taken. By default, the folders in sorted order. Folders of the list may be
             missing or empty.
@@ -63,43 +70,58 @@ def read_folder(
             `on_bad_image` is neither value.
     """
     check_on_bad_image(on_bad_image)
-    root = Path(path)
-    frame, names, dropped_links = list_folder(
+    listing = list_folder(
         path,
         classes=class_names(classes),
         extensions=extensions,
         follow_links=follow_links,
         on_bad_image=on_bad_image,
     )
-    if frame.is_empty():
-        raise ManifestError(all_escape_message(root))
-    files = FileSource(root, frame["path"], where=lambda row: f"{root}, file {row}")
     frame, source, repairs = with_sizes(
-        frame, files, show=progress, on_bad_image=on_bad_image, reduce_depth=reduce_depth
+        listing.frame,
+        listing.source,
+        show=progress,
+        on_bad_image=on_bad_image,
+        reduce_depth=reduce_depth,
     )
     frame = frame.select("path", "label", "width", "height", "class_name")
-    if dropped_links:
-        repairs["links_dropped"] = len(dropped_links)
-    return Manifest(frame, source, names, repairs=repairs, reduce_depth=reduce_depth)
+    if listing.links:
+        repairs["links_dropped"] = len(listing.links)
+    return Manifest(frame, source, listing.classes, repairs=repairs, reduce_depth=reduce_depth)
+
+
+@dataclass(frozen=True)
+class FolderListing:
+    """The images of class folders, before any of them has been opened.
+
+    Attributes:
+        frame: `path`, `label` (Int32) and `class_name`.
+        source: the images, one for each row.
+        classes: the names of the labels.
+        links: with "drop", the symbolic links that leave the folder, as paths relative to it, which
+            the frame does not contain.
+    """
+
+    frame: pl.DataFrame
+    source: PathSource
+    classes: Sequence[str]
+    links: list[str]
 
 
 def list_folder(
-    path: str | Path,
+    path: Root,
     *,
     classes: Sequence[str] | None = None,
     extensions: Sequence[str] = EXTENSIONS,
     follow_links: bool = False,
     on_bad_image: OnBadImage = "raise",
     allow_splits: bool = False,
-) -> tuple[pl.DataFrame, Sequence[str], list[str]]:
+    allow_empty: bool = False,
+) -> FolderListing:
     """List the images of class folders without opening any of them.
 
-    Arguments as for `read_folder`; with `allow_splits`, splits may take the place of classes.
-
-    Returns:
-        A frame with `path`, `label` (Int32) and `class_name`; the classes; and, with "drop", the
-        symbolic links that leave the folder, as paths relative to it. The frame does not contain
-        these.
+    Arguments as for `read_folder`; with `allow_splits`, splits may take the place of classes, and
+    with `allow_empty`, all images may be behind links.
 
     Raises:
         ManifestError: as `read_folder`, except that no image is read.
@@ -109,29 +131,24 @@ def list_folder(
         raise ConfigError(
             f"extensions must be a sequence such as ('.jpg', '.png'), not {short(extensions)}"
         )
-    root = Path(path)
-    if not root.is_dir():
-        raise ManifestError(f"there is no folder {root}")
     suffixes = tuple(each.lower() for each in extensions)
-    escapes = _EscapingLinks(root, allowed=follow_links)
-    names, linked_folders = _entries(root, "", suffixes, escapes)
-    # An escaping folder is a class too, so that labels do not depend on what is dropped.
-    folders = sorted([name for name, is_folder in names if is_folder] + linked_folders)
+    storage = storage_of(path)
+    stamps: dict[str, Stamp] | None = None
+    root: Path | str
+    if isinstance(storage, RemoteStorage):
+        root = storage.name("").rstrip("/")
+        files_of, stamps = _list_remote(storage, suffixes)
+        empty, links = [name for name, files in files_of.items() if not files], []
+    else:
+        # As it was given, since errors name it.
+        root = Path(location(path)) if isinstance(path, str | os.PathLike) else storage.root
+        files_of, empty, escapes = _list_local(root, suffixes, follow_links=follow_links)
+        links = escapes.paths()
+    folders = list(files_of)
     if not allow_splits and not set(folders) <= set(classes or ()):
         _check_no_splits(root, folders)
-    files_of: dict[str, list[str]] = {name: [] for name in folders}
-    empty: list[str] = []
-    for name in folders:
-        if name in linked_folders:
-            continue
-        count = escapes.count
-        found = _walk(root, name, suffixes, frozenset(), escapes)
-        # By folder and then by name, so that "a-b/" comes before "a/c/".
-        files_of[name] = [file for _, files in sorted(found) for file in files]
-        if not files_of[name] and escapes.count == count:
-            empty.append(name)
-    if escapes.links and on_bad_image != "drop":
-        raise ManifestError(_escapes_message(root, escapes.paths()))
+    if links and on_bad_image != "drop":
+        raise ManifestError(_escapes_message(Path(root), links))
     if not folders:
         raise ManifestError(
             f"{root} has no class folder; put the images of each class into a folder of their own, "
@@ -139,9 +156,11 @@ def list_folder(
         )
     if empty and (classes is None or len(empty) == len(folders)):
         raise ManifestError(
-            f"the class folder {root / empty[0]} has no image (no file ends in "
+            f"the class folder {root}/{empty[0]} has no image (no file ends in "
             f"{', '.join(suffixes)})"
         )
+    if links and not allow_empty and not any(files_of.values()):
+        raise ManifestError(all_escape_message(Path(root)))
     if classes is None:
         classes = folders
     numbers = number_labels(pl.Series(folders), classes, str(root), "class folder")
@@ -155,10 +174,73 @@ def list_folder(
         },
         schema={"path": pl.String, "label": pl.Int32, "class_name": pl.String},
     )
-    return frame, classes, escapes.paths()
+    source = source_of(
+        root if stamps is None else storage,
+        frame["path"],
+        where=lambda row: f"{root}, file {row}",
+        stamps=stamps,
+    )
+    return FolderListing(frame, source, classes, links)
 
 
-def _check_no_splits(root: Path, folders: Sequence[str]) -> None:
+def _list_local(
+    root: Path, suffixes: tuple[str, ...], *, follow_links: bool
+) -> tuple[dict[str, list[str]], list[str], _EscapingLinks]:
+    """List class folders of this machine.
+
+    Returns:
+        The images of each class folder; those without any image; and the links that leave the root.
+
+    Raises:
+        ManifestError: there is no such folder, or a folder cannot be listed.
+    """
+    if not root.is_dir():
+        raise ManifestError(f"there is no folder {root}")
+    escapes = _EscapingLinks(root, allowed=follow_links)
+    names, linked_folders = _entries(root, "", suffixes, escapes)
+    # An escaping folder is a class too, so that labels do not depend on what is dropped.
+    folders = sorted([name for name, is_folder in names if is_folder] + linked_folders)
+    files_of: dict[str, list[str]] = {name: [] for name in folders}
+    empty: list[str] = []
+    for name in folders:
+        if name in linked_folders:
+            continue
+        count = escapes.count
+        found = _walk(root, name, suffixes, frozenset(), escapes)
+        # By folder and then by name, so that "a-b/" comes before "a/c/".
+        files_of[name] = [file for _, files in sorted(found) for file in files]
+        if not files_of[name] and escapes.count == count:
+            empty.append(name)
+    return files_of, empty, escapes
+
+
+def _list_remote(
+    storage: RemoteStorage, suffixes: tuple[str, ...]
+) -> tuple[dict[str, list[str]], dict[str, Stamp]]:
+    """List class folders of an object store, as `_list_local` lists others.
+
+    Returns:
+        The images of each class folder, and the stamps of all of them.
+
+    Raises:
+        ManifestError: the store cannot be listed, or has nothing there.
+    """
+    try:
+        found = storage.find_all()
+    except OSError as error:
+        raise ManifestError(f"cannot list {storage.name('')}: {error.strerror or error}") from error
+    if not found:
+        raise ManifestError(f"there is nothing below {storage.name('')}")
+    visible = [path for path in found if "/" in path and not re.search(r"(^|/)\.", path)]
+    files_of: dict[str, list[str]] = {path.partition("/")[0]: [] for path in sorted(visible)}
+    files_of = dict(sorted(files_of.items()))
+    for path in sorted(visible, key=lambda path: path.rpartition("/")[::2]):
+        if path.lower().endswith(suffixes):
+            files_of[path.partition("/")[0]].append(path)
+    return files_of, {path: found[path] for files in files_of.values() for path in files}
+
+
+def _check_no_splits(root: Path | str, folders: Sequence[str]) -> None:
     """Check that the folders are not the splits of a dataset.
 
     They are if all have names of splits, or if two different splits are among them: "train" and
@@ -172,10 +254,10 @@ def _check_no_splits(root: Path, folders: Sequence[str]) -> None:
         return
     # Train, if it is there, gives the classes.
     first, *others = sorted(splits, key=lambda name: canonical_split(name) != "train")
-    advice = f"pass {root / first}"
+    advice = f"pass {root}/{first}"
     if others:
         advice = (
-            f"read {root / first} first, as `{first.lower()}`, and {root / others[0]} with "
+            f"read {root}/{first} first, as `{first.lower()}`, and {root}/{others[0]} with "
             f"classes={first.lower()}, so that their labels are the same"
         )
     raise ManifestError(

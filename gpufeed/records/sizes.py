@@ -20,14 +20,14 @@ from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.bad_images import OnBadImage, bad_images_error
 from gpufeed.records.table_files import count_rows, read_parquet
 from gpufeed.source.base import Source, open_image
-from gpufeed.source.files import FileSource
+from gpufeed.source.files import PathSource
 from gpufeed.source.selection import take
 
 __all__ = ["read_sizes", "with_sizes"]
 
 CachedSizes = dict[str, tuple[int, int, int, int, int]]
-"""Maps a path to its file's length and modification time, and its image's width, height and bits
-per channel."""
+"""Maps a path to the two numbers of `PathSource.stamp`, and its image's width, height and bits per
+channel."""
 
 _SCHEMA = {
     "path": pl.String,
@@ -84,8 +84,8 @@ def read_sizes(
     """Return the width and height of each image, with its EXIF orientation applied.
 
     Sizes of files are cached in the user's cache folder, and reused for files of the same length
-    and modification time. If there is a folder `.gpufeed` in the root, they are cached there
-    instead, for everyone who shares the images.
+    and modification time; in an object store, of the same length and ETag. If there is a folder
+    `.gpufeed` in the root, they are cached there instead, for everyone who shares the images.
 
     Args:
         source: the images.
@@ -103,22 +103,25 @@ def read_sizes(
     """
     sizes: list[tuple[int | None, int | None]] = [(None, None)] * count
     failures: dict[int, Exception] = {}
-    cached = _load(source.root, source.paths) if isinstance(source, FileSource) else {}
+    cached = _load(source.root, source.paths) if isinstance(source, PathSource) else {}
     read: CachedSizes = {}
 
     def read_size(key: int) -> None:
         try:
-            header = None
-            if isinstance(source, FileSource):
-                path, stamp = source.paths[key], source.stamp(key)
-                if (known := cached.get(path)) is not None and known[:2] == stamp:
-                    width, height, bits = known[2:]
-                    header = ImageHeader(width, height, bits=bits)
-            if header is None:
+            if not isinstance(source, PathSource):
                 with open_image(source, key) as file:
                     header = image_header(file)
-                if isinstance(source, FileSource):
-                    read[path] = *stamp, *header[:2], header.bits
+            else:
+                path = source.paths[key]
+                if (known := cached.get(path)) is not None and known[:2] == source.stamp(key):
+                    width, height, bits = known[2:]
+                    header = ImageHeader(width, height, bits=bits)
+                else:
+                    opened, stamp = source.open_stamped(key)
+                    with opened:
+                        header = image_header(opened)
+                    if stamp is not None:
+                        read[path] = *stamp, *header[:2], header.bits
             check_depth(header, reduce_depth=reduce_depth)
             sizes[key] = header[:2]
         except (OSError, ValueError) as error:
@@ -126,25 +129,28 @@ def read_sizes(
 
     with progress("Reading image sizes", count, show=show, unit="images") as done:
         threads = max(1, _THREADS // local_world_size())
+        chunk = min(64, -(-count // (4 * threads)))
         thread_map(
-            read_size, range(count), threads=threads, done=done, name="gpufeed-sizes", chunk=64
+            read_size, range(count), threads=threads, done=done, name="gpufeed-sizes", chunk=chunk
         )
-    if read and isinstance(source, FileSource):
+    if read and isinstance(source, PathSource):
         _store(source.root, read)
     if len(failures) > (count - 1 if on_bad_image == "drop" else 0):
         raise bad_images_error(source, failures, count, "images", _ADVICE)
     return pl.DataFrame(sizes, schema={"width": pl.Int32, "height": pl.Int32}, orient="row")
 
 
-def _cache_files(root: Path) -> list[Path]:
+def _cache_files(root: Path | str) -> list[Path]:
     """Return the files in which sizes may be cached, in order of preference."""
     files = []
-    shared = root / ".gpufeed" / "sizes.parquet"
-    with contextlib.suppress(OSError):  # no permission to access the folder
-        if shared.parent.is_dir() and not _is_link_or_special(shared):
-            files.append(shared)
+    if isinstance(root, Path):
+        shared = root / ".gpufeed" / "sizes.parquet"
+        with contextlib.suppress(OSError):  # no permission to access the folder
+            if shared.parent.is_dir() and not _is_link_or_special(shared):
+                files.append(shared)
+        root = os.fspath(root.resolve())
     with contextlib.suppress(ConfigError):  # a user without a home folder
-        name = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:32]
+        name = hashlib.sha256(os.fsencode(root)).hexdigest()[:32]
         files.append(cache_folder() / f"sizes-{name}.parquet")
     return files
 
@@ -155,7 +161,7 @@ def _is_link_or_special(file: Path) -> bool:
     return linked or (file.exists() and not file.is_file())
 
 
-def _load(root: Path, paths: pl.Series) -> CachedSizes:
+def _load(root: Path | str, paths: pl.Series) -> CachedSizes:
     """Return the cached sizes of files; a cache that is damaged or has another schema is ignored.
 
     A folder `.gpufeed` may have come with the images, so a cache that would take much memory is
@@ -175,7 +181,7 @@ def _load(root: Path, paths: pl.Series) -> CachedSizes:
     return cached
 
 
-def _store(root: Path, sizes: CachedSizes) -> None:
+def _store(root: Path | str, sizes: CachedSizes) -> None:
     """Add sizes to the first cache that can be written, if any."""
     rows = [(path, *values) for path, values in sizes.items()]
     added = pl.DataFrame(rows, schema=_SCHEMA, orient="row")

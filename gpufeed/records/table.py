@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import polars as pl
 
 from gpufeed._util.rows import RowName, first_true
 from gpufeed._util.sanitize import sanitize, short
+from gpufeed._util.urls import location
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.annotations import (
     BOX_LABELS,
@@ -30,8 +30,11 @@ from gpufeed.records.manifest import Manifest, class_names
 from gpufeed.records.probe import probe
 from gpufeed.records.sizes import with_sizes
 from gpufeed.source.base import Source, check_source
-from gpufeed.source.files import FileSource
+from gpufeed.source.files import FileSource, PathSource
+from gpufeed.source.locate import Root, source_of
 from gpufeed.source.paths import make_relative
+from gpufeed.source.remote.storage import RemoteStorage
+from gpufeed.source.storage import LocalStorage
 
 __all__ = ["TableListing", "list_table", "read_table"]
 
@@ -49,7 +52,7 @@ def read_table(
     box_labels: str | None = None,
     box_classes: Sequence[str] | None = None,
     points: str | None = None,
-    root: str | Path | None = None,
+    root: Root | None = None,
     source: Source | None = None,
     follow_links: bool = False,
     on_bad_image: OnBadImage = "raise",
@@ -97,9 +100,9 @@ def read_table(
             default, boxes have their image's label.
         box_classes: the names of the boxes' labels, as `classes` gives those of the images.
         points: column of lists of (x, y) or (x, y, visible), all of one length; becomes `points`.
-        root: folder of the images, which absolute paths must be below. By default, it is the folder
-            that all paths have in common if they are absolute; otherwise the folder of the table's
-            file, or the current one.
+        root: folder of the images, its URL, or a `RemoteStorage`; absolute paths and URLs must be
+            below it. By default, it is the folder that all paths have in common if they are
+            absolute or URLs; otherwise the folder of the table's file, or the current one.
         source: source of the images, if they are not files: key i is the image of row i. The table
             then needs no column of paths; if it has none, `path` is the source's name of the image.
         follow_links: whether symbolic links may lead out of the root. Pass True only if you trust
@@ -229,7 +232,7 @@ def list_table(
     path: str = "path",
     label: str | None = "label",
     classes: Sequence[str] | None = None,
-    root: str | Path | None = None,
+    root: Root | None = None,
     source: Source | None = None,
     annotations: Sequence[tuple[str, str]] = (),
 ) -> TableListing:
@@ -249,7 +252,7 @@ def list_table(
     if source is not None:
         check_source(source, frame.height)
     if source is not None and path not in frame.columns:
-        if isinstance(source, FileSource):
+        if isinstance(source, PathSource):
             found = source.paths.to_list()
         else:
             found = [source.name(key) for key in range(frame.height)]
@@ -283,8 +286,12 @@ def list_table(
     if (row := first_true(paths.is_null())) is not None:
         raise ManifestError(f"{row_name(row)}: {path} is null")
     if source is None:
-        folder, paths = make_relative(paths, root, loaded.folder, row_name)
-        source = FileSource(folder, paths, where=row_name)
+        storage = root if isinstance(root, LocalStorage | RemoteStorage) else None
+        above = storage.root if storage else None
+        if isinstance(root, str | os.PathLike):
+            above = location(root)
+        folder, paths = make_relative(paths, above, loaded.folder, row_name)
+        source = source_of(storage or folder, paths, where=row_name)
     labels, names, repairs = read_labels(
         frame[label], classes, name, row_name, from_text=loaded.from_text
     )

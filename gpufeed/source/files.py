@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import abc
 import copy
 import hashlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Self
 
@@ -16,20 +18,20 @@ from gpufeed._util.memory import Slices
 from gpufeed._util.open_regular import open_regular, read_file, read_file_into
 from gpufeed._util.rows import RowName
 from gpufeed._util.thread_map import thread_map
+from gpufeed.source.base import Encoded
 from gpufeed.source.paths import check_names
 
-__all__ = ["FileSource"]
+__all__ = ["FileSource", "PathSource"]
 
 MAX_BYTES = 1 << 31
 _THREADS = 16
 """Threads that look at files, of which storage over a network makes each wait."""
 
 
-class FileSource:
-    """Files below one folder.
+class PathSource(abc.ABC):
+    """Images that are named by their paths below one root.
 
     Args:
-        root: the folder; it may be a symbolic link.
         paths: the file of each key, relative to the root, with `/` as the separator.
         max_bytes: longer files are rejected without being read.
         where: function that names a row in error messages.
@@ -39,9 +41,86 @@ class FileSource:
             or contains a backslash or NUL; the message names it.
 
     Attributes:
+        root: the root: a folder as an absolute path, or a URL.
+        paths: String, (n,).
+    """
+
+    root: Path | str
+
+    def __init__(
+        self,
+        paths: pl.Series,
+        *,
+        max_bytes: int = MAX_BYTES,
+        where: RowName = "row {}".format,
+    ) -> None:
+        check_names(paths, where)
+        self.paths = paths
+        self._limits = np.full(len(paths), max_bytes, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def take(self, keys: npt.NDArray[np.int64]) -> Self:
+        """Return a source of the files of `keys`, in their order, repeats included."""
+        taken = copy.copy(self)
+        taken.paths = self.paths.gather(keys)
+        taken._limits = self._limits[keys]
+        return taken
+
+    def limited(self, max_bytes: npt.NDArray[np.int64]) -> Self:
+        """Return a source of the same files with each limit lowered to `max_bytes`, int64 (n,)."""
+        limited = copy.copy(self)
+        limited._limits = np.minimum(self._limits, max_bytes)
+        return limited
+
+    @abc.abstractmethod
+    def read(self, keys: npt.NDArray[np.int64]) -> Sequence[Encoded | OSError]:
+        """Read files: see `Source`."""
+
+    @abc.abstractmethod
+    def name(self, key: int) -> str:
+        """Return a file's full name: see `Source`."""
+
+    @abc.abstractmethod
+    def open(self, key: int) -> BinaryIO:
+        """Open a file: see `Source`."""
+
+    @abc.abstractmethod
+    def open_stamped(self, key: int) -> tuple[BinaryIO, tuple[int, int] | None]:
+        """Open a file, and return its stamp too; None if nothing tells that the file changes.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+
+    @abc.abstractmethod
+    def stamp(self, key: int) -> tuple[int, int]:
+        """Return a file's length in bytes, and a number that changes when the file does.
+
+        Raises:
+            OSError: the file does not exist.
+        """
+
+
+class FileSource(PathSource):
+    """Files below one folder.
+
+    Args:
+        root: the folder; it may be a symbolic link.
+        paths: the file of each key, relative to the root, with `/` as the separator.
+        max_bytes: longer files are rejected without being read.
+        where: function that names a row in error messages.
+
+    Raises:
+        ManifestError: as `PathSource`.
+
+    Attributes:
         root: the folder as an absolute path, independent of the working directory.
         paths: String, (n,).
     """
+
+    root: Path
 
     def __init__(
         self,
@@ -51,15 +130,10 @@ class FileSource:
         max_bytes: int = MAX_BYTES,
         where: RowName = "row {}".format,
     ) -> None:
-        check_names(paths, where)
+        super().__init__(paths, max_bytes=max_bytes, where=where)
         self.root = Path(root).absolute()
-        self.paths = paths
         self._folder = os.fspath(self.root).rstrip("/")  # empty for "/"
-        self._limits = np.full(len(paths), max_bytes, dtype=np.int64)
         self._slices: Slices | None = None
-
-    def __len__(self) -> int:
-        return len(self.paths)
 
     def __repr__(self) -> str:
         return f"FileSource({str(self.root)!r}, {len(self)} files)"
@@ -86,24 +160,16 @@ class FileSource:
         """Open a file: see `Source`."""
         return open_regular(self.name(key))
 
+    def open_stamped(self, key: int) -> tuple[BinaryIO, tuple[int, int]]:
+        """Open a file, and return its stamp, which it had before: see `PathSource`."""
+        stamp = self.stamp(key)
+        return self.open(key), stamp
+
     def reusing_memory(self, slices: Slices) -> Self:
         """Return a source of the same files that reads short ones into slices of memory."""
         reusing = copy.copy(self)
         reusing._slices = slices
         return reusing
-
-    def take(self, keys: npt.NDArray[np.int64]) -> Self:
-        """Return a source of the files of `keys`, in their order, repeats included."""
-        taken = copy.copy(self)
-        taken.paths = self.paths.gather(keys)
-        taken._limits = self._limits[keys]
-        return taken
-
-    def limited(self, max_bytes: npt.NDArray[np.int64]) -> Self:
-        """Return a source of the same files with each limit lowered to `max_bytes`, int64 (n,)."""
-        limited = copy.copy(self)
-        limited._limits = np.minimum(self._limits, max_bytes)
-        return limited
 
     def stamp(self, key: int) -> tuple[int, int]:
         """Return a file's length in bytes and its modification time in nanoseconds.

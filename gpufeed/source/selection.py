@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from typing import BinaryIO
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from gpufeed._util.memory import Slices
-from gpufeed.source.base import Encoded, Source, fetcher, fingerprint_of, open_image, read_images
-from gpufeed.source.files import FileSource
+from gpufeed.source.base import (
+    Encoded,
+    Source,
+    fetcher,
+    fingerprint_of,
+    open_image,
+    read_images,
+    starter,
+)
+from gpufeed.source.files import FileSource, PathSource
 from gpufeed.source.ranges import RangeSource
 
 __all__ = ["Selection", "join", "reusing_memory", "take"]
@@ -35,6 +44,17 @@ class Selection:
         self.fetch = self._fetch if any(self._fetchers) else None
         self.which = which
         self.keys = keys
+
+    @property
+    def start(self) -> Callable[[Int64, float | None], Future[Any]] | None:
+        """A function that starts to read images: see `Source`.
+
+        None unless there is one source, which has it: several may be of different kinds.
+        """
+        start = starter(self.sources[0])
+        if start is None or len(self.sources) > 1:
+            return None
+        return lambda keys, seconds: start(self.keys[keys], seconds)
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -89,7 +109,7 @@ def join(sources: Sequence[Source], counts: Sequence[int]) -> Source:
 
 def take(source: Source, keys: Int64) -> Source:
     """Return a source of the images of `keys`, in their order, repeats included."""
-    if isinstance(source, FileSource | RangeSource):
+    if isinstance(source, PathSource | RangeSource):
         return source.take(keys)
     if isinstance(source, Selection):
         return Selection(source.sources, source.which[keys], source.keys[keys])

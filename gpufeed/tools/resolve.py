@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from gpufeed import presets
 from gpufeed._util.sanitize import sanitize, short
+from gpufeed._util.urls import location, public_url
 from gpufeed.errors import ConfigError, ManifestError
 
 if TYPE_CHECKING:
@@ -87,13 +88,14 @@ class ListOptions:
     Attributes:
         path: a table's column of paths; None for "path".
         label: a table's column of labels; None for "label" if there is one, or no labels.
-        root: the folder that a table's paths are relative to; None as for `read_table`.
+        root: the folder, or its URL, that a table's paths are relative to; None as for
+            `read_table`.
         follow_links: whether symbolic links may lead out of the root.
     """
 
     path: str | None = None
     label: str | None = None
-    root: Path | None = None
+    root: str | None = None
     follow_links: bool = False
 
 
@@ -185,7 +187,7 @@ def list_images(path: str | Path, options: ListOptions = ListOptions()) -> Liste
     from gpufeed.records.folder import list_folder
     from gpufeed.records.nabirds import list_nabirds
     from gpufeed.records.table import list_table
-    from gpufeed.source.files import FileSource
+    from gpufeed.source.locate import source_of
 
     found = _find(path, options)
     follow_links = options.follow_links
@@ -195,12 +197,18 @@ def list_images(path: str | Path, options: ListOptions = ListOptions()) -> Liste
     if found.table is not None:
         table = list_table(found.table, **found.columns)
         return Listed(table.unopened(), table.source, "read_table")
-    frame, _, away = list_folder(
-        found.source, follow_links=follow_links, on_bad_image="drop", allow_splits=True
+    folder = list_folder(
+        found.source,
+        follow_links=follow_links,
+        on_bad_image="drop",
+        allow_splits=True,
+        allow_empty=True,
     )
-    links = pl.DataFrame({"path": away}, schema={"path": pl.String})
-    frame = pl.concat([frame, links], how="diagonal")
-    return Listed(frame, FileSource(found.source, frame["path"]), "read_folder")
+    if not folder.links:
+        return Listed(folder.frame, folder.source, "read_folder")
+    links = pl.DataFrame({"path": folder.links}, schema={"path": pl.String})
+    frame = pl.concat([folder.frame, links], how="diagonal")
+    return Listed(frame, source_of(found.source, frame["path"]), "read_folder")
 
 
 @dataclass(frozen=True)
@@ -208,15 +216,15 @@ class _Found:
     """Data, and what they are: class folders if nothing else.
 
     Attributes:
-        source: the file or folder.
+        source: the file or folder, or its URL.
         is_nabirds: whether they are NABirds.
         table: a table for `read_table`, if they are one.
         columns: the arguments of `read_table` that go with it.
     """
 
-    source: Path
+    source: Any
     is_nabirds: bool = False
-    table: Path | Mapping[str, list[str]] | None = None
+    table: Path | str | Mapping[str, list[str]] | None = None
     columns: dict[str, Any] = field(default_factory=dict)
 
 
@@ -225,12 +233,19 @@ def _find(path: str | Path, options: ListOptions) -> _Found:
 
     They are a table (CSV, Parquet or another file that `read_table` takes), NABirds' folder, the
     course's metadata.parquet or its folder, a folder of images without folders, or class folders.
+    A URL is one of a table or of class folders.
     """
     from gpufeed.records.nabirds.course import is_course
     from gpufeed.records.table_files import TABLE_FILES
 
-    source = Path(path).expanduser()
+    where = location(path)
     given = [name for name in ("path", "label", "root") if getattr(options, name) is not None]
+    if isinstance(where, str):
+        if PurePosixPath(public_url(where)).suffix.lower() in TABLE_FILES:
+            return _Found(where, table=where, columns=_columns(where, options))
+        _check_no_table(given, where)
+        return _Found(where)
+    source = where.expanduser()
     if source.is_file():
         if source.suffix.lower() not in TABLE_FILES:
             raise ManifestError(
@@ -244,8 +259,7 @@ def _find(path: str | Path, options: ListOptions) -> _Found:
         if source.exists():
             raise ManifestError(f"{source} is neither a file nor a folder")
         raise ManifestError(f"there is no file or folder {source}")
-    if given:
-        raise ConfigError(f"{given[0]} is given, which goes with a table; {source} is a folder")
+    _check_no_table(given, source)
     parquet = source / "metadata.parquet"
     # Any of them, so that an incomplete distribution is reported as one.
     if any((source / name).is_file() for name in _NABIRDS_FILES) or (
@@ -257,7 +271,12 @@ def _find(path: str | Path, options: ListOptions) -> _Found:
     return _Found(source)
 
 
-def _columns(file: Path, options: ListOptions) -> dict[str, Any]:
+def _check_no_table(given: Sequence[str], folder: object) -> None:
+    if given:
+        raise ConfigError(f"{given[0]} is given, which goes with a table; {folder} is a folder")
+
+
+def _columns(file: Path | str, options: ListOptions) -> dict[str, Any]:
     """Return the arguments of `read_table` for a table.
 
     Raises:
@@ -274,8 +293,8 @@ def _columns(file: Path, options: ListOptions) -> dict[str, Any]:
                 f"{file}: there is no column {short(column)}; the columns are "
                 f"{sanitize(str(names))}; pass one of them as --{option}"
             )
-    root = options.root.expanduser() if options.root else None
-    return {**columns, "root": root}
+    root = None if options.root is None else location(options.root)
+    return {**columns, "root": root.expanduser() if isinstance(root, Path) else root}
 
 
 def _flat_images(folder: Path) -> list[str]:
