@@ -53,6 +53,7 @@ from gpufeed.records.record import Record as Record
 from gpufeed.source import FileSource as FileSource
 from gpufeed.source import MemorySource as MemorySource
 from gpufeed.source import Source as Source
+from gpufeed.source.remote.storage import RemoteStorage as RemoteStorage
 from gpufeed.transforms import JPEG as JPEG
 from gpufeed.transforms import AugMix as AugMix
 from gpufeed.transforms import AutoAugment as AutoAugment

@@ -25,6 +25,9 @@ class Concurrent(Wrapper):
         seconds: how long each image may take; None for no limit.
     """
 
+    # So that requests are under way while the last images of a batch are waited for.
+    batches = 4
+
     def __init__(
         self,
         source: Source,
