@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from gpufeed._util.sanitize import sanitize, short
-from gpufeed._util.urls import location
+from gpufeed._util.urls import location, public_url
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.bad_images import OnBadImage, check_on_bad_image
 from gpufeed.records.labels import number_labels
@@ -136,7 +136,7 @@ def list_folder(
     stamps: dict[str, Stamp] | None = None
     root: Path | str
     if isinstance(storage, RemoteStorage):
-        root = storage.name("").rstrip("/")
+        root = public_url(storage.root)
         files_of, stamps = _list_remote(storage, suffixes)
         empty, links = [name for name, files in files_of.items() if not files], []
     else:
@@ -228,9 +228,11 @@ def _list_remote(
     try:
         found = storage.find_all()
     except OSError as error:
-        raise ManifestError(f"cannot list {storage.name('')}: {error.strerror or error}") from error
+        raise ManifestError(
+            f"cannot list {public_url(storage.root)}: {error.strerror or error}"
+        ) from error
     if not found:
-        raise ManifestError(f"there is nothing below {storage.name('')}")
+        raise ManifestError(f"there is nothing below {public_url(storage.root)}")
     visible = [path for path in found if "/" in path and not re.search(r"(^|/)\.", path)]
     files_of: dict[str, list[str]] = {path.partition("/")[0]: [] for path in sorted(visible)}
     files_of = dict(sorted(files_of.items()))

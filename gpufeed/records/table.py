@@ -292,6 +292,8 @@ def list_table(
             above = location(root)
         folder, paths = make_relative(paths, above, loaded.folder, row_name)
         source = source_of(storage or folder, paths, where=row_name)
+        # Those of a web server have no query strings any more.
+        paths = source.paths.alias("path")
     labels, names, repairs = read_labels(
         frame[label], classes, name, row_name, from_text=loaded.from_text
     )

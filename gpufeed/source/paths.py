@@ -10,7 +10,7 @@ import polars as pl
 
 from gpufeed._util.rows import RowName, first_true
 from gpufeed._util.sanitize import sanitize
-from gpufeed._util.urls import URL
+from gpufeed._util.urls import URL, is_url, public_url
 from gpufeed.errors import ManifestError
 
 __all__ = [
@@ -57,7 +57,8 @@ def make_relative(
         return folder if root is None else root, paths
 
     def describe(row: int) -> str:
-        return f"{row_name(row)}: the path {sanitize(repr(paths[row]))}"
+        path = public_url(paths[row]) if is_url(paths[row]) else paths[row]
+        return f"{row_name(row)}: the path {sanitize(repr(path))}"
 
     if root is not None:
         above = f"{root}/" if isinstance(root, str) else os.path.join(root.absolute(), "")  # noqa: PTH118

@@ -299,7 +299,7 @@ class _Connection:
                 waited = random.uniform(pause / 2, pause)  # noqa: S311 - so that not all come at once
                 if clock() + waited - begun > self._retry_seconds:
                     raise OSError(
-                        f"{error}; {attempts} attempts failed in {clock() - begun:.0f} s"
+                        f"{error}; given up after {clock() - begun:.0f} s (attempts: {attempts})"
                     ) from None
             await asyncio.sleep(waited)
             pause = min(2 * pause, _LONGEST_WAIT)

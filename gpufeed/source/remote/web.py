@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpufeed._util.open_regular import FileTooLongError
-from gpufeed._util.urls import public_url
 from gpufeed.errors import MissingExtraError
 from gpufeed.source.remote.backend import Get, Part, TransientError, check_length, past_end, refusal
 from gpufeed.source.remote.loop import Loop
@@ -44,10 +43,9 @@ class Web:
 
     async def get(self, wanted: Get) -> Part:
         """Read a file: see `Backend`."""
-        headers = dict(self._headers)
-        if wanted.start or wanted.stop is not None:
-            last = "" if wanted.stop is None else wanted.stop - 1
-            headers["Range"] = f"bytes={wanted.start}-{last}"
+        # A whole file is a range too: the answer then tells its length apart from the body's.
+        last = "" if wanted.stop is None else wanted.stop - 1
+        headers = {**self._headers, "Range": f"bytes={wanted.start}-{last}"}
         if wanted.stamp is not None and wanted.stamp.version.startswith('"'):
             headers["If-Match"] = wanted.stamp.version
         try:
@@ -63,6 +61,8 @@ class Web:
                 content = await _read(answer, needed, min(wanted.limit, _MOST))
         except (aiohttp.ClientError, TimeoutError) as error:
             raise _translated(error) from None
+        if known and len(content) < min(needed, stamp.length - wanted.start + skipped):
+            raise TransientError(f"only {len(content):,} bytes arrived")
         if not known:
             stamp = Stamp(len(content), stamp.version)
         return Part(memoryview(content)[skipped:][: _length(wanted)], stamp)
@@ -78,11 +78,9 @@ class Web:
         except (aiohttp.ClientError, TimeoutError) as error:
             raise _translated(error) from None
 
-    async def find(self, url: str) -> list[tuple[str, Stamp]]:
+    async def find(self, url: str) -> list[tuple[str, Stamp]]:  # noqa: ARG002
         """Raise `OSError`: a web server does not list its files."""
-        raise OSError(
-            f"a web server such as {public_url(url)} lists no files; pass a table of URLs"
-        )
+        raise OSError("a web server lists no files; pass a table of their URLs")
 
     def _request(self, url: str, headers: Mapping[str, str]) -> Any:
         session = self._loop.shared.get("aiohttp")
