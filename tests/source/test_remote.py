@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import pickle
@@ -186,6 +187,34 @@ def test_other_errors_say_what_to_do(store: FaultyStore) -> None:
         gpufeed.read_table({"path": ["x.jpg", "y.jpg"]}, label=None, root=ROOT, progress=False)
     with pytest.raises(ManifestError, match="not in the same kind of storage"):
         gpufeed.read_table({"path": [f"{ROOT}/x.jpg", "gs://a/y.jpg"]}, label=None)
+
+
+def test_credentials_are_where_those_of_aws_are(
+    store: FaultyStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def signers(**options: Any) -> set[str]:
+        store.signers.clear()
+        with contextlib.suppress(PermissionError):
+            RemoteStorage(ROOT, **options).find("*")
+        return store.signers
+
+    assert signers() == {"user"}
+    keys = {"access_key_id": "given", "secret_access_key": "x"}
+    assert signers(**keys) == {"given"}
+    assert signers(skip_signature=True) == {""}
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    assert signers() == {""}
+    profile = "[own]\naws_access_key_id = mine\naws_secret_access_key = x\n"
+    (tmp_path / "credentials").write_text(profile)
+    monkeypatch.setenv("AWS_PROFILE", "own")
+    assert signers() == {"mine"}
+    (tmp_path / "config").write_text(f"[profile own]\nendpoint_url = http://{store.address}\n")
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    assert signers() == {"mine"}
 
 
 def test_retries_end(store: FaultyStore) -> None:

@@ -36,6 +36,7 @@ class FaultyStore:
         always: a fault of every request for a path that contains the key.
         hold: requests for paths that contain this text are answered after `release`.
         together: answers wait until so many requests are under way.
+        signers: the access keys that requests were signed with; "" for none.
         seen: how many requests there were for each path.
         spoiled: how many answers had each fault.
         sent: bytes of the answers.
@@ -79,6 +80,7 @@ class FaultyStore:
         self.hold: str | None = None
         self.together = 0
         self.seen: Counter[str] = Counter()
+        self.signers: set[str] = set()
         self.spoiled: Counter[str] = Counter()
         self.sent = self.peak = self._now = 0
         self._loop.call_soon_threadsafe(self._enough.clear)
@@ -111,6 +113,8 @@ class FaultyStore:
                 head = await reader.readuntil(b"\r\n\r\n")
                 path = unquote(head.split(b" ", 2)[1].decode())
                 self.seen[path] += 1
+                signed = re.search(rb"Credential=(\w+)/", head)
+                self.signers.add(signed[1].decode() if signed else "")
                 if (fault := self._fault(path, self.seen[path])) is not None:
                     self.spoiled[fault] += 1
                 self._now += 1
