@@ -188,6 +188,7 @@ def s3() -> Iterator[FaultyStore]:
             patch.setenv("AWS_ACCESS_KEY_ID", "user")
             patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
             patch.setenv("NO_PROXY", "127.0.0.1")
+            server_backend().reset()  # objects outlive their server
             server_backend().create_bucket(BUCKET, "us-east-1")
             yield store
     finally:
