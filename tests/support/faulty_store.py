@@ -52,11 +52,11 @@ class FaultyStore:
             self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
             self._released = asyncio.Event()
             self._enough = asyncio.Event()
-            ready.set()
 
         def run() -> None:
             asyncio.set_event_loop(self._loop)
             self._loop.run_until_complete(start())
+            self._loop.call_soon(ready.set)  # so that `close` finds it running
             self._loop.run_forever()
             tasks = asyncio.all_tasks(self._loop)
             for task in tasks:
