@@ -62,7 +62,8 @@ class FaultyStore:
             for task in tasks:
                 task.cancel()
             self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-            self._loop.run_until_complete(asyncio.sleep(0))  # connections close
+            for _ in range(3):  # connections close
+                self._loop.run_until_complete(asyncio.sleep(0))
             self._loop.close()
 
         # Nothing else holds one whose client has left.
@@ -139,10 +140,12 @@ class FaultyStore:
 
     async def _forward(self, head: bytes) -> bytes:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
-        writer.write(re.sub(rb"(?i)\r\nconnection:[^\r]*", b"", head)[:-2])
-        writer.write(b"Connection: close\r\n\r\n")
-        answer = await reader.read(-1)
-        writer.close()
+        try:
+            writer.write(re.sub(rb"(?i)\r\nconnection:[^\r]*", b"", head)[:-2])
+            writer.write(b"Connection: close\r\n\r\n")
+            answer = await reader.read(-1)
+        finally:
+            writer.close()
         return re.sub(rb"(?i)\r\nconnection: close", b"", answer, count=1)
 
 
