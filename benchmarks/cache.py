@@ -1,18 +1,21 @@
-"""Measure what `Loader(cache="host")` saves, and that two processes share its memory.
+"""Measure what `Loader(cache=...)` saves, and that two processes share the host's.
 
     python -m benchmarks.cache --data DIR...
 
 Each folder's images are fed by loaders with a cache and without, in turns in one process: an epoch
 of a new loader, which starts DALI and fills its cache, and epochs of loaders that are kept. The
 figures are the CPU time of the process per image, including prefetched batches, and its ratio to
-that without a cache in each round; for new loaders also images per second. Boxes are the middle of
-each image, half of each side. "kept small" is the preset with a function that changes nothing after
-its resize, so that the cache keeps the resized images.
+that without a cache in each round; for new loaders also images per second. The cache on the host is
+filled by threads; that on the device, which here is the CPU too, by DALI's graph, which threads
+cannot take the place of where a resize is left. Boxes are the middle of each image, half of each
+side. "kept small" is the preset with a function that changes nothing after its resize, so that the
+cache on the host keeps the resized images; the graph calls no functions.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import multiprocessing
 import re
@@ -32,6 +35,7 @@ from gpufeed import presets
 from gpufeed.transforms import Transform
 
 _BATCH = 32
+_WITH_FUNCTION = "course_train, kept small"
 
 
 def _kept_small() -> list[Transform]:
@@ -42,9 +46,18 @@ def _kept_small() -> list[Transform]:
 WORK: dict[str, Callable[[], list[Transform]]] = {
     "train": presets.train,
     "course_train": presets.course_train,
-    "course_train, kept small": _kept_small,
+    _WITH_FUNCTION: _kept_small,
     "evaluate": presets.evaluate,
 }
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "threads": {"opener": "threads"},
+    "threads, host": {"opener": "threads", "cache": "host"},
+    "graph": {"opener": "graph"},
+    "graph, device": {"opener": "graph", "cache": "device"},
+}
+"""Options of a `Loader`; each is compared with the first."""
 
 
 def manifest_of(folder: Path) -> gpufeed.Manifest:
@@ -58,7 +71,7 @@ def manifest_of(folder: Path) -> gpufeed.Manifest:
     return gpufeed.Manifest(frame, listed.source, listed.classes)
 
 
-def make(manifest: gpufeed.Manifest, work: str, cache: Any) -> gpufeed.Loader:
+def make(manifest: gpufeed.Manifest, work: str, way: str) -> gpufeed.Loader:
     """Make a loader of shuffled batches."""
     return gpufeed.Loader(
         manifest,
@@ -67,7 +80,7 @@ def make(manifest: gpufeed.Manifest, work: str, cache: Any) -> gpufeed.Loader:
         batch_size=_BATCH,
         last_batch="partial",
         device="cpu",
-        cache=cache,
+        **WAYS[way],
     )
 
 
@@ -76,32 +89,35 @@ def epoch_of(loader: gpufeed.Loader) -> int:
     return sum(len(batch["label"]) for batch in loader)
 
 
-def new_epoch(manifest: gpufeed.Manifest, work: str, cache: Any) -> int:
+def new_epoch(manifest: gpufeed.Manifest, work: str, way: str) -> int:
     """Feed the first epoch of a new loader."""
-    with make(manifest, work, cache) as loader:
+    with make(manifest, work, way) as loader:
         return epoch_of(loader)
 
 
 def measure(folder: Path, work: str, rounds: int) -> dict[str, Any]:
     """Measure one kind of work on one folder."""
     manifest = manifest_of(folder)
+    ways = [way for way in WAYS if work != _WITH_FUNCTION or "graph" not in way]
     new: dict[str, Turn] = {
-        "first epoch": partial(new_epoch, manifest, work, None),
-        "first epoch, cache": partial(new_epoch, manifest, work, "host"),
+        f"first epoch: {way}": partial(new_epoch, manifest, work, way) for way in ways
     }
     found = in_turns(new, rounds)
-    with make(manifest, work, None) as plain, make(manifest, work, "host") as cached:
+    with contextlib.ExitStack() as stack:
+        loaders = {way: stack.enter_context(make(manifest, work, way)) for way in ways}
         kept: dict[str, Turn] = {
-            "later epochs": partial(epoch_of, plain),
-            "later epochs, cache": partial(epoch_of, cached),
+            f"later epochs: {way}": partial(epoch_of, loader) for way, loader in loaders.items()
         }
         # An epoch begins with what was begun ahead, so that its rate says nothing.
         for name, figures in in_turns(kept, rounds).items():
             found[name] = {figure: figures[figure] for figure in ("cpu_ms", "cpu_of_first")}
-        shown = re.search(r"a cache of up to ([\d.,]+ .B)", repr(cached))
+        shown = [
+            re.search(r"a (\w+ cache of up to [\d.,]+ .B)", repr(loader))
+            for loader in loaders.values()
+        ]
     return {
         "images": len(manifest),
-        "cache": shown[1] if shown else "",
+        "cache": ", ".join(each[1] for each in shown if each),
         "figures": {
             name: {figure: asdict(each) for figure, each in row.items()}
             for name, row in found.items()
@@ -116,7 +132,7 @@ def shared(folder: Path, work: str) -> dict[str, float]:
     other = context.Process(target=_fill, args=(folder, work, there))
     other.start()
     here.recv()
-    with make(manifest_of(folder), work, "host") as loader:
+    with make(manifest_of(folder), work, "threads, host") as loader:
         epoch_of(loader)
         here.send("both")
         found = {"mapped_mb": _memory("Rss"), "pss_mb": _memory("Pss"), **here.recv()}
@@ -125,7 +141,7 @@ def shared(folder: Path, work: str) -> dict[str, float]:
 
 
 def _fill(folder: Path, work: str, pipe: Connection) -> None:
-    with make(manifest_of(folder), work, "host") as loader:
+    with make(manifest_of(folder), work, "threads, host") as loader:
         epoch_of(loader)
         pipe.send("full")
         pipe.recv()
@@ -159,7 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     f"{figure} {each['median']:,.2f} ({each['low']:,.2f} to {each['high']:,.2f})"
                     for figure, each in figures.items()
                 )
-                print(f"  {contender:20} {told}", flush=True)
+                print(f"  {contender:28} {told}", flush=True)
     memory = shared(given.data[0], given.work[0])
     print(f"two processes: {memory}")
     if given.json is not None:

@@ -24,6 +24,7 @@ from gpufeed.transforms import (
     RandomErasing,
     RandomGrayscale,
     RandomHorizontalFlip,
+    RandomResize,
     RandomResizedCrop,
     RandomSolarize,
     Resize,
@@ -43,6 +44,8 @@ __all__ = [
     "course_train",
     "dino",
     "evaluate",
+    "segment_evaluate",
+    "segment_train",
     "simclr",
     "timm_train",
     "torchvision_train",
@@ -275,6 +278,68 @@ def _mix(num_classes: int | None, *, mixup: float, cutmix: float) -> list[Transf
     if num_classes is None:
         return []
     return [RandomChoice([MixUp(mixup), CutMix(cutmix)]), SoftLabels(num_classes, 0.1)]
+
+
+def segment_train(
+    size: int = 480,
+    *,
+    base: int | None = None,
+    interpolation: Interpolation = "bilinear",
+    mean: float | Sequence[float] = IMAGENET_MEAN,
+    std: float | Sequence[float] = IMAGENET_STD,
+    dtype: DType = "float32",
+    layout: Layout | None = None,
+) -> list[Transform]:
+    """Torchvision's recipe for segmentation: random resize, flip, random crop.
+
+    The shorter side becomes 0.5 to 2 times `base`. Images that are then smaller than the crop are
+    padded with black, and masks with their `fill`: see `Mask`.
+
+    Args:
+        size: side of the output, pixels.
+        base: size of the shorter side that is scaled, pixels; None for 520/480 of `size`.
+        interpolation: "bilinear" or "bicubic".
+        mean: mean of each channel, with pixel values from 0 to 1.
+        std: standard deviation of each channel.
+        dtype: "float32", "float16", "bfloat16", or "uint8" for values that are not normalised.
+        layout: "NCHW" or "NHWC"; None for NHWC with framework="jax", otherwise NCHW.
+    """
+    base = base or round(size * 520 / 480)
+    return [
+        RandomResize(max(base // 2, 1), 2 * base, interpolation),
+        RandomHorizontalFlip(),
+        RandomCrop(size, pad_if_needed=True),
+        _output(dtype, layout, mean, std),
+    ]
+
+
+def segment_evaluate(
+    size: int = 480,
+    *,
+    interpolation: Interpolation = "bilinear",
+    mean: float | Sequence[float] = IMAGENET_MEAN,
+    std: float | Sequence[float] = IMAGENET_STD,
+    dtype: DType = "float32",
+    layout: Layout | None = None,
+) -> list[Transform]:
+    """Each image whole, in the middle of a black square, normalised as in `segment_train`.
+
+    torchvision evaluates images one by one, in sizes of their own; here all pixels count too, and
+    the padding has the masks' `fill`.
+
+    Args:
+        size: side of the output, pixels.
+        interpolation: "bilinear" or "bicubic".
+        mean: mean of each channel, with pixel values from 0 to 1.
+        std: standard deviation of each channel.
+        dtype: "float32", "float16", "bfloat16", or "uint8" for values that are not normalised.
+        layout: "NCHW" or "NHWC"; None for NHWC with framework="jax", otherwise NCHW.
+    """
+    return [
+        ResizeLongest(size, interpolation),
+        PadToSquare(size),
+        _output(dtype, layout, mean, std),
+    ]
 
 
 def course_train(

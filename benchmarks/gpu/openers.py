@@ -73,7 +73,7 @@ def _work(job: Job) -> Work:
 def _peer(job: Job, name: str) -> Iterator[Any]:
     peer = find_peer(name)
     if why := peer.lacks(job.device):
-        raise Absent(f"needs a GPU: {why}" if "cpu" not in peer.on and not job.on_gpu else why)
+        raise Absent(why if peer.missing() or job.on_gpu else "needs a GPU")
     return peer.open(_work(job))
 
 

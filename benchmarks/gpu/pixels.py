@@ -149,6 +149,7 @@ def _damaged(job: Job, choice: Choice, kind: str) -> Facts:
     files, sizes = encoded_as(shrunk(job, 4), "JPEG 4:2:0")
     manifest = in_memory(files, sizes)
     files[1] = DAMAGES[kind](files[1])  # after it was listed, as it happens to files
+    manifest = gpufeed.Manifest(manifest.frame, gpufeed.MemorySource(files), manifest.classes)
     chain = [tf.CenterCrop(301), _UINT8]
     verdicts = []
     for options in (

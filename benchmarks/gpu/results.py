@@ -14,8 +14,12 @@ from benchmarks.machine import Machine
 
 __all__ = ["Results"]
 
-_HIDDEN = ("goal", "found", "log")
+_HIDDEN = ("goal", "found", "log", "printed")
 """Facts that get no column of their own."""
+_DECISIVE = ("tests", "decoders", "pixels", "lifetimes", "records", "openers")
+"""Steps that say whether an opener is right, and which is the fastest."""
+_MAX_COLUMNS = 6
+"""Steps with more kinds of facts get a list in place of a table."""
 
 
 class Results:
@@ -79,13 +83,28 @@ class Results:
         return [
             f"{step}: {case}: {facts.get('error', 'not as it should be')}"
             for step, case, facts in self._cases()
-            if "error" in facts or facts.get("ok") is False
+            if _is_wrong(facts)
         ]
 
     def _cases(self) -> Iterator[tuple[str, str, Facts]]:
         for step, found in self._content["steps"].items():
             for case, facts in found["cases"].items():
                 yield step, case, facts
+
+    def advice(self) -> str:
+        """Return the fastest options, and whether what must hold before they are used does."""
+        steps = self._content["steps"]
+        best = steps.get("openers", {"cases": {}})["cases"].get("the best", {})
+        if "options" not in best:
+            return "Not known: the step openers has not come to its last case."
+        wrong = sorted({step for step, _, facts in self._cases() if _is_wrong(facts)})
+        waited_for = [step for step in _DECISIVE if not self.complete(step)]
+        advice = f"`Loader(..., {best['options']})`: {_text(best['images/s'])} images/s."
+        if waited_for:
+            advice += f" Not before these steps are complete: {', '.join(waited_for)}."
+        if wrong:
+            advice += f" Not before what is wrong is understood in: {', '.join(wrong)}."
+        return advice
 
     def save(self) -> None:
         """Write `results.json` and `summary.md`, each whole or not at all."""
@@ -113,15 +132,33 @@ class Results:
             parts.append("## Not in order\n\n" + "".join(f"- {_cell(each)}\n" for each in failures))
         for step, found in self._content["steps"].items():
             cases = found["cases"]
-            every = dict.fromkeys(name for facts in cases.values() for name in facts)
-            names = [name for name in every if name not in _HIDDEN]
-            rows = [
-                [case, *(_text(facts.get(name)) for name in names)] for case, facts in cases.items()
-            ]
             end = "" if found["complete"] else "; **not complete**"
             title = f"## {step}\n\n{found['about']} ({found['seconds']:.0f} s{end})\n\n"
-            parts.append(title + _table(["case", *names], rows))
+            parts.append(title + _cases_shown(cases))
+        parts.append(f"## What to use\n\n{self.advice()}\n")
         return "\n".join(parts)
+
+
+def _is_wrong(facts: Facts) -> bool:
+    return "error" in facts or facts.get("ok") is False
+
+
+def _cases_shown(cases: dict[str, Facts]) -> str:
+    """Return the facts of cases as a table, or as a list if that would be too wide."""
+    every = dict.fromkeys(name for facts in cases.values() for name in facts)
+    names = [name for name in every if name not in _HIDDEN]
+    shown = {
+        case: {name: _text(facts.get(name)) for name in names} for case, facts in cases.items()
+    }
+    if len(names) <= _MAX_COLUMNS:
+        return _table(["case", *names], [[case, *facts.values()] for case, facts in shown.items()])
+    return "".join(
+        f"- {_cell(case)}: "
+        + "; ".join(f"{name} {_cell(text)}" for name, text in facts.items() if text)
+        + "\n"
+        for case, facts in shown.items()
+        if any(facts.values())
+    )
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:

@@ -57,6 +57,6 @@ def _train(job: Job, model: str) -> Facts:
         "GPU busy": ours.typical.busy,
         "CPU ms an image": ours.typical.cpu_ms,
         "goal": f"waits less than {_GOAL:.0%} of the time, on a GPU",
-        "found": waiting,
+        "found": f"{waiting:.2%}",
         **({"ok": waiting < _GOAL} if job.on_gpu else {}),
     }

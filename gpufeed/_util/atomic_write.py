@@ -6,19 +6,24 @@ import contextlib
 import os
 import secrets
 import stat
+from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 __all__ = ["atomic_write"]
 
 
-def atomic_write(path: str | os.PathLike[str], content: bytes) -> None:
+Content = bytes | Callable[[BinaryIO], object]
+
+
+def atomic_write(path: str | os.PathLike[str], content: Content) -> None:
     """Write a file, replacing an existing one atomically; if that fails, nothing changes.
 
     A device or pipe, such as /dev/stdout, is written to directly.
 
     Args:
         path: destination; symbolic links are followed.
-        content: the file's new content.
+        content: the file's new content, or a function that writes it.
 
     Raises:
         OSError: the file cannot be written; the error names `path`.
@@ -29,14 +34,15 @@ def atomic_write(path: str | os.PathLike[str], content: bytes) -> None:
         raise OSError(error.errno, error.strerror, os.fspath(path)) from error
 
 
-def _write(target: Path, content: bytes) -> None:
+def _write(target: Path, content: Content) -> None:
+    write = (lambda file: file.write(content)) if isinstance(content, bytes) else content
     try:
         mode = target.stat().st_mode
     except FileNotFoundError:
         mode = None
     if mode is not None and not stat.S_ISREG(mode):
         with target.open("wb") as file:
-            file.write(content)
+            write(file)
         return
     # In the same folder, so that it can be renamed. The name is short, since the target's name plus
     # a suffix could exceed the file system's limit.
@@ -45,7 +51,7 @@ def _write(target: Path, content: bytes) -> None:
         with temporary.open("xb") as file:
             if mode is not None:
                 os.fchmod(file.fileno(), stat.S_IMODE(mode))
-            file.write(content)
+            write(file)
             file.flush()
             os.fsync(file.fileno())  # a network file system may report a full disk only here
         temporary.replace(target)

@@ -35,19 +35,18 @@ class Adapter(Protocol):
         """Round float32 images to bfloat16, to nearest even."""
         ...
 
-    def labels(self, values: npt.NDArray[np.int32]) -> Any:
-        """Return labels, int32 (n, ...), on the images' device, in the dtype that losses take."""
-        ...
-
     def arrays(self, values: npt.NDArray[Any]) -> Any:
-        """Return other values, (n, ...), on the images' device, in their own dtype."""
+        """Return values, (n, ...), on the images' device.
+
+        Integers, int32, get the dtype that losses take; other values keep theirs.
+        """
         ...
 
     def pieces(self, values: npt.NDArray[Any], offsets: npt.NDArray[np.int64]) -> list[Any]:
         """Return arrays of different lengths on the images' device.
 
         Args:
-            values: (m, ...), float32, or int32, which is returned in the dtype of `labels`.
+            values: (m, ...), as `arrays` takes them.
             offsets: int64 (n + 1,), the start of each of the n arrays, and the end of the last.
         """
         ...

@@ -60,12 +60,8 @@ class JaxAdapter:
         """Round float32 images to bfloat16, to nearest even."""
         return images.astype(jax.numpy.bfloat16)
 
-    def labels(self, values: npt.NDArray[np.int32]) -> jax.Array:
-        """Return labels on the images' device, as int32."""
-        return self._put(values)
-
     def arrays(self, values: npt.NDArray[Any]) -> jax.Array:
-        """Return other values on the images' device, in their own dtype."""
+        """Return values on the images' device, in their own dtype."""
         return self._put(values)
 
     def pieces(self, values: npt.NDArray[Any], offsets: npt.NDArray[np.int64]) -> list[jax.Array]:

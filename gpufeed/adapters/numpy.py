@@ -29,12 +29,8 @@ class NumpyAdapter:
         """Not implemented: NumPy has no bfloat16, and `Loader` refuses it."""
         raise NotImplementedError
 
-    def labels(self, values: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-        """Return labels as int32."""
-        return values
-
     def arrays(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return other values unchanged."""
+        """Return values unchanged."""
         return values
 
     def pieces(

@@ -24,7 +24,7 @@ _MAX_AHEAD = 4
 
 @dataclass(frozen=True)
 class TorchAdapter:
-    """Shares memory with DALI; labels are int64, which torch's losses require."""
+    """Shares memory with DALI; integers are int64, which torch's losses require."""
 
     device: torch.device
     _queued: deque[torch.cuda.Event] = field(default_factory=deque, init=False, compare=False)
@@ -38,13 +38,9 @@ class TorchAdapter:
         """Round float32 images to bfloat16, to nearest even."""
         return images.to(torch.bfloat16)
 
-    def labels(self, values: npt.NDArray[np.int32]) -> torch.Tensor:
-        """Return labels on the images' device, as int64."""
-        return self._put(values.astype(np.int64))
-
     def arrays(self, values: npt.NDArray[Any]) -> torch.Tensor:
-        """Return other values on the images' device, in their own dtype."""
-        return self._put(values)
+        """Return values on the images' device: integers as int64, others in their own dtype."""
+        return self._put(values.astype(np.int64) if values.dtype == np.int32 else values)
 
     def _put(self, values: npt.NDArray[Any]) -> torch.Tensor:
         tensor = torch.from_numpy(values)
@@ -59,8 +55,7 @@ class TorchAdapter:
         self, values: npt.NDArray[Any], offsets: npt.NDArray[np.int64]
     ) -> list[torch.Tensor]:
         """Return arrays of different lengths on the images' device, as views of one tensor."""
-        whole = self.labels(values) if values.dtype == np.int32 else self.arrays(values)
-        return list(torch.split(whole, np.diff(offsets).tolist()))
+        return list(torch.split(self.arrays(values), np.diff(offsets).tolist()))
 
     def numbers(self, values: npt.NDArray[np.int64]) -> torch.Tensor:
         """Return record keys or epochs as int64, in host memory."""

@@ -15,6 +15,7 @@ from gpufeed.cli.options import (
     Device,
     FollowLinks,
     Framework,
+    ImageColumn,
     LabelColumn,
     LabelsOption,
     PathColumn,
@@ -40,6 +41,7 @@ def bench(
     split: Split = None,
     labels: LabelsOption = None,
     path: PathColumn = None,
+    image: ImageColumn = None,
     label: LabelColumn = None,
     root: Root = None,
     follow_links: FollowLinks = False,
@@ -70,7 +72,7 @@ def bench(
 
     keep_interruptible()
     target = None if json is None else check_json(json)
-    options = ListOptions(path, label, root, follow_links)
+    options = ListOptions(path, label, root, follow_links, image)
     whole = open_manifest(data, labels.value if labels else None, without, options)
     manifest, name = take_split(whole, split, preset.value)
     result = measure(

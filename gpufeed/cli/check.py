@@ -9,7 +9,14 @@ import typer
 
 from gpufeed.cli.app import FAILED, app
 from gpufeed.cli.console import cell, counted, keep_interruptible, say, stdout
-from gpufeed.cli.options import DataArgument, FollowLinks, LabelColumn, PathColumn, Root
+from gpufeed.cli.options import (
+    DataArgument,
+    FollowLinks,
+    ImageColumn,
+    LabelColumn,
+    PathColumn,
+    Root,
+)
 
 if TYPE_CHECKING:
     from gpufeed.tools.check.dataset import Report
@@ -39,6 +46,7 @@ def check(
         typer.Option(min=1, help="Most pixels of an image; by default the `Loader`'s limit."),
     ] = None,
     path: PathColumn = None,
+    image: ImageColumn = None,
     label: LabelColumn = None,
     root: Root = None,
     follow_links: FollowLinks = False,
@@ -66,7 +74,7 @@ def check(
     for target, endings in ((parquet, (".parquet", ".pq")), (html, (".html", ".htm"))):
         if target is not None and not target.name.lower().endswith(endings):
             raise typer.BadParameter(f"the name {target} must end in {endings[0]}")
-    images = list_images(data, ListOptions(path, label, root, follow_links))
+    images = list_images(data, ListOptions(path, label, root, follow_links, image))
     report = check_images(
         images.frame,
         images.source,

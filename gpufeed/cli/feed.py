@@ -16,6 +16,7 @@ from gpufeed.cli.options import (
     Device,
     FollowLinks,
     Framework,
+    ImageColumn,
     LabelColumn,
     LabelsOption,
     PathColumn,
@@ -139,6 +140,7 @@ def show(
     split: Split = None,
     labels: LabelsOption = None,
     path: PathColumn = None,
+    image: ImageColumn = None,
     label: LabelColumn = None,
     root: Root = None,
     follow_links: FollowLinks = False,
@@ -161,7 +163,7 @@ def show(
 
     keep_interruptible()
     target = check_target(out, "gpufeed-show.png")
-    options = ListOptions(path, label, root, follow_links)
+    options = ListOptions(path, label, root, follow_links, image)
     whole = open_manifest(data, labels.value if labels else None, without, options)
     manifest, name = take_split(whole, split, preset.value)
     shown = show_batch(

@@ -15,6 +15,7 @@ __all__ = [
     "Device",
     "FollowLinks",
     "Framework",
+    "ImageColumn",
     "LabelColumn",
     "Labels",
     "LabelsOption",
@@ -89,8 +90,10 @@ BatchSize = Annotated[int, typer.Option(min=1, help="Images in a batch.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")]
 Device = Annotated[str, typer.Option(help="Device to run on: auto, cpu, cuda or cuda:1.")]
 _DATA = (
-    "A table of images (CSV, Parquet, ...), a folder with a folder for each class, the URL of "
-    "either (s3://, gs://, ...), a folder of images, a NABirds folder, or its metadata.parquet."
+    "A table of images (CSV, Parquet, ...), a pattern of several, a folder with a folder for each "
+    "class, also in a zip archive, a folder of images, tar shards, a NABirds folder, or its "
+    "metadata.parquet; or the URL (s3://, gs://, ...) of a table, class folders, a zip archive or "
+    "tar shards."
 )
 Data = Annotated[str, typer.Option(help=_DATA)]
 DataArgument = Annotated[str, typer.Argument(help=_DATA, metavar="DATA")]
@@ -106,6 +109,10 @@ Split = Annotated[
 ]
 PathColumn = Annotated[
     str | None, typer.Option("--path", help="A table's column of paths; by default path.")
+]
+ImageColumn = Annotated[
+    str | None,
+    typer.Option("--image", help="A table's column of encoded images, if it holds these."),
 ]
 LabelColumn = Annotated[
     str | None,

@@ -62,7 +62,7 @@ def shuffle_report(
     whole = open_manifest(data, labels.value if labels else None)
     manifest, name = take_split(whole, split, "train")
     report = examine(
-        manifest.frame["label"].to_numpy(),
+        manifest.labels.groups,
         sampler.value,
         seed=seed,
         batch_size=batch_size,

@@ -1,4 +1,4 @@
-"""Accepts encoded images: their headers are checked, and 16 bits per channel reduced to 8."""
+"""Accepts images: their headers are checked, and 16 bits per channel reduced to 8."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import threading
 import numpy as np
 
 from gpufeed.decode.decoders import AllBits
-from gpufeed.decode.diagnose import Name, check_header, undecodable
+from gpufeed.decode.diagnose import Name, check_header, check_size, undecodable
 from gpufeed.decode.headers import max_file_bytes
-from gpufeed.source.base import Encoded
+from gpufeed.source.base import Content, Encoded, Pixels, ppm_header
 
-__all__ = ["Acceptor"]
+__all__ = ["Acceptor", "as_ppm"]
 
 _TO_8_BITS = ((np.arange(1 << 16) + 128) // 257).astype(np.uint8)
 """round(value / 257), which maps 0 to 0 and 65,535 to 255."""
@@ -21,7 +21,7 @@ _ROWS = 64
 
 
 class Acceptor:
-    """Checks encoded images before they are decoded; callable from any thread.
+    """Checks images before they are decoded; callable from any thread.
 
     nvImageCodec cuts 16 bits of a PNG off and rounds those of a TIFF, and DALI rounds both. So such
     an image is reduced here, by one formula, and encoded again without compression.
@@ -50,20 +50,23 @@ class Acceptor:
     def _hash(self, content: Encoded, length: int, expected: tuple[int, int]) -> int:
         return hash((expected, self._secret + content[:length]))
 
-    def accept(self, content: Encoded, expected: tuple[int, int], record_key: int) -> Encoded:
+    def accept(self, content: Content, expected: tuple[int, int], record_key: int) -> Content:
         """Check an image.
 
         Args:
-            content: the encoded image.
+            content: the encoded image, or its pixels.
             expected: (height, width) in the manifest.
             record_key: the image's record.
 
         Returns:
-            The encoded image to decode, with 8 bits or less per channel.
+            The encoded image to decode, with 8 bits or less per channel, or the pixels.
 
         Raises:
             DecodeError: see `check_header`; or the depth is to be reduced and it cannot be decoded.
         """
+        if isinstance(content, np.ndarray):
+            check_size(content.shape[:2], expected, record_key, self._name)
+            return content
         remembers = record_key < len(self._lengths)
         known = remembers and self._lengths[record_key]
         if (
@@ -92,10 +95,24 @@ class Acceptor:
         deep = self._local.decoder.decode(content)
         if deep is None or deep.dtype != np.uint16 or deep.shape != (*size, 3):
             return None
-        head = b"P6 %d %d 255\n" % (deep.shape[1], deep.shape[0])
-        encoded = bytearray(len(head) + deep.size)
-        encoded[: len(head)] = head
-        pixels = np.frombuffer(encoded, np.uint8, offset=len(head)).reshape(deep.shape)
+        encoded, pixels = _empty_ppm(*size)
         for top in range(0, len(deep), _ROWS):
             pixels[top : top + _ROWS] = _TO_8_BITS[deep[top : top + _ROWS]]
         return encoded
+
+
+def as_ppm(content: Content) -> Encoded:
+    """Return an image encoded: of pixels, a PPM, which every decoder takes."""
+    if not isinstance(content, np.ndarray):
+        return content
+    encoded, pixels = _empty_ppm(*content.shape[:2])
+    pixels[...] = content
+    return encoded
+
+
+def _empty_ppm(height: int, width: int) -> tuple[bytearray, Pixels]:
+    """Return a PPM and the pixels in it, uint8 (height, width, 3), to be written."""
+    head = ppm_header(height, width)
+    encoded = bytearray(len(head) + height * width * 3)
+    encoded[: len(head)] = head
+    return encoded, np.frombuffer(encoded, np.uint8, offset=len(head)).reshape(height, width, 3)

@@ -18,7 +18,15 @@ from gpufeed.decode.headers import (
 from gpufeed.errors import DecodeError, SizeMismatchError
 from gpufeed.source.base import Encoded
 
-__all__ = ["MAX_PIXELS", "Name", "check_header", "too_large", "undecodable", "unreadable"]
+__all__ = [
+    "MAX_PIXELS",
+    "Name",
+    "check_header",
+    "check_size",
+    "too_large",
+    "undecodable",
+    "unreadable",
+]
 
 MAX_PIXELS = 1 << 27
 """Pixels of the largest image that is decoded.
@@ -83,15 +91,20 @@ def check_header(
     if len(content) > (limit := max_file_bytes(height * width)):
         reason = f"the file is {len(content):,} bytes long; the limit for its size is {limit:,}"
         raise DecodeError(record_key, name(record_key), reason)
-    if (height, width) != expected:
+    check_size((height, width), expected, record_key, name)
+    return header
+
+
+def check_size(size: Size, expected: Size, record_key: int, name: Name) -> None:
+    """Raise `SizeMismatchError` if an image has another (height, width) than in the manifest."""
+    if size != expected:
         raise SizeMismatchError(
             record_key,
             name(record_key),
-            f"the image is {width} x {height} (width x height), but the manifest gives "
+            f"the image is {size[1]} x {size[0]} (width x height), but the manifest gives "
             f"{expected[1]} x {expected[0]}; read the sizes again, with "
             'sizes="headers" for NABirds',
         )
-    return header
 
 
 def undecodable(content: Encoded, record_key: int, name: Name) -> DecodeError:

@@ -103,6 +103,7 @@ class ImageHeader(NamedTuple):
         bits: bits per channel: 16, or 8 or less.
         many_scans: whether it is a JPEG that may have more than one scan.
         decided_by: number of first bytes of the file that decide all of this; 0 if it is unknown.
+        refused: why no decoder feeds its values as 8 bits per channel; "" if one does.
     """
 
     width: int
@@ -111,6 +112,7 @@ class ImageHeader(NamedTuple):
     bits: int = 8
     many_scans: bool = False
     decided_by: int = 0
+    refused: str = ""
 
 
 File = str | Path | Encoded | BinaryIO
@@ -126,7 +128,7 @@ def image_size(file: File) -> tuple[int, int]:
     return image_header(file)[:2]
 
 
-def image_header(file: File) -> ImageHeader:
+def image_header(file: File, *, any_depth: bool = False) -> ImageHeader:
     """Read an image's size, orientation and depth.
 
     Supports JPEG, PNG, WebP, TIFF, BMP and PNM, recognised by content and never by name. No pixels
@@ -134,6 +136,7 @@ def image_header(file: File) -> ImageHeader:
 
     Args:
         file: a path, the bytes of a file, or a seekable binary file (read from its start).
+        any_depth: whether the samples of a TIFF may be of any type and depth.
 
     Raises:
         OSError: the file cannot be opened or read, or is not a regular file.
@@ -142,11 +145,15 @@ def image_header(file: File) -> ImageHeader:
         ValueError: the format is not supported, or the header is damaged.
     """
     if isinstance(file, (bytes, bytearray, memoryview)):
-        return _header_of_bytes(file)
-    if isinstance(file, str | Path):
+        header = _header_of_bytes(file)
+    elif isinstance(file, str | Path):
         with open_regular(file) as opened:
-            return _header(opened)
-    return _header(file)
+            header = _header(opened)
+    else:
+        header = _header(file)
+    if header.refused and not any_depth:
+        raise DepthError(header.refused)
+    return header
 
 
 Pixels = TypeVar("Pixels", int, npt.NDArray[np.int64])
@@ -428,7 +435,11 @@ def _tiff(file: BinaryIO) -> ImageHeader:
     _check_tile(tags)
     orientation = tags.get(_ORIENTATION, 1)
     orientation = orientation if 1 <= orientation <= 8 else 1
-    return ImageHeader(tags[_WIDTH], tags[_HEIGHT], orientation, _tiff_bits(lists))
+    size = tags[_WIDTH], tags[_HEIGHT]
+    try:
+        return ImageHeader(*size, orientation, _tiff_bits(lists))
+    except DepthError as error:
+        return ImageHeader(*size, orientation, max(lists[_BITS], default=1), refused=str(error))
 
 
 def _tiff_bits(lists: dict[int, set[int]]) -> int:

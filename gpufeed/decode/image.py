@@ -36,6 +36,8 @@ def decode_image(
     if isinstance(content, OSError):
         raise unreadable(content, key, source.name)
     accepted = Acceptor(source.name, reduce_depth=reduce_depth).accept(content, size, key)
+    if isinstance(accepted, np.ndarray):
+        return accepted
     pixels = NvImageCodec().decode(accepted, (0, 0), size)
     if pixels is None:
         raise undecodable(accepted, key, source.name)

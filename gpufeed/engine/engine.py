@@ -28,8 +28,8 @@ class Run:
     Attributes:
         token: identifies the engine that runs it, without keeping it alive.
         opened: the batch, which DALI reads in place until the run has finished.
-        outcome: None until the run has finished; then for each view DALI's dense tensor of its
-            images, valid while it is held, or the exception that DALI raised.
+        outcome: None until the run has finished; then for each view DALI's tensor of its images,
+            valid while it is held, or the exception that DALI raised.
     """
 
     def __init__(self, token: object, opened: Opened) -> None:
@@ -48,6 +48,8 @@ class Engine:
         device: the device to run on.
         num_threads: CPU threads of DALI, at least 1.
         depth: batches that DALI works on at a time, at least 1.
+        dense: whether the images of a view have one size; otherwise results are DALI's lists in the
+            place of its tensors.
 
     Attributes:
         broken: whether it was interrupted or failed, and must not be used again.
@@ -65,8 +67,10 @@ class Engine:
         device: Device,
         num_threads: int,
         depth: int,
+        dense: bool = True,
     ) -> None:
         self._opener = opener
+        self._dense = dense
         try:
             self._pipeline = define_pipeline(
                 stages,
@@ -132,7 +136,8 @@ class Engine:
 
     def _feed(self, run: Run) -> None:
         for name, values in run.opened.feeds.items():
-            self._pipeline.feed_input(name, values)
+            # Images on a GPU are gathered by one kernel, and not by a copy for each.
+            self._pipeline.feed_input(name, values, use_copy_kernel=True)
         for name, values in rest_feeds(run.opened.plan.stages).items():
             self._pipeline.feed_input(name, values)
         self._runs.append(run)
@@ -148,8 +153,8 @@ class Engine:
         """Wait for a run that `begin` returned.
 
         Returns:
-            For each view DALI's dense tensor of its images, valid while it is held. If the graph
-            failed on some images, their errors by place instead; other batches are not affected.
+            For each view DALI's tensor of its images, valid while it is held. If the graph failed
+            on some images, their errors by place instead; other batches are not affected.
 
         Raises:
             PipelineError: DALI failed for another reason.
@@ -183,7 +188,8 @@ class Engine:
         # Without a stream, `share_outputs` waits for this run, and for no work of the consumer's:
         # DALI reads the inputs in place, so their memory may be reused only after the run.
         try:
-            run.outcome = [images.as_tensor() for images in self._pipeline.share_outputs()]
+            shared = self._pipeline.share_outputs()
+            run.outcome = [images.as_tensor() if self._dense else images for images in shared]
         except Exception as error:
             run.outcome = error.with_traceback(None)
         self._pipeline.release_outputs()

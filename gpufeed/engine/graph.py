@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from nvidia.dali import Pipeline, fn, types
 
 from gpufeed._util.dali_private import skip_api_check
-from gpufeed.open.geometry import flips_in_resize, resample
+from gpufeed.open.geometry import resample
 from gpufeed.open.inputs import declare, feeds
 from gpufeed.plan.stages import Mixing, Pixel, Resample, Stages, View, Warp
 from gpufeed.transforms.base import Made, OutputFormat
@@ -72,7 +72,7 @@ def rest_feeds(stages: Stages) -> dict[str, Any]:
 def _view(view: View, image: Any) -> Any:
     stages, mirror = list(view.stages), None
     last = stages[-1] if stages else None
-    if isinstance(last, Resample) and not flips_in_resize(last):
+    if isinstance(last, Resample) and not last.flips_in_resize:
         # A flip at the end costs nothing when the output is written.
         mirror, stages[-1] = last.mirror, replace(last, mirror=None)
     for stage in stages:

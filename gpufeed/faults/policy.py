@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from gpufeed._util.numbers import is_integer
 from gpufeed._util.sanitize import short
@@ -15,6 +14,7 @@ from gpufeed.rng import SUBSTITUTE_STREAM, BatchRng
 
 if TYPE_CHECKING:
     from gpufeed.order.sampler import Sampler
+    from gpufeed.records import Manifest
 
 __all__ = ["OnError", "Policy"]
 
@@ -33,13 +33,13 @@ class Policy:
     Args:
         on_error: see `Loader`.
         sampler: sampler whose order substitutes are drawn from, with the seed.
-        labels: int32 (num_records,), labels of the manifest's records.
+        manifest: the records.
 
     Raises:
         ConfigError: on_error is not one of its values.
     """
 
-    def __init__(self, on_error: OnError, sampler: Sampler, labels: npt.NDArray[np.int32]) -> None:
+    def __init__(self, on_error: OnError, sampler: Sampler, manifest: Manifest) -> None:
         known = on_error in ("raise", "substitute", "blank") if isinstance(on_error, str) else False
         if not known and not callable(on_error):
             raise ConfigError(
@@ -48,7 +48,7 @@ class Policy:
             )
         self._on_error = on_error
         self._sampler = sampler
-        self._labels = labels
+        self._manifest = manifest
 
     @property
     def raises(self) -> bool:
@@ -85,14 +85,14 @@ class Policy:
         return, with the same probability. If some 17,000 draws find no record of the class, the
         substitute is of another class.
         """
-        sampler, label = self._sampler, self._labels[bad[0]]
+        sampler, groups_of = self._sampler, self._manifest.labels.groups_of
         rng = BatchRng(sampler.seed, np.array([epoch]), np.array([draw_key]), SUBSTITUTE_STREAM)
         size, fallback = sampler.epoch_size, None
         draws = (np.floor(rng.uniform(size=count)[0] * size) for count in _DRAWS)
         for places in draws:
             keys = sampler.visits(epoch * size + places.astype(np.int64)).record_key
             good = keys[~np.isin(keys, bad)]
-            same_class = good[self._labels[good] == label]
+            same_class = good[groups_of(good) == groups_of(np.array(bad[:1]))]
             if len(same_class):
                 return int(same_class[0])
             if fallback is None and len(good):
@@ -108,10 +108,10 @@ class Policy:
         if answer is None:
             return None
         failed = errors[-1].record_key
-        if not is_integer(answer) or not 0 <= answer < len(self._labels):
+        if not is_integer(answer) or not 0 <= answer < len(self._manifest):
             raise ConfigError(
                 f"on_error returned {short(answer)} for record {failed}; it must return a record "
-                f"key from 0 to {len(self._labels) - 1}, or None for a blank image"
+                f"key from 0 to {len(self._manifest) - 1}, or None for a blank image"
             )
         if any(answer == error.record_key for error in errors):
             raise ConfigError(

@@ -73,16 +73,16 @@ class HandOver:
             adapter.to_bfloat16(image) if view.output.dtype == "bfloat16" else image
             for image, view in zip(map(adapter.images, views), plan.stages.views, strict=True)
         ]
-        batch = {
-            "image": images[0] if len(images) == 1 else images,
-            "label": adapter.labels(plan.labels),
-            "record_key": adapter.numbers(plan.record_keys),
-            "epoch": adapter.numbers(plan.epochs),
-        }
+        batch: Batch = {"image": images[0] if len(images) == 1 else images}
+        if plan.labels is not None:
+            batch["label"] = adapter.arrays(plan.labels)
+        batch["record_key"] = adapter.numbers(plan.record_keys)
+        batch["epoch"] = adapter.numbers(plan.epochs)
         if self._marks_valid:
             batch["valid"] = adapter.arrays(plan.valid)
         if plan.mix is not None:
-            batch["label_b"] = adapter.labels(plan.labels[plan.mix.partner])
+            if plan.label_b is not None:
+                batch["label_b"] = adapter.arrays(plan.label_b)
             batch["lam"] = adapter.arrays(plan.mix.share)
         if plan.soft_labels is not None:
             batch["soft_label"] = adapter.arrays(plan.soft_labels)

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from gpufeed._util.rows import gather
 from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
-from gpufeed.plan.fields import narrowed
+from gpufeed.plan.fields import batch_dtype
 
 if TYPE_CHECKING:
     from gpufeed.adapters import Adapter
@@ -27,6 +28,7 @@ class Columns:
         manifest: has the columns.
         names: their names.
         taken: the other keys that a batch may have.
+        wide: whether arrays may have int64.
 
     Raises:
         ConfigError: there is no such column, its name is taken, or it holds numbers that no array
@@ -34,14 +36,19 @@ class Columns:
     """
 
     def __init__(
-        self, manifest: Manifest, names: Collection[str], taken: Collection[str] = ()
+        self,
+        manifest: Manifest,
+        names: Collection[str],
+        taken: Collection[str] = (),
+        *,
+        wide: bool = True,
     ) -> None:
         frame = manifest.frame
         if isinstance(names, str):
             raise ConfigError(
                 f"columns is {short(names)}; it must be a list of names, as {short([names])}"
             )
-        self._arrays: dict[str, npt.NDArray[Any]] = {}
+        self._arrays: dict[str, tuple[pl.Series, np.dtype[Any]]] = {}
         self._lists: dict[str, pl.Series] = {}
         for name in names:
             if name not in frame.columns:
@@ -53,26 +60,27 @@ class Columns:
                     f"columns has {short(name)}, which a batch has already, or may have; leave it "
                     "out, or rename the column"
                 )
-            array = _array(frame[name])
-            if array is None:
+            flat = _flat(frame[name])
+            if flat is None:
                 self._lists[name] = frame[name]
             else:
-                self._arrays[name] = array
+                dtype = batch_dtype(flat, f"column {name!r} has", wide=wide)
+                self._arrays[name] = frame[name], dtype
 
     def of(self, keys: npt.NDArray[np.int64], adapter: Adapter) -> dict[str, Any]:
         """Return the values of records by column: arrays of the framework, or lists."""
-        made: dict[str, Any] = {}
-        for name, values in self._arrays.items():
-            put = adapter.labels if values.dtype == np.int32 else adapter.arrays
-            made[name] = put(values[keys])
+        made = {
+            name: adapter.arrays(gather(column, keys).astype(dtype))
+            for name, (column, dtype) in self._arrays.items()
+        }
         return made | {name: series[keys].to_list() for name, series in self._lists.items()}
 
 
-def _array(series: pl.Series) -> npt.NDArray[Any] | None:
+def _flat(series: pl.Series) -> pl.Series | None:
     """Return numbers, booleans and fixed-size arrays of them; None for what comes as a list.
 
     Raises:
-        ConfigError: there are nulls, or integers that do not fit in int32.
+        ConfigError: there are nulls.
     """
     flat = series.reshape((-1,)) if isinstance(series.dtype, pl.Array) else series
     if not (flat.dtype.is_integer() or flat.dtype.is_float() or flat.dtype == pl.Boolean):
@@ -82,4 +90,4 @@ def _array(series: pl.Series) -> npt.NDArray[Any] | None:
             f"column {series.name!r} has {nulls} nulls; numbers and booleans come as arrays, which "
             "have none: fill or filter them, or cast the column to text"
         )
-    return narrowed(series.to_numpy(), f"column {series.name!r} has")
+    return flat

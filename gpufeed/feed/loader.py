@@ -31,18 +31,20 @@ from gpufeed.feed.stats import Stats
 from gpufeed.feed.trainers import BatchSampler, TrainerEpochs
 from gpufeed.feed.words import explain
 from gpufeed.ledger import Ledger, Run
-from gpufeed.open.cached import CacheSettings, amount
+from gpufeed.open.cached import CacheSettings, amount, check_after
 from gpufeed.open.choice import Choice
+from gpufeed.open.further import Further
 from gpufeed.open.kinds import THREADS, Kind, OpenerKind, default_kind, identify, resolve_shares
 from gpufeed.order.find_shard import FoundShard, find_shard, warn_if_cut_twice
 from gpufeed.order.foreign import GrainSampler, RecordedSampler, adopt
 from gpufeed.order.schedule import MAX_EPOCHS, BatchSize, LastBatch, Schedule
 from gpufeed.order.shard import ShardOptions, adopt_shard
 from gpufeed.order.uniform import IndexSampler, SequentialSampler, SubsetSampler
-from gpufeed.plan.fields import BATCH_KEYS, Field
+from gpufeed.plan.fields import BATCH_KEYS, Field, check_fields
+from gpufeed.plan.image_targets import Depth, ImageTarget, Mask
 from gpufeed.plan.planner import Planner
 from gpufeed.plan.stages import calls_functions, check_functions
-from gpufeed.plan.targets import CollateFn, Targets
+from gpufeed.plan.targets import CollateFn, Companions, Targets
 from gpufeed.presets import evaluate as evaluate_preset
 from gpufeed.presets import train as train_preset
 from gpufeed.records import Manifest
@@ -78,11 +80,13 @@ class Loader:
     - `image`: in the transforms' dtype, (n, height, width, 3) in jax and otherwise
       (n, 3, height, width), unless the output format says `layout`; with `Views`, a list of such
       arrays.
-    - `label`: (n,), int64 in torch, otherwise int32.
+    - `label`, if the manifest has labels: classes, (n,), int64 in torch, otherwise int32; of images
+      with several classes, float32 (n, classes), 1 for each of an image's classes and otherwise 0;
+      numbers, float32 (n,); vectors, float32 (n, k).
     - `record_key`: (n,), rows of the manifest; int32 in jax, otherwise int64.
     - `epoch`: (n,), of the same dtype as `record_key`.
-    - `label_b` and `lam`, with `MixUp` or `CutMix`: the partner's label, (n,), and the share of
-      `label` in the mixture, float32 (n,), 0 to 1.
+    - `label_b` and `lam`, with `MixUp` or `CutMix`: the partner's label, as `label`, and the share
+      of `label` in the mixture, float32 (n,), 0 to 1.
     - `soft_label`, with `SoftLabels`: float32 (n, classes).
     - `valid`, with last_batch="pad" or where on_error is "blank" or a function: bool (n,), False
       for padding and for blank images.
@@ -92,17 +96,25 @@ class Loader:
     - `points` and `point_visible`, with targets=("points",): float32 (n, k, 2) of (x, y) in pixels
       of the output image, and bool (n, k), False where a point was not visible in the original or
       is no longer on the image.
+    - `box_points` and `box_point_visible`, with targets=("boxes", "box_points"): the points of each
+      box, lists of n arrays, float32 (k, p, 2) and bool (k, p), or padded arrays as for boxes.
+    - each of `box_columns`: a number or boolean for each box, as `box_labels`; integers have the
+      dtype of classes, other numbers are float32.
+    - each `Mask` and `Depth` of targets, by its name: (n, height, width), uint8, float32, or for
+      dtype="int32" of the same dtype as `label`.
     - each of `columns`: numbers and booleans, and fixed-size arrays of them, as arrays with a row
-      for each record, float32, bool, or of the same dtype as `label`; text as a list of n str, and
-      everything else as a list of what polars gives, such as `datetime.date`, with None for null.
-      A padded, blank or substituted image has the values of its `record_key`. A function that
-      `jax.jit` compiles takes the arrays of a batch, and no lists of text.
+      for each record, float32, bool, or of the dtype of classes, which is int64 in NumPy if a
+      number needs it; text as a list of n str, and everything else as a list of what polars gives,
+      such as `datetime.date`, with None for null. A padded, blank or substituted image has the
+      values of its `record_key`. A function that `jax.jit` compiles takes the arrays of a batch,
+      and no lists of text.
 
     Boxes are clipped to the image. Boxes whose width or height is then below one pixel are dropped
-    with their labels, as torchvision's SanitizeBoundingBoxes does. Labels count from 0; add 1 to
-    `box_labels` for torchvision's detectors, which take 0 as the background. With `Views`, boxes
-    and points are lists with one entry for each view. Targets and columns change neither pixels nor
-    order, and a state loads whatever is requested.
+    with all that belongs to them, as torchvision's SanitizeBoundingBoxes does. Labels count from 0;
+    add 1 to `box_labels` for torchvision's detectors, which take 0 as the background. With `Views`,
+    boxes, points and masks are lists with one entry for each view. Targets and columns change
+    neither pixels nor order, and a state loads whatever is requested. docs/fields.md is about all
+    of them.
 
     Args:
         manifest: the images and their labels; or torch's `Subset` of a manifest, as its
@@ -138,8 +150,14 @@ class Loader:
             `shard` follows from the sharding; processes that hold the same rows are one shard.
             `batch_size` must be a multiple of the number of parts that this process holds. Boxes
             need collate_fn="pad". With several devices in a process, use device="cpu".
-        targets: what comes with the images: "boxes", "points", and instances of `Field`.
+        targets: what comes with the images: "boxes", "box_points", "points", and instances of
+            `Mask`, `Depth` and `Field`.
         columns: names of columns of the manifest whose values come with the images.
+        box_columns: names of columns of lists whose values come with the boxes, one for each.
+        flip_pairs: pairs of points that change places where an image is flipped, such as
+            ("left eye", "right eye"): names of `Manifest.point_names`, or numbers. Without them, a
+            point keeps its place in the list. Flips in both directions, which are a rotation by
+            180 degrees, change nothing.
         box_format: "xyxy" for (x0, y0, x1, y1) or "xywh" for (x, y, width, height).
         collate_fn: None; "pad" for boxes in arrays of one shape; or a function from a list of n
             dicts, one for each record of the batch, to what the loader hands out.
@@ -155,8 +173,8 @@ class Loader:
         on_error: what to do when a record's image cannot be read or decoded:
 
             - "raise" raises `DecodeError`.
-            - "substitute" takes another record of the same class, drawn from the sampler's order
-              with the same seed.
+            - "substitute" takes another record of the same class, or any other if images do not
+              have one class each, drawn from the sampler's order with the same seed.
             - "blank" takes a black image of the same size, up to 2^24 pixels. It goes through the
               transforms, has no boxes or points, and is not `valid`.
             - A function takes the `DecodeError` and returns the key of a substitute, returns None
@@ -201,7 +219,8 @@ class Loader:
             openers has been run on a GPU yet.
         decoder: a function that makes a decoder for each thread, for use with threads or a share of
             them. The default is nvImageCodec's. States do not record the decoder.
-        cache: "host" decodes each image once and keeps it in host memory; batches are the same.
+        cache: "host" decodes each image once and keeps it in host memory, "device" in that of the
+            device, where the DALI graph takes it for each batch; batches are the same as without.
             What is kept is what the leading transforms that draw no random numbers give: with
             `presets.evaluate` finished images. If a random crop follows a resize, images are kept
             before the resize, at their full size: gpufeed resizes only what the crop shows, and
@@ -210,10 +229,15 @@ class Loader:
             each loader is counted alone. Bad images are not kept. A file that changes after it was
             decoded is not noticed.
 
-            The processes of a machine share the memory, and it is freed with the last loader that
-            uses it, by `close` or as its process ends. Each loader has its own memory if the source
-            has no `fingerprint`, with `decoder`, and on processors other than x86. Needs
-            opener="threads", the default on the CPU.
+            With "host", the processes of a machine share the memory, and it is freed with the last
+            loader that uses it, by `close` or as its process ends. Each loader has its own memory
+            if the source has no `fingerprint`, with `decoder`, and on processors other than x86.
+            Needs opener="threads", the default on the CPU.
+
+            With "device", each loader has its own memory, until `close`, and any opener will do
+            that decodes in the graph. Threads of the host fill the cache too if no resize is left
+            after it, as with `presets.evaluate`. No `Lambda` can be called. A vertical flip right
+            after a resize keeps images before it. "device" has not been run on a GPU yet.
 
     Raises:
         ConfigError: an argument is out of range or contradicts another.
@@ -235,8 +259,10 @@ class Loader:
         device: str | torch.device = "auto",
         framework: Framework = "numpy",
         sharding: jax.sharding.NamedSharding | None = None,
-        targets: Collection[str | Field] = (),
+        targets: Collection[str | Field | ImageTarget] = (),
         columns: Collection[str] = (),
+        box_columns: Sequence[str] = (),
+        flip_pairs: Sequence[tuple[str | int, str | int]] = (),
         box_format: BoxFormat = "xyxy",
         collate_fn: CollateFn | None = None,
         max_boxes: int | None = None,
@@ -250,7 +276,7 @@ class Loader:
         ledger: bool | Literal["pixels"] = False,
         opener: OpenerKind | Mapping[Kind, float] = "auto",
         decoder: Callable[[], Decoder] | None = None,
-        cache: Literal["host"] | None = None,
+        cache: Literal["host", "device"] | None = None,
     ) -> None:
         manifest = as_manifest(manifest)
         if shard is not None:
@@ -266,6 +292,9 @@ class Loader:
                 collate_fn=collate_fn,
             )
         self.manifest = manifest
+        fields = [each for each in targets if isinstance(each, Field)]
+        images = [each for each in targets if isinstance(each, ImageTarget)]
+        check_fields([*fields, *images])
         self.sampler = (
             IndexSampler(len(manifest), shuffle=True)
             if sampler is None
@@ -296,8 +325,16 @@ class Loader:
             train_preset() if transforms is None else transforms,
             check_pixels(max_pixels),
             [each for each in targets if isinstance(each, str)],
-            [each for each in targets if isinstance(each, Field)],
+            fields,
             "NHWC" if framework == "jax" else "NCHW",
+            Companions.of(
+                manifest,
+                [each for each in targets if isinstance(each, str)],
+                box_columns,
+                flip_pairs,
+                wide=framework != "jax",
+            ),
+            looks_up=bool(images),
         )
         self._box_format = box_format
         target_arrays = Targets(
@@ -307,6 +344,7 @@ class Loader:
             max_boxes,
             collate_fn,
             itertools.chain(*self._planner.views),
+            box_columns,
         )
         # Encoded here, so that settings no state can hold fail now rather than at a checkpoint.
         self._identities = {
@@ -315,14 +353,15 @@ class Loader:
         }
         self.device = resolve_device(device)
         the_build()  # two builds of DALI in one folder fail here, and not in the middle of a run
-        stages, pixels = self._planner.stages, manifest.sizes().prod(axis=1)
+        stages = self._planner.stages
         auto = default_kind(
-            int(pixels.max()),
+            manifest.most_pixels(),
             on_gpu=self.device.is_cuda,
-            needs_threads=decoder is not None or cache is not None or calls_functions(stages),
+            needs_threads=decoder is not None or cache == "host" or calls_functions(stages),
         )
+        self._is_auto = opener == "auto"
         self._shares = resolve_shares(opener, auto, on_gpu=self.device.is_cuda)
-        choice = Choice(self._shares, manifest.frame["path"], pixels)
+        choice = Choice(self._shares, manifest)
         on_host = choice.kinds == (THREADS,)
         check_functions(stages, on_host=on_host)
         if decoder is not None and not callable(decoder):
@@ -336,7 +375,11 @@ class Loader:
                 'opener="threads" or leave out decoder'
             )
         self._cache = self._make_cache(
-            cache, max_pixels, own_decoder=decoder is not None, on_host=on_host
+            cache,
+            max_pixels,
+            own_decoder=decoder is not None,
+            kinds=choice.kinds,
+            further=bool(images),
         )
         self._adapter = make_adapter(framework, self.device, sharding)
         outputs = [view.output for view in self._planner.stages.views]
@@ -345,7 +388,7 @@ class Loader:
                 'an output format has dtype "bfloat16", which NumPy does not have; use "float32"'
             )
         self.ledger = self._make_ledger(ledger)
-        policy = Policy(on_error, self.sampler, manifest.frame["label"].to_numpy())
+        policy = Policy(on_error, self.sampler, manifest)
         paths = manifest.frame["path"]
         self._failures = Failures(
             paths.__getitem__, manifest.source.name, len(manifest), max_failures
@@ -365,13 +408,17 @@ class Loader:
             read_timeout=check_timeout(read_timeout),
             reduce_depth=manifest.reduce_depth,
             cache=self._cache,
+            further=Further(images, [each.bind(manifest) for each in images]),
         )
         marks_valid = last_batch == "pad" or policy.blanks
-        fields = [each.name for each in targets if isinstance(each, Field)]
+        named = [*(each.name for each in fields), *(each.name for each in images)]
+        self._images = images
         self._hand_over = HandOver(
             self._adapter,
             target_arrays,
-            Columns(manifest, columns, (*BATCH_KEYS, *fields)),
+            Columns(
+                manifest, columns, (*BATCH_KEYS, *box_columns, *named), wide=framework != "jax"
+            ),
             self.ledger,
             marks_valid=marks_valid,
         )
@@ -558,8 +605,9 @@ class Loader:
             loader.show(loader.batch(100), path="batch.png")
             loader.show(loader.record(5))
 
-        Images are drawn pixel by pixel, without their normalisation, with the boxes and points that
-        `targets` requests. Captions are those of `gpufeed show`. Views stand side by side.
+        Images are drawn pixel by pixel, without their normalisation, with the masks, boxes and
+        points that `targets` requests; depth maps stand beside them, in grey. Captions are those of
+        `gpufeed show`. Views stand side by side.
 
         Args:
             batch: a batch of this loader, or what `record` returns; None for the batch that
@@ -598,6 +646,8 @@ class Loader:
             box_format=self._box_format,
             to_numpy=self._adapter.to_numpy,
             max_images=max_images,
+            masks={each.name: each.fill for each in self._images if isinstance(each, Mask)},
+            maps=[each.name for each in self._images if isinstance(each, Depth)],
         )
         if target is not None:
             save_sheet(sheet, target)
@@ -789,7 +839,10 @@ class Loader:
             part = f"{part.removesuffix(', ')} from {origin}, "
         if self._cache is not None:
             cached = 0 if self._maker.cache is None else self._maker.cache.ready.sum()
-            part += f"{cached} images in a cache of up to {amount(self._cache.size)}, "
+            place = self._cache.place
+            part += f"{cached} images in a {place} cache of up to {amount(self._cache.size)}, "
+        if not self._is_auto:
+            part += f"opener {identify(self._shares)}, "
         return (
             f"Loader({len(self.manifest)} records, {self.sampler!r}, {batches} batches of "
             f"{size} in epoch {self.epoch}, {part}{self.device}, at step {self.step})"
@@ -849,20 +902,39 @@ class Loader:
         }
 
     def _make_cache(
-        self, cache: object, max_pixels: int, *, own_decoder: bool, on_host: bool
+        self,
+        cache: object,
+        max_pixels: int,
+        *,
+        own_decoder: bool,
+        kinds: Collection[Kind],
+        further: bool,
     ) -> CacheSettings | None:
         if cache is None:
             return None
-        if cache != "host":
-            raise ConfigError(f'cache is {short(cache)}; it must be "host" or None')
-        if not on_host:
-            raise ConfigError(
-                'cache is "host", but here the DALI graph decodes images; pass opener="threads" or '
-                "leave out cache"
-            )
+        prefix, stages = self._planner.prefix(), self._planner.stages
+        if cache == "host":
+            if {*kinds} != {THREADS}:
+                raise ConfigError(
+                    'cache is "host", but here the DALI graph decodes images; pass '
+                    'opener="threads", or cache="device"'
+                )
+        elif cache == "device":
+            if further:
+                raise ConfigError(
+                    'cache is "device", but masks and depth maps of targets are made by threads of '
+                    'the host; pass cache="host", or leave out cache'
+                )
+            if {*kinds} != {THREADS}:
+                prefix = prefix.in_graph(stages)
+            check_after(prefix, stages, kinds)
+        else:
+            raise ConfigError(f'cache is {short(cache)}; it must be "host", "device" or None')
         manifest = self.manifest
         settings = CacheSettings(
-            self._planner.prefix(),
+            cache,
+            self.device.index if cache == "device" else None,
+            prefix,
             manifest.source,
             manifest.sizes(),
             max_pixels,

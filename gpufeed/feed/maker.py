@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, wait
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from gpufeed._util.limits import quarter_of_memory
 from gpufeed._util.numbers import is_integer, is_number
@@ -23,9 +25,10 @@ from gpufeed.faults.repair import Repair
 from gpufeed.open.base import KEPT
 from gpufeed.open.budget import Budget
 from gpufeed.open.cached import Cache, CacheSettings
-from gpufeed.source.base import Encoded, Source, fetcher, starter, tell
+from gpufeed.open.further import Further
+from gpufeed.source.base import Content, Source, fetcher, starter, tell
 from gpufeed.source.concurrent import Concurrent
-from gpufeed.source.selection import reusing_memory
+from gpufeed.source.selection import join, reusing_memory
 from gpufeed.source.threads import Threaded
 from gpufeed.source.timeout import Timeout
 from gpufeed.source.wrapper import Wrapper
@@ -33,6 +36,7 @@ from gpufeed.source.wrapper import Wrapper
 if TYPE_CHECKING:
     from gpufeed.decode.decoders import Decoder
     from gpufeed.engine.device import Device
+    from gpufeed.engine.device_cache import DeviceCache
     from gpufeed.engine.engine import Engine, Run
     from gpufeed.open.base import Opened, Opener
     from gpufeed.open.choice import Choice
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["Made", "Maker", "await_result", "check_pixels", "check_timeout"]
 
 T = TypeVar("T")
+Keys = npt.NDArray[np.int64]
 Made = tuple["BatchPlan", list[Any]]
 """A batch's plan, and for each view DALI's dense tensor of its images, valid while it is held."""
 
@@ -69,6 +74,7 @@ class Maker:
         depth: batches that DALI works on at a time.
         reduce_depth: as for `Manifest`.
         cache: what decides the images of the cache; None for no cache.
+        further: the further images of records.
 
     Attributes:
         cache: the cache, made when first used; None before, and after `close`.
@@ -91,11 +97,19 @@ class Maker:
         read_timeout: float | None,
         reduce_depth: bool,
         cache: CacheSettings | None = None,
+        further: Further | None = None,
     ) -> None:
         self.failures = failures
-        self.cache: Cache | None = None
+        self.cache: Cache | DeviceCache | None = None
         self._cache_settings = cache
         self._planner = planner
+        self._further = Further() if further is None else further
+        self._num_records = choice.num_records
+        if self._further.sources:
+            # One source, so that one reader with its threads and its timeout reads everything: the
+            # image of record i has key i, its further ones i + num_records, i + 2 num_records ...
+            sources = [source, *self._further.sources]
+            source = join(sources, [self._num_records] * len(sources))
         self._source = source
         self._fetch = fetcher(source)
         self._policy = policy
@@ -143,18 +157,33 @@ class Maker:
         from gpufeed.decode.decoders import NvImageCodec
         from gpufeed.open.host import HostOpener
 
-        if self._cache_settings is not None:
-            self.cache = Cache(self._cache_settings)
-        return HostOpener(
-            len(self._planner.views),
+        settings, views, host = self._cache_settings, len(self._planner.views), None
+        on_device = settings is not None and settings.place == "device"
+        if settings is not None and not on_device:
+            self.cache = host = Cache(settings)
+        opener = HostOpener(
+            1 if on_device else views,
             self._source.name,
             self._num_threads,
             Budget(self._max_pixels, self._num_threads, quarter_of_memory()),
             self._choice,
             self._make_decoder or NvImageCodec,
             reduce_depth=self._reduce_depth,
-            cache=self.cache,
+            cache=host,
+            further=self._further,
         )
+        if settings is None or not on_device:
+            return opener
+        from gpufeed.engine.device_cache import DeviceCache
+
+        self.cache = kept = DeviceCache(
+            settings.prefix,
+            opener,
+            batch_size=self._batch_size,
+            device=self._device,
+            num_threads=self._num_threads,
+        )
+        return kept
 
     @property
     def engine(self) -> Engine:
@@ -197,11 +226,12 @@ class Maker:
         if plan is None:
             raise IndexError(f"this shard has no records in batch {step}")
         if self._fetch is not None:
-            upcoming = self._planner.upcoming(step)
+            upcoming = images = self._planner.upcoming(step)
             if self.cache is not None:
-                upcoming = upcoming[~self.cache.ready[upcoming]]
-            tell(self._source, self._fetch, upcoming)
-        return self.opener.open(plan, self._read(plan, reader))
+                images = upcoming[~self.cache.ready[upcoming]]
+            tell(self._source, self._fetch, self._with_further(images, upcoming))
+        encoded, further = self._read(plan, reader)
+        return self.opener.open(plan, encoded, None, further)
 
     def make(self, step: int) -> Made:
         """Make one batch; see `prepare` and `finish` for the errors raised."""
@@ -216,7 +246,8 @@ class Maker:
         self.check_process()
         self.open()
         with self.reader() as reader:
-            opened = await_result(self.opener.open(plan, self._read(plan, reader)))
+            encoded, further = self._read(plan, reader)
+            opened = await_result(self.opener.open(plan, encoded, None, further))
         return self.finish(opened)
 
     def finish(self, opened: Opened, run: Run | None = None) -> Made:
@@ -240,7 +271,8 @@ class Maker:
                     run = engine.begin(opened)
                 outcome = engine.result(run)
                 if isinstance(outcome, list):
-                    return opened.plan, outcome
+                    fields = {**opened.plan.fields, **opened.fields}
+                    return replace(opened.plan, fields=fields), outcome
                 run, errors = None, outcome
             repair.add(errors)
             opened = self._open_again(opened, errors, repair)
@@ -249,31 +281,42 @@ class Maker:
         plan = before.plan
         plan = self._planner.plan_positions(plan.step, plan.positions, plan.delivered, repair)
         with self.reader() as reader:
-            read = self._read(plan, reader, bad)
+            read, read_further = self._read(plan, reader, bad)
         encoded = [
             read[place] if place in bad else content for place, content in enumerate(before.encoded)
         ]
-        return await_result(self.opener.open(plan, encoded, before))
+        further = [
+            read_further[place] if place in bad else contents
+            for place, contents in enumerate(before.further)
+        ]
+        # What the graph found to be bad may have further images that are ready.
+        before = replace(before, ready=before.ready.difference(bad))
+        return await_result(self.opener.open(plan, encoded, before, further))
 
     def _read(
         self, plan: BatchPlan, reader: Wrapper, places: Collection[int] | None = None
-    ) -> list[Encoded | DecodeError]:
-        """Read a batch's images, unless the cache has them.
+    ) -> tuple[list[Content | DecodeError], list[tuple[Content, ...]]]:
+        """Read a batch's images, unless the cache has them, and its further images.
 
-        With `places`, read only those there, and return b"" for the others.
+        With `places`, read only those there, and return b"" and () for the others.
         """
         kept = np.zeros(len(plan), dtype=np.bool_)
         if self.cache is not None:
             kept = self.cache.ready[plan.record_keys] & ~plan.blank
-        wanted = ~plan.blank & ~kept & (plan.sizes.prod(axis=1) <= self._max_pixels)
+            if kept.all() and not self._further.targets:
+                return [KEPT] * len(plan), []
+        opened = ~plan.blank & (plan.sizes.prod(axis=1) <= self._max_pixels)
         if places is not None:
-            wanted &= np.isin(np.arange(len(plan)), list(places))
+            opened &= np.isin(np.arange(len(plan)), list(places))
+        wanted = opened & ~kept
         keys = plan.record_keys[wanted]
-        results = zip(keys.tolist(), reader.read(keys), strict=True)
-        read = iter([self._checked(key, result) for key, result in results])
-        if wanted.all():
-            return [*read]
-        contents: list[Encoded | DecodeError] = []
+        results = reader.read(self._with_further(keys, plan.record_keys[opened]))
+        images = zip(keys.tolist(), results[: len(keys)], strict=True)
+        read = iter([self._checked(key, result) for key, result in images])
+        further = results[len(keys) :]
+        if wanted.all() and not further:
+            return [*read], []
+        contents: list[Content | DecodeError] = []
         for place, size in enumerate(plan.sizes.tolist()):
             if wanted[place]:
                 contents.append(next(read))
@@ -286,9 +329,45 @@ class Maker:
             else:
                 key = int(plan.record_keys[place])
                 contents.append(too_large(tuple(size), self._max_pixels, key, self._source.name))
-        return contents
+        if not self._further.targets:
+            return contents, []
+        return contents, self._add_further(plan, np.flatnonzero(opened), further, contents)
 
-    def _checked(self, key: int, result: Encoded | OSError) -> Encoded | DecodeError:
+    def _with_further(self, images: Keys, further: Keys) -> Keys:
+        """Return keys of the source: those of images, and of the further images of records."""
+        count = len(self._further.sources)
+        return np.concatenate(
+            [images, *(further + (i + 1) * self._num_records for i in range(count))]
+        )
+
+    def _add_further(
+        self,
+        plan: BatchPlan,
+        places: Keys,
+        results: Sequence[Content | OSError],
+        contents: list[Content | DecodeError],
+    ) -> list[tuple[Content, ...]]:
+        """Return the further images of each record of a batch; an error goes to `contents`.
+
+        Args:
+            plan: the batch.
+            places: of the records that were read.
+            results: their further images, one target after the other.
+            contents: the image of each record, or its error.
+        """
+        found: list[tuple[Content, ...]] = [()] * len(plan)
+        for number, place in enumerate(places.tolist()):
+            own = results[number :: len(places)]
+            errors = [(i, each) for i, each in enumerate(own) if isinstance(each, OSError)]
+            if not errors:
+                found[place] = tuple(each for each in own if not isinstance(each, OSError))
+            elif not isinstance(contents[place], DecodeError):
+                (target, error), key = errors[0], int(plan.record_keys[place])
+                reason = f"cannot be read: {error.strerror or error}"
+                contents[place] = self._further.bad(target, key, reason)
+        return found
+
+    def _checked(self, key: int, result: Content | OSError) -> Content | DecodeError:
         if not isinstance(result, OSError):
             return result
         return unreadable(result, key, self._source.name)

@@ -1,4 +1,4 @@
-"""The interface of openers, which turn encoded images into pixels of a window."""
+"""The interface of openers, which turn images, mostly encoded, into pixels of a window."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
 import numpy.typing as npt
 
 from gpufeed.errors import DecodeError, PipelineError
-from gpufeed.source.base import Encoded
+from gpufeed.source.base import Content, Encoded, Pixels
 
 if TYPE_CHECKING:
     from gpufeed.plan.planner import BatchPlan
@@ -27,7 +26,6 @@ __all__ = [
     "without_traceback",
 ]
 
-Pixels = npt.NDArray[np.uint8]
 KEPT: Encoded = bytearray()
 """Stands for the encoded image of a record that the opener's cache has."""
 
@@ -40,20 +38,24 @@ class Opened:
 
     Attributes:
         plan: the batch.
-        encoded: for each record its encoded image, or the error of reading it; without errors b""
+        encoded: for each record its image, or the error of reading it; without errors b""
             for images that are `ready`, and empty if all are.
         feeds: the graph's inputs by name; empty if there are errors.
         errors: the errors of bad images, by their places in the batch.
         views: for each view its images in host memory; () if the graph decodes all.
-        ready: the places in `views` that hold images.
+        ready: the places whose images in `views` and `fields` are there.
+        further: for each record its further images, encoded, until they are `ready`.
+        fields: further images by name, an array for each view.
     """
 
     plan: BatchPlan
-    encoded: Sequence[Encoded | DecodeError]
+    encoded: Sequence[Content | DecodeError]
     feeds: Mapping[str, Any] = field(default_factory=dict)
     errors: Mapping[int, DecodeError] = field(default_factory=dict)
     views: Sequence[Sequence[Pixels]] = ()
     ready: frozenset[int] = frozenset()
+    further: Sequence[Sequence[Content]] = ()
+    fields: Mapping[str, list[npt.NDArray[Any]]] = field(default_factory=dict)
 
 
 class Opener(Protocol):
@@ -73,8 +75,9 @@ class Opener(Protocol):
     def open(
         self,
         plan: BatchPlan,
-        encoded: Sequence[Encoded | DecodeError],
+        encoded: Sequence[Content | DecodeError],
         before: Opened | None = None,
+        further: Sequence[Sequence[Content]] = (),
     ) -> Future[Opened]:
         """Start to open a batch, after those started before; callable from any thread.
 
@@ -82,9 +85,10 @@ class Opener(Protocol):
 
         Args:
             plan: the batch.
-            encoded: for each record its encoded image, `KEPT`, or the error of reading it.
+            encoded: for each record its image, `KEPT`, or the error of reading it.
             before: the result of opening the same batch when some of its images were bad; the
                 images that are `ready` are reused.
+            further: for each record its further images, if any are asked for; none for blank ones.
         """
         ...
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 import hashlib
 import platform
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from gpufeed._util.dali_build import version_of
+from gpufeed._util.gpu_memory import free_gpu_memory
 from gpufeed._util.limits import available_memory, local_world_size
 from gpufeed.errors import ConfigError, PipelineError
 from gpufeed.open.base import Pixels
+from gpufeed.open.kinds import THREADS, Kind
 from gpufeed.open.store import Store, filled_bytes
-from gpufeed.plan.stages import Resize, Stages, Window, map_arrays
+from gpufeed.plan.stages import Resize, Stages, Window, calls_functions, map_arrays
 from gpufeed.source.base import fingerprint_of
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from gpufeed.plan.prefix import Prefix
     from gpufeed.source.base import Source
 
-__all__ = ["Cache", "CacheSettings", "amount"]
+__all__ = ["Cache", "CacheSettings", "amount", "check_after"]
 
 _SHARE = 0.9
 """Share of the available memory that a cache may take."""
@@ -40,9 +42,11 @@ Decode = Callable[[tuple[int, int], tuple[int, int]], Pixels | None]
 
 @dataclass(frozen=True)
 class CacheSettings:
-    """All that decides the images of a cache.
+    """All that decides the images of a cache, and where they are kept.
 
     Attributes:
+        place: "host" memory, or that of the loader's "device".
+        gpu: the number of the GPU if the images are kept on one, or None.
         prefix: what is kept of each record.
         source: the encoded images.
         sizes: int (n, 2), the manifest's height and width of each image.
@@ -51,6 +55,8 @@ class CacheSettings:
         reduce_depth: as for `Manifest`.
     """
 
+    place: Literal["host", "device"]
+    gpu: int | None
     prefix: Prefix
     source: Source
     sizes: npt.NDArray[np.integer]
@@ -66,6 +72,8 @@ class CacheSettings:
     def name(self) -> str | None:
         """Return a name that says all that decides the images; None if they cannot be shared."""
         images = fingerprint_of(self.source)
+        if self.place == "device":
+            return None
         # Only x86 lets all processors see an image's flag after its pixels, as they are written.
         if images is None or self.own_decoder or platform.machine() != "x86_64":
             return None
@@ -84,8 +92,19 @@ class CacheSettings:
 
     def check(self) -> None:
         """Raise `ConfigError` if the images do not fit into the memory that is available."""
-        free, processes = int(_SHARE * available_memory()), local_world_size()
-        needed = self.size * processes
+        processes = local_world_size()
+        if self.gpu is None:
+            free = available_memory()
+        else:
+            # Processes take a GPU each, and those that share one find less of it free.
+            processes = 1
+            try:
+                free = free_gpu_memory(self.gpu)
+            except MemoryError as error:
+                raise ConfigError(
+                    f'cache="device" finds no memory of cuda:{self.gpu}: {error}'
+                ) from error
+        free, needed = int(_SHARE * free), self.size * processes
         if needed <= free:
             return
         name = self.name()
@@ -94,10 +113,33 @@ class CacheSettings:
         if needed > free:
             each = "" if processes == 1 else f" in each of {processes} processes"
             raise ConfigError(
-                f'cache="host" needs {amount(needed)} more memory for {len(self.prefix.sizes):,} '
-                f"images ({amount(self.size)}{each}), but {amount(free)} may be used; take "
-                "fewer records (manifest.filter) or smaller images, or leave out cache"
+                f'cache="{self.place}" needs {amount(needed)} more memory for '
+                f"{len(self.prefix.sizes):,} images ({amount(self.size)}{each}), but "
+                f"{amount(free)} may be used; take fewer records (manifest.filter) or smaller "
+                "images, or leave out cache"
             )
+
+
+def check_after(prefix: Prefix, stages: Stages, kinds: Collection[Kind]) -> None:
+    """Raise `ConfigError` if stages after the prefix can only run on threads of the host.
+
+    Args:
+        prefix: what is kept on the device.
+        stages: the stages of any batch.
+        kinds: what opens images.
+    """
+    if calls_functions(stages):
+        raise ConfigError(
+            'cache is "device", from where no image comes back to be given to a Lambda; pass '
+            'cache="host", or write a PixelTransform with DALI operators'
+        )
+    resizes = any(stage.resize for each in prefix.after(stages).openings for stage in each)
+    if resizes and THREADS in kinds:
+        raise ConfigError(
+            'cache is "device", but threads of the host resize another part of an image in each '
+            'epoch, for which it would have to come back; pass cache="host", or opener="graph" (on '
+            'a GPU "cuda", and no images above 2^24 pixels, which threads open)'
+        )
 
 
 class Cache:
@@ -107,6 +149,7 @@ class Cache:
         settings: all that decides them.
 
     Attributes:
+        prefix: what is kept of each record.
         ready: bool (n,), which records are kept; changes as they come.
 
     Raises:
@@ -114,7 +157,7 @@ class Cache:
     """
 
     def __init__(self, settings: CacheSettings) -> None:
-        self._prefix = settings.prefix
+        self.prefix = settings.prefix
         name = settings.name() or f"gpufeed-{uuid.uuid4()}"
         try:
             self._store = Store(name, settings.prefix.sizes)
@@ -125,20 +168,10 @@ class Cache:
             ) from error
         self.ready = self._store.ready
 
-    def after(self, stages: Stages) -> Stages:
-        """Return what is left of a batch's stages after `image`, for images of their sizes."""
-        if self._prefix.resize is None:
-            return stages
-        (view,) = stages.views
-        first: Any = view.stages[0]  # a view always begins with a Resample
-        window = Window(np.zeros_like(stages.window.start), first.resize.size.astype(np.int32))
-        left = replace(first, resize=None), *view.stages[1:]
-        return Stages(window, (replace(view, stages=left),))
-
     def image(
         self, plan: BatchPlan, place: int, decode: Decode | None, resizer: Resizer
     ) -> Pixels | None:
-        """Return one image of a batch, for the stages that `after` leaves.
+        """Return one image of a batch, for the stages that `Prefix.after` leaves.
 
         Args:
             plan: the batch.
@@ -154,7 +187,7 @@ class Cache:
             return self._kept(plan, place)
         start, shape = _row(plan.stages.window, place)
         key, blank = int(plan.record_keys[place]), bool(plan.blank[place])
-        if self._prefix.resize is not None:
+        if self.prefix.resize is not None:
             window = decode(start, shape)
             if window is None:
                 return None
@@ -166,7 +199,7 @@ class Cache:
             if not blank:
                 self.ready[key] = True
             return out
-        whole = None if blank else decode(*_row(self._prefix.window, key))
+        whole = None if blank else decode(*_row(self.prefix.window, key))
         if whole is None:
             # A damaged image may be good in the part that this visit shows.
             return decode(start, shape)
@@ -179,10 +212,10 @@ class Cache:
         if not self.ready[key]:
             raise PipelineError("the cache was closed while a batch of it was made")
         kept = self._store.image(key)
-        if self._prefix.resize is not None:
+        if self.prefix.resize is not None:
             return kept
         (top, left), (height, width) = _row(plan.stages.window, place)
-        first_row, first_column = self._prefix.window.start[key].tolist()
+        first_row, first_column = self.prefix.window.start[key].tolist()
         return kept[top - first_row :, left - first_column :][:height, :width]
 
 

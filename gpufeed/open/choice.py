@@ -5,12 +5,15 @@ from __future__ import annotations
 import bisect
 import hashlib
 import itertools
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from gpufeed.open.kinds import THREADS, Kind, Shares
+
+if TYPE_CHECKING:
+    from gpufeed.records import Manifest
 
 __all__ = ["Choice"]
 
@@ -29,8 +32,7 @@ class Choice:
 
     Args:
         shares: the share of each kind.
-        paths: the path of each record.
-        pixels: int64 (records,), the pixels of each image.
+        manifest: the records.
 
     Attributes:
         kinds: the kinds that records of this manifest may have.
@@ -38,16 +40,18 @@ class Choice:
         num_records: the number of records.
     """
 
-    def __init__(self, shares: Shares, paths: pl.Series, pixels: Int64) -> None:
+    def __init__(self, shares: Shares, manifest: Manifest) -> None:
         self._shares = tuple(shares)
         self._ends = [*itertools.accumulate(shares.values())][:-1]
-        self._paths = paths
-        self.num_records = len(paths)
-        self._has_large = self._shares != ("graph",) and bool((pixels > _LARGE).any())
+        self._paths = manifest.frame["path"]
+        self.num_records = len(manifest)
+        self.largest = most = manifest.most_pixels()
+        if most > _LARGE:
+            self.largest = max(manifest.most_pixels(_LARGE), 1)
+        self._has_large = self._shares != ("graph",) and most > _LARGE
         self.kinds: tuple[Kind, ...] = tuple(
             dict.fromkeys((*[THREADS] * self._has_large, *self._shares))
         )
-        self.largest = int(pixels[pixels <= _LARGE].max(initial=1))
 
     def of(self, keys: Int64, sizes: Int64) -> list[Kind]:
         """Return the kind of decoder for each of some records.

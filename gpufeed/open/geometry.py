@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
+import numpy as np
 from nvidia.dali import fn, types
 
 from gpufeed.plan.stages import Resample
 
-__all__ = ["PLACES", "flips_in_resize", "resample"]
+__all__ = ["PLACES", "carry_out", "resample"]
 
 _FILTERS = {"bilinear": types.INTERP_LINEAR, "bicubic": types.INTERP_CUBIC}
 PLACES: dict[str, Any] = {"axes": (0, 1), "normalized_anchor": False, "normalized_shape": False}
 """Arguments that make `fn.slice` and its like take windows as (y, x) in pixels."""
-
-
-def flips_in_resize(stage: Resample) -> bool:
-    """Return whether the resize can write its output flipped, which costs nothing.
-
-    DALI's operator for this neither pads afterwards nor resizes a region.
-    """
-    flips = stage.mirror is not None or stage.upturn is not None
-    resizes = stage.resize is not None and stage.resize.first is None
-    return flips and resizes and stage.canvas is None
 
 
 def resample(stage: Resample, image: Any) -> Any:
@@ -38,7 +31,7 @@ def resample(stage: Resample, image: Any) -> Any:
     if stage.resize is not None:
         size = stage.resize.size
         how = {"interp_type": _FILTERS[stage.resize.interpolation], "antialias": True}
-        if flips_in_resize(stage):
+        if stage.flips_in_resize:
             # DALI's mask: 1 is left to right, 2 top to bottom.
             return fn.resize_crop_mirror(
                 image, size=size, crop=size, mirror=mirror + 2 * upturn, **how
@@ -53,8 +46,19 @@ def resample(stage: Resample, image: Any) -> Any:
             stage.canvas.shape,
             **PLACES,
             out_of_bounds_policy="pad",
-            fill_values=list(stage.canvas.fill),
+            # DALI truncates, where threads and Pillow round.
+            fill_values=np.rint(stage.canvas.fill).tolist(),
         )
     if stage.mirror is not None or stage.upturn is not None:
         image = fn.flip(image, horizontal=mirror, vertical=upturn)
     return image
+
+
+def carry_out(openings: Sequence[Sequence[Resample]], image: Any) -> list[Any]:
+    """Add the operators of each view's stages to the current graph; return a `DataNode` for each.
+
+    Args:
+        openings: the stages of each view, whose arrays are `DataNode`s.
+        image: a `DataNode` of uint8 HWC images, the input of each view.
+    """
+    return [reduce(lambda node, stage: resample(stage, node), each, image) for each in openings]

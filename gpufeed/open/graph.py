@@ -11,10 +11,9 @@ from nvidia.dali import fn, types
 
 from gpufeed._util.dali_build import the_build
 from gpufeed._util.dali_private import merge_batch, split_batch
-from gpufeed.open.geometry import PLACES, resample
+from gpufeed.open.geometry import PLACES, carry_out
 from gpufeed.open.inputs import declare, declare_images, feeds, share
 from gpufeed.open.kinds import THREADS, Kind
-from gpufeed.plan.stages import Resample
 
 if TYPE_CHECKING:
     from gpufeed.plan.stages import Stages
@@ -85,16 +84,14 @@ class GraphDecoders:
         else:
             own = declare(_parts(stages), "opening")
         window = self._windows(self._kinds, masks, [encoded, *vars(own["window"]).values()])
-        opened = []
-        for number, opening in enumerate(own["openings"]):
-            image = window
-            for stage in opening:
-                image = resample(stage, image)
-            if self._with_threads:
-                done, _ = split_batch(images[number], on_threads)
-                image = merge_batch(done.gpu() if self._on_gpu else done, image, on_threads)
-            opened.append(image)
-        return opened
+        opened = carry_out(own["openings"], window)
+        if not self._with_threads:
+            return opened
+        done = [split_batch(image, on_threads)[0] for image in images]
+        if self._on_gpu:
+            done = [image.gpu() for image in done]
+        pairs = zip(done, opened, strict=True)
+        return [merge_batch(ready, image, on_threads) for ready, image in pairs]
 
     def _windows(self, kinds: Sequence[Kind], masks: Sequence[Any], nodes: Sequence[Any]) -> Any:
         """Return a `DataNode` of decoded windows; `nodes` are images, starts and shapes."""
@@ -165,8 +162,4 @@ def _declare_mask(kind: Kind) -> Any:
 
 def _parts(stages: Stages) -> dict[str, Any]:
     """Return the stages that a graph carries out after decoding."""
-    openings = tuple(
-        tuple([stage for stage in view.opening if isinstance(stage, Resample)])
-        for view in stages.views
-    )
-    return {"window": stages.window, "openings": openings}
+    return {"window": stages.window, "openings": stages.openings}

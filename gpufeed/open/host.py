@@ -10,13 +10,14 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpufeed._util.memory import Memory
-from gpufeed.decode.accept import Acceptor
+from gpufeed.decode.accept import Acceptor, as_ppm
 from gpufeed.decode.decoders import Decoder, NvImageCodec
 from gpufeed.decode.diagnose import Name, undecodable
 from gpufeed.errors import (
@@ -27,6 +28,7 @@ from gpufeed.errors import (
     TransformError,
 )
 from gpufeed.open.base import KEPT, Opened, Pixels, finished, out_of_memory, without_traceback
+from gpufeed.open.further import Further, OpenedFurther
 from gpufeed.open.graph import GraphDecoders
 from gpufeed.open.inputs import declare_images, share
 from gpufeed.open.kinds import THREADS, Kind
@@ -39,9 +41,12 @@ if TYPE_CHECKING:
     from gpufeed.open.choice import Choice
     from gpufeed.plan.planner import BatchPlan
     from gpufeed.plan.stages import Stages
-    from gpufeed.source.base import Encoded
+    from gpufeed.source.base import Content, Encoded
 
 __all__ = ["HostOpener"]
+
+_REMEMBERED = 1 << 24
+"""Records whose accepted headers are remembered, at ten bytes each."""
 
 
 class HostOpener:
@@ -56,6 +61,7 @@ class HostOpener:
         make_decoder: makes a decoder for each thread.
         reduce_depth: as for `Manifest`.
         cache: keeps images; None to decode them every time.
+        further: the further images of records.
     """
 
     def __init__(
@@ -69,12 +75,15 @@ class HostOpener:
         *,
         reduce_depth: bool = False,
         cache: Cache | None = None,
+        further: Further | None = None,
     ) -> None:
         self._cache = cache
+        self._further = Further() if further is None else further
         self._budget = budget
         self._choice = choice
         self._name = name
-        self._acceptor = Acceptor(name, reduce_depth=reduce_depth, remembered=choice.num_records)
+        remembered = min(choice.num_records, _REMEMBERED)
+        self._acceptor = Acceptor(name, reduce_depth=reduce_depth, remembered=remembered)
         self._num_threads = num_threads
         self._workers = ThreadPoolExecutor(num_threads, "gpufeed-decode")
         self._closed = False
@@ -97,19 +106,20 @@ class HostOpener:
     def open(
         self,
         plan: BatchPlan,
-        encoded: Sequence[Encoded | DecodeError],
+        encoded: Sequence[Content | DecodeError],
         before: Opened | None = None,
+        further: Sequence[Sequence[Content]] = (),
     ) -> Future[Opened]:
         """Start to open a batch: see `Opener`. After `close`, the future is cancelled."""
         errors = {
             place: each for place, each in enumerate(encoded) if isinstance(each, DecodeError)
         }
         if errors:
-            if before is None:
-                return finished(Opened(plan, encoded, errors=errors))
-            return finished(Opened(plan, encoded, {}, errors, before.views, before.ready))
+            opened = Opened(plan, encoded) if before is None else before
+            bad = replace(opened, plan=plan, encoded=encoded, feeds={}, errors=errors)
+            return finished(replace(bad, further=further))
         contents = [each for each in encoded if not isinstance(each, DecodeError)]
-        batch = _Batch(plan, contents, self, before)
+        batch = _Batch(plan, contents, self, before, further)
         if not batch.pending:
             batch.finish()
         try:
@@ -142,6 +152,7 @@ class HostOpener:
         content, plan = opened.encoded[place], opened.plan
         if isinstance(content, DecodeError) or self._graph is None:
             return None
+        content = as_ppm(content)
         # Not the decoder of `make_decoder`, which may be a user's own.
         if not hasattr(self._tools, "like_graph"):
             self._tools.like_graph = NvImageCodec()
@@ -176,9 +187,12 @@ def _work(reference: weakref.ref[_Batch]) -> None:
 
 
 def _decode(
-    decoder: Decoder, content: Encoded, start: tuple[int, int], shape: tuple[int, int]
+    decoder: Decoder, content: Content, start: tuple[int, int], shape: tuple[int, int]
 ) -> Pixels | None:
     """Decode a window, and check what the decoder, which may be a user's, returns."""
+    if isinstance(content, np.ndarray):
+        (top, left), (height, width) = start, shape
+        return content[top : top + height, left : left + width]
     window = decoder.decode(content, start, shape)
     if window is not None and (window.dtype != np.uint8 or window.shape != (*shape, 3)):
         raise ConfigError(
@@ -194,9 +208,10 @@ class _Batch(Future[Opened]):
     def __init__(
         self,
         plan: BatchPlan,
-        encoded: Sequence[Encoded],
+        encoded: Sequence[Content],
         opener: HostOpener,
         before: Opened | None,
+        further: Sequence[Sequence[Content]],
     ) -> None:
         super().__init__()
         self._plan = plan
@@ -208,7 +223,7 @@ class _Batch(Future[Opened]):
         self._shapes = plan.stages.window.shape.tolist()
         self._kinds = opener._choice.of(plan.record_keys, plan.sizes)
         self._accepted: list[Encoded | None] = [None] * len(encoded)
-        stages = plan.stages if opener._cache is None else opener._cache.after(plan.stages)
+        stages = plan.stages if opener._cache is None else opener._cache.prefix.after(plan.stages)
         shapes = stages.window.shape.tolist()
         try:
             self._views = [
@@ -220,9 +235,14 @@ class _Batch(Future[Opened]):
             raise out_of_memory(str(error)) from None
         self._errors: dict[int, BaseException] = {}
         self._lock = threading.Lock()
-        self._places = [place for place, kind in enumerate(self._kinds) if kind == THREADS]
-        if len(self._places) < len(encoded):
+        on_threads = [place for place, kind in enumerate(self._kinds) if kind == THREADS]
+        self._opened_here = frozenset(on_threads)
+        if len(on_threads) < len(encoded):
             self._accept()
+        self._further_contents = further
+        self._further = OpenedFurther(opener._further, plan)
+        self._places = [*range(len(encoded))] if opener._further.targets else on_threads
+        self._ready = frozenset(self._places)
         if before is not None:
             self._reuse(before)
         self._started = self._done = 0
@@ -230,8 +250,10 @@ class _Batch(Future[Opened]):
     def _reuse(self, before: Opened) -> None:
         self._places = [place for place in self._places if place not in before.ready]
         for view, images in zip(self._views, before.views):  # noqa: B905 - there may be no views
-            for place in before.ready:
+            for place in before.ready & self._opened_here:
                 view.images[place] = images[place]
+        if before.ready and self._opener._further.targets:
+            self._further.reuse(before.fields, before.ready)
 
     def _accept(self) -> None:
         """Check the images that the graph decodes; here, as threads would compete for Python."""
@@ -241,7 +263,7 @@ class _Batch(Future[Opened]):
                 continue
             size, key = tuple(self._sizes[place]), self._keys[place]
             try:
-                self._accepted[place] = accept(self._encoded[place], size, key)
+                self._accepted[place] = as_ppm(accept(self._encoded[place], size, key))
             except Exception as error:  # raised where the batch is waited for
                 self._errors[place] = error
 
@@ -280,6 +302,13 @@ class _Batch(Future[Opened]):
             self.set_exception(self._unexpected(0, error))
 
     def _open(self, place: int) -> None:
+        if place in self._opened_here:
+            self._open_image(place)
+        if self._opener._further.targets:
+            contents, key = self._further_contents[place], self._keys[place]
+            self._further.open(place, contents, tuple(self._sizes[place]), key)
+
+    def _open_image(self, place: int) -> None:
         content, key = self._encoded[place], self._keys[place]
         if content is not KEPT:
             content = self._opener._acceptor.accept(content, tuple(self._sizes[place]), key)
@@ -294,31 +323,37 @@ class _Batch(Future[Opened]):
             start, shape = tuple(self._starts[place]), tuple(self._shapes[place])
             window = _decode(tools.decoder, content, start, shape)
         if window is None:
-            raise undecodable(content, key, self._opener._name)
+            raise undecodable(as_ppm(content), key, self._opener._name)
         for view in self._views:
             view.write(place, window, tools.resizer)
 
     def _collect(self) -> Opened:
         views = [view.images for view in self._views]
-        ready = frozenset(place for place, kind in enumerate(self._kinds) if kind == THREADS)
+        fields = self._further.arrays
         if not self._errors:
             fed = {_images(number): share(images, "HWC") for number, images in enumerate(views)}
             # Without those that are opened, so that batches that wait take less memory.
-            encoded: list[Encoded] = []
+            encoded: list[Content] = []
             if self._opener._graph is not None:
                 fed |= self._opener._graph.feeds(self._plan.stages, self._accepted, self._kinds)
                 encoded = [
-                    b"" if place in ready else content
+                    b"" if place in self._opened_here else content
                     for place, content in enumerate(self._encoded)
                 ]
-            return Opened(self._plan, encoded, fed, views=views, ready=ready)
+            further = [()] * len(self._further_contents)
+            return Opened(
+                self._plan, encoded, fed, {}, views, self._ready, further=further, fields=fields
+            )
         bad = {}
         for place, error in sorted(self._errors.items()):
             if not isinstance(error, DecodeError):
                 raise self._unexpected(place, error)
             bad[place] = without_traceback(error)
         self._errors.clear()
-        return Opened(self._plan, self._encoded, {}, bad, views, ready - bad.keys())
+        ready = self._ready - bad.keys()
+        return Opened(
+            self._plan, self._encoded, {}, bad, views, ready, self._further_contents, fields
+        )
 
     def _unexpected(self, place: int, error: BaseException) -> Exception:
         if isinstance(error, MemoryError):

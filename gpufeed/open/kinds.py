@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal
 
 from gpufeed._util.identity import encode
@@ -74,17 +74,30 @@ def resolve_shares(opener: object, auto: Kind, *, on_gpu: bool) -> Shares:
     for kind in kinds:
         if opener == kind:
             return {kind: 1.0}
-    if isinstance(opener, Mapping) and set(opener) <= set(kinds):
-        shares = {kind: opener[kind] for kind in kinds if kind in opener}
-        if all(is_number(share) and share > 0 for share in shares.values()) and math.isclose(
-            sum(shares.values()), 1.0, rel_tol=0, abs_tol=1e-6
-        ):
-            return {kind: float(share) for kind, share in shares.items()}
+    fault = ""
+    if isinstance(opener, Mapping):
+        fault = _fault(opener, kinds)
+        if not fault:
+            return {kind: float(opener[kind]) for kind in kinds if kind in opener}
     names = ", ".join(f'"{kind}"' for kind in ("auto", *kinds))
+    where = "a GPU" if on_gpu else "the CPU"
     raise ConfigError(
-        f"opener is {short(opener)}; on {'a GPU' if on_gpu else 'the CPU'} it must be one of "
-        f'{names}, or a dict of shares of all but "auto", which are positive and sum to 1'
+        f"opener is {short(opener)}{fault}; on {where} it must be one of {names}, or a "
+        'dict of shares of all but "auto", which are positive and sum to 1'
     )
+
+
+def _fault(shares: Mapping[object, object], kinds: Collection[Kind]) -> str:
+    """Return what is wrong with shares, as a part of a message; "" if nothing is."""
+    total = 0.0
+    for kind, share in shares.items():
+        if kind not in kinds:
+            return f", where {short(kind)} is unknown"
+        if not is_number(share) or not share > 0:
+            return f", where the share of {short(kind)} is {short(share)}"
+        total += share
+    exact = math.isclose(total, 1.0, rel_tol=0, abs_tol=1e-6)
+    return "" if exact else f", where the shares sum to {total:.7g}"
 
 
 def identify(shares: Shares) -> str:

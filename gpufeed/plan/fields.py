@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
@@ -16,20 +17,22 @@ if TYPE_CHECKING:
     from gpufeed.records import Manifest
     from gpufeed.transforms import Frame
 
-__all__ = ["BATCH_KEYS", "Field", "check_fields", "narrowed", "values_of"]
+__all__ = ["BATCH_KEYS", "Field", "batch_dtype", "check_fields", "narrowed", "values_of"]
 
 BATCH_KEYS = (
     *("image", "label", "record_key", "epoch", "label_b", "lam", "soft_label", "valid"),
-    *("boxes", "box_labels", "box_valid", "points", "point_visible"),
+    *("boxes", "box_labels", "box_valid", "box_points", "box_point_visible"),
+    *("points", "point_visible"),
 )
 """Keys of a batch that no field or column may have."""
 
 _INT32_MAX = 2**31 - 1
+_INT64_MAX = 2**63 - 1
 
 Values = Callable[["npt.NDArray[np.int64]", "Frame"], "npt.NDArray[Any]"]
 """Takes record keys, int64 (n,), and the frame of one view, and returns values (n, ...).
 
-Values are numbers or booleans; the batch has them as float32, bool, or the dtype of `label`.
+Values are numbers or booleans; the batch has them as float32, bool, or integers as classes are.
 """
 
 
@@ -60,8 +63,12 @@ class Field(abc.ABC):
         """
 
 
-def check_fields(fields: Sequence[Field]) -> None:
-    """Check the names of fields.
+class _Named(Protocol):
+    name: str
+
+
+def check_fields(fields: Sequence[_Named]) -> None:
+    """Check the names of fields and of other targets.
 
     Raises:
         ConfigError: a name occurs twice, or is the name of another key of a batch.
@@ -109,14 +116,31 @@ def values_of(
     return found
 
 
-def narrowed(values: npt.NDArray[Any], said: str) -> npt.NDArray[Any]:
+def batch_dtype(values: pl.Series, said: str, *, wide: bool) -> np.dtype[Any]:
+    """Return the dtype of numbers or booleans in batches; arguments and errors as `narrowed`."""
+    extremes = pl.Series([values.min(), values.max()], dtype=values.dtype)
+    return narrowed(extremes.drop_nulls().to_numpy(), said, wide=wide).dtype
+
+
+def narrowed(values: npt.NDArray[Any], said: str, *, wide: bool = False) -> npt.NDArray[Any]:
     """Return a copy of numbers or booleans in the dtype of batches: float32, int32 or bool.
 
+    Args:
+        values: numbers or booleans.
+        said: the beginning of the error's message.
+        wide: whether integers become int64 where some do not fit in int32.
+
     Raises:
-        ConfigError: an integer does not fit in int32; the message begins with `said`.
+        ConfigError: an integer does not fit in int32, or int64 if `wide`.
     """
     if values.dtype.kind in "iu" and values.size:
-        for extreme in (values.min(), values.max()):
-            if not -_INT32_MAX - 1 <= extreme <= _INT32_MAX:
-                raise ConfigError(f"{said} {extreme}, which does not fit in int32")
+        for extreme in (int(values.min()), int(values.max())):
+            if -_INT32_MAX - 1 <= extreme <= _INT32_MAX:
+                continue
+            if wide and extreme <= _INT64_MAX:
+                return values.astype(np.int64)
+            raise ConfigError(
+                f"{said} {extreme}, which does not fit in {'int64' if wide else 'int32'}; number "
+                "the values from 0, or pass text in columns"
+            )
     return values.astype({"f": np.float32, "b": np.bool_}.get(values.dtype.kind, np.int32))

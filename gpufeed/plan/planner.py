@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed._util.rows import PIECE, pieces
 from gpufeed.errors import ConfigError, TransformError
 from gpufeed.faults.blank import blank_sizes
 from gpufeed.order.sampler import Visits
 from gpufeed.plan.compose import Composed, compose
-from gpufeed.plan.fields import Field, check_fields, values_of
+from gpufeed.plan.fields import Field, values_of
+from gpufeed.plan.lookup import Lookup
 from gpufeed.plan.prefix import Prefix, find_prefix
 from gpufeed.plan.stages import Stages
-from gpufeed.plan.targets import ViewTargets, follow
+from gpufeed.plan.targets import Companions, ViewTargets, follow
 from gpufeed.plan.view import Mix, Partners
 from gpufeed.rng import BatchRng
 from gpufeed.transforms.base import GeometricTransform, MixTransform
@@ -53,14 +55,17 @@ class BatchPlan:
         blank: bool (n,), True for blank images.
         epochs: int64 (n,).
         places: int64 (n,), positions within the epoch.
-        labels: int32 (n,).
+        labels: int32 (n,) or float32 (n, ...), as `Labels.take` returns them; None without labels.
+        label_b: the labels of mixed records' partners; None without labels or a mix.
         delivered: bool (n,), False for padding.
         sizes: int64 (n, 2), height and width that the encoded images must have.
         stages: the operations on the images.
         mix: partners and shares of mixed records; None if no transform mixes.
         soft_labels: float32 (n, classes); None if no transform makes them.
         targets: boxes and points on each view's images; empty if none are requested.
-        fields: by name, each field's values for each view, or once if geometry does not move them.
+        fields: by name, each field's values for each view, or once if geometry does not move them;
+            once the batch is made, with its further images.
+        lookups: for each view, where its pixels come from; empty if there are no further images.
     """
 
     step: int
@@ -70,7 +75,8 @@ class BatchPlan:
     blank: npt.NDArray[np.bool_]
     epochs: npt.NDArray[np.int64]
     places: npt.NDArray[np.int64]
-    labels: npt.NDArray[np.int32]
+    labels: npt.NDArray[Any] | None
+    label_b: npt.NDArray[Any] | None
     delivered: npt.NDArray[np.bool_]
     sizes: npt.NDArray[np.int64]
     stages: Stages
@@ -78,6 +84,7 @@ class BatchPlan:
     soft_labels: npt.NDArray[np.float32] | None
     targets: tuple[ViewTargets, ...]
     fields: Mapping[str, list[npt.NDArray[Any]]]
+    lookups: tuple[Lookup, ...] = ()
 
     def __len__(self) -> int:
         return len(self.record_keys)
@@ -91,8 +98,9 @@ class BatchPlan:
 class Planner:
     """Plans batches from their numbers alone.
 
-    `max_pixels` limits the size of blank images, and `layout` is for output formats that leave it
-    open; for the other arguments see `Loader`.
+    `max_pixels` limits the size of blank images, `layout` is for output formats that leave it open,
+    `companions` go with boxes and points, and `looks_up` says whether records have further images;
+    for the other arguments see `Loader`.
 
     Attributes:
         views: a list of transforms for each view, ending in an output format.
@@ -113,6 +121,8 @@ class Planner:
         targets: Collection[str] = (),
         fields: Sequence[Field] = (),
         layout: Layout = "NCHW",
+        companions: Companions | None = None,
+        looks_up: bool = False,
     ) -> None:
         checked = check_views(transforms, layout)
         self.views, self.identities = checked.views, checked.identities
@@ -121,18 +131,17 @@ class Planner:
         self._schedule = schedule
         self.check_batch_size(schedule)
         self._max_pixels = max_pixels
-        self._sizes = manifest.sizes().astype(np.int64)
-        self._labels = manifest.frame["label"].to_numpy()
-        self._boxes = _corners(manifest)
+        self._manifest = manifest
         self._boxes_follow = "boxes" in targets
-        check_fields(fields)
+        self._looks_up = looks_up
         self._fields = [(field, field.bind(manifest)) for field in fields]
         used = any(
             isinstance(each, GeometricTransform) and each.uses_objects
             for each in itertools.chain(*self.views)
         )
-        self._objects = Objects.of(manifest) if used or self._boxes_follow else None
-        self._points = manifest.points() if "points" in targets else None
+        self._has_objects = manifest.has_objects and (used or self._boxes_follow)
+        self._companions = companions or Companions()
+        self._points_follow = "points" in targets
         for transform in itertools.chain(*self.views):
             for size in schedule.sizes.values():
                 if isinstance(transform, MixTransform) and size % transform.group:
@@ -140,7 +149,7 @@ class Planner:
                         f"batch_size is {size}; it must be a multiple of {transform.group}, the "
                         f"groups in which {type(transform).__name__} pairs records"
                     )
-        self._soft = _soft_labels(self.views, self._labels)
+        self._soft = _soft_labels(self.views, manifest)
         probe = self._probe()
         self.stages, self._structure = probe.stages, probe.structure
 
@@ -156,21 +165,21 @@ class Planner:
 
     def _probe(self) -> Composed:
         """Compose the most extreme sizes of the manifest, so that what cannot work fails now."""
-        height, width = self._sizes[:, 0], self._sizes[:, 1]
-        area, aspect = height * width, width / height
-        measures = (area, aspect, height, width)
-        extremes = {int(pick) for by in measures for pick in (by.argmin(), by.argmax())}
-        keys = np.array(sorted(extremes), dtype=np.int64)
+        keys = _extremes(self._manifest)
         epochs = np.zeros_like(keys)
         rng = BatchRng(self._sampler.seed, epochs, keys, 0)
         none_blank = np.zeros(len(keys), dtype=np.bool_)
         alone: Partners = lambda _: np.arange(len(keys))  # noqa: E731 - shorter than a function
-        return self._compose(keys, self._sizes[keys], none_blank, rng, alone)
+        return self._compose(keys, self._sizes(keys), none_blank, rng, alone)
+
+    def _sizes(self, keys: npt.NDArray[np.int64] | None = None) -> npt.NDArray[np.int64]:
+        return self._manifest.sizes(keys).astype(np.int64)
 
     def prefix(self) -> Prefix:
         """Return what the transforms do to each image in every epoch alike, for all records."""
-        one = None if self._objects is None else self._objects.take(np.zeros(1, np.int64))
-        return find_prefix(self.views, self._sizes, self._boxes, one, self._max_pixels)
+        one = Objects.of(self._manifest, np.zeros(1, np.int64)) if self._has_objects else None
+        boxes = _corners(self._manifest.boxes())
+        return find_prefix(self.views, self._sizes(), boxes, one, self._max_pixels)
 
     def _compose(
         self,
@@ -180,8 +189,10 @@ class Planner:
         rng: BatchRng,
         partners: Partners,
     ) -> Composed:
-        boxes = None if self._boxes is None else self._boxes[keys]
-        objects = None if self._objects is None else self._objects.take(keys)
+        boxes = _corners(self._manifest.boxes(keys))
+        objects = None
+        if self._has_objects:
+            objects = Objects.of(self._manifest, keys, self._companions.of_boxes)
         if blank.any():
             # A blank image has no boxes; the box of its record is the whole image.
             if boxes is not None:
@@ -204,7 +215,7 @@ class Planner:
             ConfigError: the sampler, such as a user's own, violates its contract.
         """
         visits = self._sampler.visits(positions)
-        name, count = type(self._sampler).__name__, len(self._labels)
+        name, count = type(self._sampler).__name__, len(self._manifest)
         arrays = {each: np.asarray(getattr(visits, each, None)) for each in Visits._fields}
         for each, values in arrays.items():
             if values.shape != positions.shape or values.dtype.kind not in "iu":
@@ -294,7 +305,7 @@ class Planner:
         keys, blank = visits.record_key, np.zeros(len(positions), dtype=np.bool_)
         if substitute is not None:
             keys, blank = substitute(visits)
-        sizes = self._sizes[keys]
+        sizes = self._sizes(keys)
         if blank.any():
             sizes[blank] = blank_sizes(sizes[blank], self._max_pixels)
         # A substitute draws the numbers of the record it replaces, so it is augmented differently
@@ -319,9 +330,13 @@ class Planner:
                 f"{len(view.stages)} stages, but other batches {usual.size} and "
                 f"{len(usual.stages)}; they must end in one fixed size, such as CenterCrop(224)"
             )
-        labels, mix = self._labels[keys], composed.mix
+        labels, mix = self._manifest.labels.take(keys), composed.mix
         frames = [view.frame for view in composed.views]
-        other, share = (None, None) if mix is None else (labels[mix.partner], mix.share)
+        label_b = soft = None
+        if labels is not None and mix is not None:
+            label_b = labels[mix.partner]
+        if labels is not None and self._soft is not None:
+            soft = self._soft.of(labels, label_b, None if mix is None else mix.share)
         return BatchPlan(
             step=step,
             positions=positions,
@@ -331,16 +346,18 @@ class Planner:
             epochs=visits.epoch,
             places=places,
             labels=labels,
+            label_b=label_b,
             delivered=delivered,
             sizes=sizes,
             stages=composed.stages,
             mix=mix,
-            soft_labels=None if self._soft is None else self._soft.of(labels, other, share),
+            soft_labels=soft,
             targets=self._follow(composed, keys, blank),
             fields={
                 field.name: values_of(field, values, keys, frames, blank)
                 for field, values in self._fields
             },
+            lookups=tuple(map(Lookup, frames)) if self._looks_up else (),
         )
 
     def _follow(
@@ -350,10 +367,13 @@ class Planner:
         blank: npt.NDArray[np.bool_],
     ) -> tuple[ViewTargets, ...]:
         boxes = composed.objects if self._boxes_follow else None
-        points = None if self._points is None else self._points[keys]
+        points = self._manifest.points(keys) if self._points_follow else None
         if boxes is None and points is None:
             return ()
-        return tuple(follow(view.frame, boxes, view.kept, points, blank) for view in composed.views)
+        return tuple(
+            follow(view.frame, boxes, view.kept, points, blank, self._companions.flipped)
+            for view in composed.views
+        )
 
 
 def _partners(
@@ -377,23 +397,45 @@ def _partners(
     return np.where(blank | blank[partner], rows, partner)
 
 
-def _corners(manifest: Manifest) -> npt.NDArray[np.float64] | None:
-    """Return the box of each record as (x0, y0, x1, y1)."""
-    boxes = manifest.boxes()
+def _extremes(manifest: Manifest) -> npt.NDArray[np.int64]:
+    """Return the sorted keys of the images that are most extreme by area, aspect or a side.
+
+    The first of equal ones is taken.
+    """
+
+    def rows(sizes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+        height, width = sizes.astype(np.int64).T
+        measures = (height * width, width / height, height, width)
+        return np.unique([pick for by in measures for pick in (by.argmin(), by.argmax())])
+
+    found = [
+        number * PIECE + rows(np.column_stack([side.to_numpy() for side in sides]))
+        for number, sides in enumerate(pieces(manifest.frame[["height", "width"]]))
+    ]
+    keys = np.concatenate(found)
+    return keys[rows(manifest.sizes(keys))]
+
+
+def _corners(boxes: npt.NDArray[np.int32] | None) -> npt.NDArray[np.float64] | None:
+    """Return boxes (x, y, width, height) as (x0, y0, x1, y1)."""
     if boxes is None:
         return None
     corner, extent = boxes[:, :2].astype(np.float64), boxes[:, 2:]
     return np.concatenate([corner, corner + extent], axis=1)
 
 
-def _soft_labels(
-    views: Sequence[Sequence[Transform]], labels: npt.NDArray[np.int32]
-) -> SoftLabels | None:
+def _soft_labels(views: Sequence[Sequence[Transform]], manifest: Manifest) -> SoftLabels | None:
     """Return the `SoftLabels` of all views, if there is one, after checking all labels."""
     found = [each for each in itertools.chain(*views) if isinstance(each, SoftLabels)]
     if not found:
         return None
     if any(each.identity != found[0].identity for each in found):
         raise ConfigError("there are several SoftLabels with different settings; use one")
-    found[0].of(np.array([labels.min(), labels.max()]))
+    labels = manifest.labels
+    label, column = labels.take(np.zeros(1, np.int64)), labels.column
+    if label is None or column is None:
+        raise ConfigError("SoftLabels is in transforms, but the manifest has no labels")
+    if labels.has_classes:
+        label = np.array([column.min(), column.max()], np.int32)
+    found[0].of(label)
     return found[0]

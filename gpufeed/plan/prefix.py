@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from gpufeed.plan.compose import bounding
 from gpufeed.plan.resample import resample
-from gpufeed.plan.stages import Resize, Window
+from gpufeed.plan.stages import Resize, Stages, Window
 from gpufeed.plan.view import Composition
 from gpufeed.rng import BatchRng
 from gpufeed.transforms.base import GeometricTransform, Transform
@@ -40,6 +40,32 @@ class Prefix:
     window: Window
     resize: Resize | None
     sizes: Int64
+
+    def after(self, stages: Stages) -> Stages:
+        """Return what is left of a batch's stages: all but the resize, if it is in common.
+
+        The window is then the whole of what is kept.
+        """
+        if self.resize is None:
+            return stages
+        (view,) = stages.views
+        first: Any = view.stages[0]  # a view always begins with a Resample
+        window = Window(np.zeros_like(stages.window.start), first.resize.size.astype(np.int32))
+        left = replace(first, resize=None), *view.stages[1:]
+        return Stages(window, (replace(view, stages=left),))
+
+    def in_graph(self, stages: Stages) -> Prefix:
+        """Return what the visits have in common where the DALI graph opens images.
+
+        Where it flips as it resizes, which rounds otherwise than one after the other, the resize is
+        not in common.
+
+        Args:
+            stages: the stages of any batch.
+        """
+        if self.resize is None or not stages.openings[0][0].flips_in_resize:
+            return self
+        return Prefix(self.window, None, np.where(self.sizes > 0, self.window.shape, 0))
 
 
 def find_prefix(

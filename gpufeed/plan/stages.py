@@ -115,6 +115,16 @@ class Resample(Part):
     mirror: Int32 | None = None
     upturn: Int32 | None = None
 
+    @property
+    def flips_in_resize(self) -> bool:
+        """Whether DALI's resize writes its output flipped, which costs nothing.
+
+        The operator for this neither pads afterwards nor resizes a region.
+        """
+        flips = self.mirror is not None or self.upturn is not None
+        resizes = self.resize is not None and self.resize.first is None
+        return flips and resizes and self.canvas is None
+
 
 @dataclass(frozen=True)
 class Warp(Part):
@@ -227,6 +237,14 @@ class Stages(Part):
     def rest(self) -> tuple[View, ...]:
         """The stages after opening, for each view."""
         return tuple(view.rest for view in self.views)
+
+    @property
+    def openings(self) -> tuple[tuple[Resample, ...], ...]:
+        """The stages of each view's opening that a graph carries out."""
+        return tuple(
+            tuple([stage for stage in view.opening if isinstance(stage, Resample)])
+            for view in self.views
+        )
 
 
 def map_arrays(function: Callable[[npt.NDArray[Any]], Any], tree: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The columns `boxes`, `box_labels` and `points`: lists of annotations for each image."""
+"""The columns `boxes`, those with a value for each box, and `points`: lists for each image."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from gpufeed._util.rows import RowName, first_true
 from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.labels import check_unique, number_labels
+from gpufeed.records.lists import flatten, ragged
 
 __all__ = [
     "BOXES",
     "BOX_LABELS",
+    "BOX_POINTS",
     "POINTS",
     "BoxFormat",
     "check_annotations",
     "check_box_format",
-    "flatten",
-    "ragged",
     "read_boxes",
     "read_points",
 ]
 
 BoxFormat = Literal["xyxy", "xywh"]
 
-BOXES, BOX_LABELS, POINTS = "boxes", "box_labels", "points"
+BOXES, BOX_LABELS, BOX_POINTS, POINTS = "boxes", "box_labels", "box_points", "points"
 BOXES_TYPE = pl.List(pl.Array(pl.Float64, 4))
 POINTS_TYPE = pl.List(pl.Array(pl.Float64, 3))
 
@@ -49,61 +49,46 @@ def check_box_format(value: Any) -> BoxFormat:
     return box_format
 
 
-def flatten(column: pl.Series) -> tuple[npt.NDArray[Any], Int64]:
-    """Return the concatenated items of a column of n lists, and their offsets, int64 (n + 1)."""
-    counts = column.list.len().to_numpy().astype(np.int64)
-    # explode() would turn an empty list into a null
-    inner = column.filter(pl.Series(counts > 0)).explode()
-    if isinstance(inner.dtype, pl.Enum):
-        inner = inner.to_physical()
-    return inner.to_numpy(), np.concatenate([[0], np.cumsum(counts)])
-
-
-def ragged(values: npt.NDArray[Any] | pl.Series, offsets: Int64) -> pl.Series:
-    """Return a column of lists: the inverse of `flatten`."""
-    items = pl.Series(values)
-    count = len(offsets) - 1
-    rows = np.repeat(np.arange(count), np.diff(offsets))
-    # One more row for each list, since group_by would omit empty lists.
-    frame = pl.DataFrame(
-        {
-            "row": np.concatenate([rows, np.arange(count)]),
-            "real": np.arange(len(rows) + count) < len(rows),
-            "value": pl.concat([items, pl.Series([None] * count, dtype=items.dtype)]),
-        }
-    )
-    lists = frame.group_by("row", maintain_order=True).agg(pl.col("value").filter(pl.col("real")))
-    return lists.sort("row")["value"]
-
-
 def read_boxes(
     frame: pl.DataFrame,
-    column: str,
+    column: str | None,
     labels: str | None,
     box_format: BoxFormat,
     row_name: RowName,
     *,
     classes: Sequence[str] | None = None,
+    points: str | None = None,
+    others: Sequence[str] = (),
 ) -> tuple[pl.DataFrame, dict[str, int]]:
     """Return the frame with canonical boxes, and how many of them were clamped and dropped.
 
     Boxes that extend beyond their image are clamped to it. Boxes without area, before or after
-    clamping, are dropped with their labels. Null means no boxes.
+    clamping, are dropped with all that belongs to them. Null means no boxes.
 
     Args:
         frame: has `width` and `height`.
-        column: column of lists of four numbers, which becomes `boxes`.
+        column: column of lists of four numbers, which becomes `boxes`; None for the boxes around
+            their points.
         labels: column of lists of the boxes' labels, which becomes `box_labels`.
         box_format: "xyxy" for (x0, y0, x1, y1), "xywh" for (x, y, width, height).
         row_name: names a row.
         classes: names of the boxes' labels; None for those of the column.
+        points: column of lists of each box's points, which becomes `box_points`.
+        others: other columns of lists with a value for each box.
 
     Raises:
-        ManifestError: a value is not a list of four finite numbers, a box ends before it starts,
-            there is not one label for each box, or a label is not in `classes`.
+        ManifestError: a value is not a list of four finite numbers, a box ends before it starts, a
+            column does not have one value for each box, a label is not in `classes`, or boxes
+            differ in the number of their points.
         ConfigError: a name occurs twice in `classes`.
     """
-    boxes, offsets = _numbers(frame[column], (4,), row_name)
+    placed = None if points is None else _read_box_points(frame[points], row_name)
+    if column is None and placed is not None:
+        corners, offsets = placed[0][:, :, :2], placed[1]
+        boxes = np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1)
+        box_format = "xyxy"
+    else:
+        boxes, offsets = _numbers(frame[str(column)], (4,), row_name)
     rows = np.repeat(np.arange(frame.height), np.diff(offsets))
     if box_format == "xywh":
         boxes = np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)
@@ -122,32 +107,43 @@ def read_boxes(
         "boxes_clamped": int((clamped != boxes).any(axis=1)[kept].sum()),
         "boxes_dropped": int((~kept).sum()),
     }
-    before = np.concatenate([[0], np.cumsum(kept)])
-    new = [ragged(clamped[kept], before[offsets]).alias(BOXES)]
+    new = {BOXES: pl.Series(clamped)}
     if labels is not None:
-        new.append(_read_labels(frame[labels], offsets, kept, row_name, classes))
-    return frame.drop(column, *([labels] if labels else [])).with_columns(new), repairs
+        new[BOX_LABELS] = _read_labels(_of_boxes(frame[labels], offsets, row_name), classes)
+    if placed is not None:
+        _check_counts(placed[1], offsets, str(points), row_name)
+        new[BOX_POINTS] = pl.Series(placed[0])
+    for name in others:
+        new[name] = _of_boxes(frame[name], offsets, row_name)
+    before = np.concatenate([[0], np.cumsum(kept)])[offsets]
+    given = {name for name in (column, labels, points) if name is not None}
+    lists = [ragged(each.filter(pl.Series(kept)), before).alias(name) for name, each in new.items()]
+    return frame.drop(given).with_columns(lists), repairs
 
 
-def _read_labels(
-    column: pl.Series,
-    offsets: Int64,
-    kept: npt.NDArray[np.bool_],
-    row_name: RowName,
-    classes: Sequence[str] | None,
-) -> pl.Series:
-    """Return the labels of the boxes that are kept: an Enum, or Int32 for unnamed integers."""
+def _check_counts(own: Int64, offsets: Int64, name: str, row_name: RowName) -> None:
+    """Raise `ManifestError` if lists with the offsets `own` have not one value for each box."""
+    counts, boxes = np.diff(own), np.diff(offsets)
+    if (row := first_true(pl.Series(counts != boxes))) is not None:
+        raise ManifestError(
+            f"{row_name(row)}: {name} has {counts[row]} values for {boxes[row]} boxes"
+        )
+
+
+def _of_boxes(column: pl.Series, offsets: Int64, row_name: RowName) -> pl.Series:
+    """Return the items of a column of lists, which must have one for each box."""
     if not isinstance(column.dtype, pl.List):
         raise ManifestError(f"column {column.name!r} must contain lists, not {column.dtype}")
-    counts = column.list.len().fill_null(0).to_numpy()
-    if (row := first_true(pl.Series(counts != np.diff(offsets)))) is not None:
-        raise ManifestError(
-            f"{row_name(row)}: {column.name} has {counts[row]} labels for "
-            f"{np.diff(offsets)[row]} boxes"
-        )
+    counts = column.list.len().fill_null(0).to_numpy().astype(np.int64)
+    _check_counts(np.concatenate([[0], np.cumsum(counts)]), offsets, column.name, row_name)
     flat = column.filter(pl.Series(counts > 0)).explode()
     if flat.null_count():
-        raise ManifestError(f"column {column.name!r} contains a null label")
+        raise ManifestError(f"column {column.name!r} has a box without a value: there is a null")
+    return flat
+
+
+def _read_labels(flat: pl.Series, classes: Sequence[str] | None) -> pl.Series:
+    """Return the labels of boxes: an Enum, or Int32 for unnamed integers."""
     if classes is None and isinstance(flat.dtype, pl.Enum):
         classes = flat.dtype.categories.to_list()
     if flat.dtype == pl.Null:
@@ -155,21 +151,19 @@ def _read_labels(
     is_text = flat.dtype in (pl.String, pl.Categorical, pl.Enum)
     if classes is not None and (is_text or flat.dtype.is_integer()):
         check_unique(classes)
-        numbers = number_labels(flat, classes, f"column {column.name!r}", "label")
-        values = pl.Series(classes, dtype=pl.String).gather(numbers).cast(pl.Enum(classes))
-    elif flat.dtype.is_integer():
+        numbers = number_labels(flat, classes, f"column {flat.name!r}", "label")
+        return pl.Series(classes, dtype=pl.String).gather(numbers).cast(pl.Enum(classes))
+    if flat.dtype.is_integer():
         values = flat.cast(pl.Int32, strict=False)
         if values.null_count() or (values < 0).any():
-            raise ManifestError(f"column {column.name!r} has a label outside [0, 2**31 - 1]")
-    elif is_text:
+            raise ManifestError(f"column {flat.name!r} has a label outside [0, 2**31 - 1]")
+        return values
+    if is_text:
         text = flat.cast(pl.String)
-        values = text.cast(pl.Enum(text.unique().sort()))
-    else:
-        raise ManifestError(
-            f"column {column.name!r} must contain lists of integers or text, not of {flat.dtype}"
-        )
-    before = np.concatenate([[0], np.cumsum(kept)])
-    return ragged(values.filter(pl.Series(kept)), before[offsets]).alias(BOX_LABELS)
+        return text.cast(pl.Enum(text.unique().sort()))
+    raise ManifestError(
+        f"column {flat.name!r} must contain lists of integers or text, not of {flat.dtype}"
+    )
 
 
 def read_points(frame: pl.DataFrame, column: str, row_name: RowName) -> pl.DataFrame:
@@ -184,11 +178,40 @@ def read_points(frame: pl.DataFrame, column: str, row_name: RowName) -> pl.DataF
     Raises:
         ManifestError: a point is not two or three finite numbers, or not as long as the others.
     """
-    points, offsets = _numbers(frame[column], (2, 3), row_name)
+    points, offsets = _points(frame[column], row_name)
+    return frame.drop(column).with_columns(ragged(points, offsets).alias(POINTS))
+
+
+def _points(column: pl.Series, row_name: RowName) -> tuple[Float64, Int64]:
+    """Return the points in a column of lists, float64 (m, 3), and the lists' offsets."""
+    points, offsets = _numbers(column, (2, 3), row_name)
     if points.shape[1] == 2:
         points = np.concatenate([points, np.ones((len(points), 1))], axis=1)
     points[:, 2] = points[:, 2] > 0
-    return frame.drop(column).with_columns(ragged(points, offsets).alias(POINTS))
+    return points, offsets
+
+
+def _read_box_points(column: pl.Series, row_name: RowName) -> tuple[Float64, Int64]:
+    """Return the k points of each of m boxes, float64 (m, k, 3), and the lists' offsets."""
+    try:
+        lists = column.cast(pl.List(pl.List(pl.List(pl.Float64))))
+    except pl.exceptions.PolarsError:
+        raise ManifestError(
+            f"column {column.name!r} must contain a list of points for each box, as lists of 2 or "
+            f"3 numbers, not {column.dtype}"
+        ) from None
+    counts = lists.list.len().fill_null(0).to_numpy().astype(np.int64)
+    rows = np.repeat(np.arange(len(lists)), counts).tolist()
+    flat = lists.filter(pl.Series(counts > 0)).explode()
+    points, ends = _points(flat, lambda box: row_name(rows[box]))
+    sizes = np.diff(ends)
+    if (box := first_true(pl.Series((sizes != sizes[:1]) | (sizes == 0)))) is not None:
+        raise ManifestError(
+            f"{row_name(rows[box])}: {column.name} has a box with {sizes[box]} points; list the "
+            "same number for each box, at least one, and missing ones with visible 0"
+        )
+    each = int(sizes[0]) if len(sizes) else 1
+    return points.reshape(-1, each, 3), np.concatenate([[0], np.cumsum(counts)])
 
 
 def _numbers(
@@ -229,8 +252,18 @@ def _numbers(
     return numbers, offsets
 
 
-def check_annotations(frame: pl.DataFrame, row_name: RowName) -> None:
-    """Raise `ManifestError` if `boxes`, `box_labels` or `points` are not canonical."""
+def check_annotations(frame: pl.DataFrame, row_name: RowName, points: pl.Series | None) -> None:
+    """Check that boxes, what belongs to them, and points are canonical.
+
+    Args:
+        frame: some rows of a table.
+        row_name: names a row.
+        points: the points of the table's first row, of which all have the number; None if the
+            table has none.
+
+    Raises:
+        ManifestError: they are not.
+    """
     for name, dtype in ((BOXES, BOXES_TYPE), (POINTS, POINTS_TYPE)):
         if name not in frame.columns:
             continue
@@ -245,9 +278,10 @@ def check_annotations(frame: pl.DataFrame, row_name: RowName) -> None:
         if not np.isfinite(values).all():
             raise ManifestError(f"column {name!r} contains a null or a number that is not finite")
         counts = np.diff(offsets)
-        if name == POINTS and (row := first_true(pl.Series(counts != counts[0]))) is not None:
+        number = 0 if name == BOXES or points is None else points.list.len()[0]
+        if name == POINTS and (row := first_true(pl.Series(counts != number))) is not None:
             raise ManifestError(
-                f"{row_name(row)}: there are {counts[row]} points, but {counts[0]} in the first "
+                f"{row_name(row)}: there are {counts[row]} points, but {number} in the first "
                 "row; list the same number for each image, missing ones with visible 0"
             )
         if name == BOXES:
@@ -262,6 +296,8 @@ def check_annotations(frame: pl.DataFrame, row_name: RowName) -> None:
                 )
     if BOX_LABELS in frame.columns:
         _check_labels(frame, row_name)
+    if BOX_POINTS in frame.columns:
+        _check_box_points(frame, row_name)
 
 
 def _check_labels(frame: pl.DataFrame, row_name: RowName) -> None:
@@ -279,3 +315,24 @@ def _check_labels(frame: pl.DataFrame, row_name: RowName) -> None:
     values = frame[BOX_LABELS].filter(frame[BOXES].list.len() > 0).explode()
     if values.null_count() or (inner == pl.Int32 and (values < 0).any()):
         raise ManifestError(f"column {BOX_LABELS!r} contains a null or a negative number")
+
+
+def _check_box_points(frame: pl.DataFrame, row_name: RowName) -> None:
+    dtype = frame[BOX_POINTS].dtype
+    inner = dtype.inner if isinstance(dtype, pl.List) else None
+    shape = inner.shape if isinstance(inner, pl.Array) else ()
+    if (
+        BOXES not in frame.columns
+        or len(shape) != 2
+        or inner != pl.Array(pl.Float64, (shape[0], 3))
+    ):
+        raise ManifestError(
+            f"column {BOX_POINTS!r} needs a column {BOXES!r} and dtype List(Array(Float64, (k, "
+            f"3))), not {dtype}; convert it with read_table(box_points={BOX_POINTS!r}), or rename "
+            "it if it is something else"
+        )
+    wrong = frame[BOX_POINTS].list.len().ne_missing(frame[BOXES].list.len())
+    if (row := first_true(wrong)) is not None:
+        raise ManifestError(f"{row_name(row)}: {BOX_POINTS} does not have points for each box")
+    if not np.isfinite(flatten(frame[BOX_POINTS])[0]).all():
+        raise ManifestError(f"column {BOX_POINTS!r} contains a null or a number that is not finite")

@@ -10,11 +10,12 @@ from typing import Any, Protocol
 
 import polars as pl
 
-from gpufeed._util.urls import location, public_url, split_url
+from gpufeed._util.sanitize import sanitize
 from gpufeed.errors import ManifestError
-from gpufeed.records.table_files import FAILURES, first_line, read_file
+from gpufeed.records.table_files import FAILURES, file_name, find_files, first_line, read_file
+from gpufeed.source.locate import common_folder
 
-__all__ = ["AnyTable", "Table", "load_table"]
+__all__ = ["AnyTable", "Table", "join_files", "load_table", "with_names"]
 
 
 class ArrowTable(Protocol):
@@ -39,8 +40,9 @@ AnyTable = (
     | PolarsConvertible
     | Mapping[str, Sequence[Any]]
     | Sequence[Mapping[str, Any]]
+    | Sequence[str | Path]
 )
-"""A table file, its URL, or a table of polars, pandas, pyarrow, datasets or plain Python."""
+"""Table files, or their URLs, or a table of polars, pandas, pyarrow, datasets or plain Python."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +54,22 @@ class Table:
         name: its name in error messages.
         folder: the folder, or its URL, that its paths are relative to by default.
         from_text: whether it is a text file in which numbers and text look the same.
+        files: the name of each of several files, and the number of its rows.
     """
 
     frame: pl.DataFrame
     name: str = "the table"
     folder: Path | str = Path()
     from_text: bool = False
+    files: Sequence[tuple[str, int]] = ()
+
+    def row_name(self, row: int) -> str:
+        """Return the name of a row, given its number from 0, in error messages."""
+        for name, height in self.files:
+            if row < height:
+                return f"{name}, row {row}"
+            row -= height
+        return f"{self.name}, row {row}"
 
 
 def load_table(table: object, texts: Collection[str]) -> Table:
@@ -72,12 +84,9 @@ def load_table(table: object, texts: Collection[str]) -> Table:
     Raises:
         ManifestError: it is not a table, or cannot be read.
     """
-    if isinstance(table, str | Path):
-        where = location(table)
-        read, from_text = read_file(where, texts)
-        if isinstance(where, Path):
-            return Table(read, str(where), where.parent, from_text)
-        return Table(read, public_url(where), split_url(where)[0], from_text)
+    if (files := find_files(table)) is not None:
+        read = [read_file(file, texts) for file in files]
+        return join_files(files, [frame for frame, _ in read], all(text for _, text in read))
     kind = f"{type(table).__module__.partition('.')[0]}.{type(table).__qualname__}"
     kind = kind.removeprefix("builtins.")
     try:
@@ -92,6 +101,39 @@ def load_table(table: object, texts: Collection[str]) -> Table:
     return Table(frame)
 
 
+def join_files(
+    files: Sequence[Path | str], frames: Sequence[pl.DataFrame], from_text: bool = False
+) -> Table:
+    """Return the tables of several files, one after the other, as one.
+
+    Raises:
+        ManifestError: their columns differ.
+    """
+    folder, _ = common_folder(files)
+    name = file_name(files[0])
+    if len(files) == 1:
+        return Table(frames[0], name, folder, from_text)
+    for file, frame in zip(files, frames, strict=True):
+        if set(frame.columns) != set(frames[0].columns):
+            raise ManifestError(
+                f"{file_name(file)} has the columns {sanitize(str(frame.columns))}, but {name} has "
+                f"{sanitize(str(frames[0].columns))}; the files of a table must have the same"
+            )
+    for column in frames[0].columns:
+        # Text files say of a column without values that it is text, and of whole numbers no more.
+        dtypes = {each[column].dtype for each in frames if each[column].null_count() < each.height}
+        if len(dtypes) > 1 and not all(dtype.is_numeric() for dtype in dtypes):
+            raise ManifestError(
+                f"column {column!r} is of several types in {name} and {len(files) - 1} "
+                f"other files: {sanitize(', '.join(sorted(map(str, dtypes))))}"
+            )
+        if len(dtypes) == 1:
+            frames = [each.with_columns(pl.col(column).cast(*dtypes)) for each in frames]
+    joined = pl.concat([each.select(frames[0].columns) for each in frames], how="vertical_relaxed")
+    parts = [(file_name(file), frame.height) for file, frame in zip(files, frames, strict=True)]
+    return Table(joined, f"{name} and {len(files) - 1} more", folder, from_text, parts)
+
+
 def _convert(table: Any) -> pl.DataFrame | None:
     """Return a table as a frame, or None if it is not a table."""
     if isinstance(table, pl.DataFrame):
@@ -101,10 +143,8 @@ def _convert(table: Any) -> pl.DataFrame | None:
     if hasattr(table, "to_polars"):
         frame: pl.DataFrame = table.to_polars()
         features = getattr(table, "features", None) or {}
-        return frame.with_columns(
-            _enum(frame[name], feature.names)
-            for name, feature in features.items()
-            if getattr(feature, "names", None)
+        return with_names(
+            frame, {name: getattr(of, "names", None) for name, of in features.items()}
         )
     if hasattr(table, "__arrow_c_stream__"):
         columns = list(table.items()) if hasattr(table, "iloc") else []
@@ -125,6 +165,12 @@ def _convert(table: Any) -> pl.DataFrame | None:
 def _are_paths(column: Any) -> bool:
     """Return whether a column of pandas holds paths of pathlib, which Arrow does not take."""
     return column.dtype == object and all(isinstance(each, os.PathLike) for each in column)
+
+
+def with_names(frame: pl.DataFrame, names: Mapping[str, Sequence[object] | None]) -> pl.DataFrame:
+    """Return a frame in which columns that have names, of which they are the indices, are these."""
+    named = [name for name, given in names.items() if given and name in frame.columns]
+    return frame.with_columns(_enum(frame[name], names[name] or ()) for name in named)
 
 
 def _enum(codes: pl.Series, names: Sequence[object]) -> pl.Series:

@@ -18,13 +18,15 @@ from gpufeed.records.labels import number_labels
 from gpufeed.records.manifest import Manifest, class_names
 from gpufeed.records.sizes import with_sizes
 from gpufeed.records.splits import canonical_split, is_split
-from gpufeed.source.files import PathSource
-from gpufeed.source.locate import Root, source_of, storage_of
+from gpufeed.source.files import FileSource, PathSource
+from gpufeed.source.locate import Root, storage_of
+from gpufeed.source.objects import ObjectSource
 from gpufeed.source.paths import PATH_CHARS, all_escape_message, is_inside
 from gpufeed.source.remote.storage import RemoteStorage
-from gpufeed.source.storage import Stamp
+from gpufeed.source.storage import LocalStorage, Stamp
+from gpufeed.source.zipped import ZipSource, open_archive
 
-__all__ = ["EXTENSIONS", "list_folder", "read_folder"]
+__all__ = ["EXTENSIONS", "FolderListing", "list_folder", "read_folder"]
 
 _MAX_LINKS_SHOWN = 5
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp")
@@ -43,11 +45,13 @@ def read_folder(
     """Read `path/class name/.../image`, in the order of torchvision's `ImageFolder`.
 
     The columns are `path`, `label`, `width`, `height` and `class_name`. Sizes are read from the
-    images' headers and cached. Hidden files and folders are skipped.
+    images' headers and cached. Hidden files and folders are skipped. A zip archive of the folder
+    gives the same manifest.
 
     Args:
-        path: folder that contains the class folders, its URL, or a `RemoteStorage`. An object store
-            is listed once; a web server has no listing, and needs a table.
+        path: folder that contains the class folders, its URL, or a `RemoteStorage`; or a zip
+            archive of it, "photos.zip", or a folder in one, "photos.zip/train". An object store is
+            listed once; a web server has no listing, and needs a table.
         classes: the names of the class folders, in the order of their labels; or a manifest, whose
             classes are taken. By default, the folders in sorted order. Folders of the list may be
             missing or empty.
@@ -77,6 +81,8 @@ def read_folder(
         follow_links=follow_links,
         on_bad_image=on_bad_image,
     )
+    if listing.frame.is_empty():
+        raise ManifestError(all_escape_message(listing.source.root))
     frame, source, repairs = with_sizes(
         listing.frame,
         listing.source,
@@ -95,17 +101,17 @@ class FolderListing:
     """The images of class folders, before any of them has been opened.
 
     Attributes:
-        frame: `path`, `label` (Int32) and `class_name`.
+        frame: has `path`, `label` (Int32) and `class_name`.
         source: the images, one for each row.
-        classes: the names of the labels.
-        links: with "drop", the symbolic links that leave the folder, as paths relative to it, which
-            the frame does not contain.
+        classes: names of the labels.
+        links: with on_bad_image="drop", the symbolic links that leave the folder, as paths relative
+            to it; the frame does not contain them.
     """
 
     frame: pl.DataFrame
-    source: PathSource
+    source: PathSource | ZipSource
     classes: Sequence[str]
-    links: list[str]
+    links: Sequence[str]
 
 
 def list_folder(
@@ -116,12 +122,10 @@ def list_folder(
     follow_links: bool = False,
     on_bad_image: OnBadImage = "raise",
     allow_splits: bool = False,
-    allow_empty: bool = False,
 ) -> FolderListing:
     """List the images of class folders without opening any of them.
 
-    Arguments as for `read_folder`; with `allow_splits`, splits may take the place of classes, and
-    with `allow_empty`, all images may be behind links.
+    Arguments as for `read_folder`; with `allow_splits`, splits may take the place of classes.
 
     Raises:
         ManifestError: as `read_folder`, except that no image is read.
@@ -132,21 +136,34 @@ def list_folder(
             f"extensions must be a sequence such as ('.jpg', '.png'), not {short(extensions)}"
         )
     suffixes = tuple(each.lower() for each in extensions)
-    storage = storage_of(path)
-    stamps: dict[str, Stamp] | None = None
-    root: Path | str
-    if isinstance(storage, RemoteStorage):
-        root = public_url(storage.root)
+    given = location(path) if isinstance(path, str | os.PathLike) else path.root
+    root = public_url(given) if isinstance(given, str) else given
+    archive = None if isinstance(path, LocalStorage | RemoteStorage) else open_archive(path)
+    links: list[str] = []
+    packed: dict[str, dict[str, list[str]]] = {}
+    if archive is not None:
+        packed = _packed_folders(archive.paths, suffixes)
+        files_of = {
+            # By folder and then by name, so that "a-b/" comes before "a/c/".
+            name: [file for _, files in sorted(packed[name].items()) for file in sorted(files)]
+            for name in sorted(packed)
+        }
+        empty = [name for name, files in files_of.items() if not files]
+    elif isinstance(storage := storage_of(path), RemoteStorage):
         files_of, stamps = _list_remote(storage, suffixes)
-        empty, links = [name for name, files in files_of.items() if not files], []
+        empty = [name for name, files in files_of.items() if not files]
     else:
-        # As it was given, since errors name it.
-        root = Path(location(path)) if isinstance(path, str | os.PathLike) else storage.root
-        files_of, empty, escapes = _list_local(root, suffixes, follow_links=follow_links)
+        files_of, empty, escapes = _list_local(Path(root), suffixes, follow_links=follow_links)
         links = escapes.paths()
     folders = list(files_of)
     if not allow_splits and not set(folders) <= set(classes or ()):
         _check_no_splits(root, folders)
+    (images,) = packed.values() if len(packed) == 1 else ({},)
+    if classes is None and images and folders[0] not in images:
+        raise ManifestError(
+            f"{root} has one folder, {folders[0]}, with nothing but folders in it; pass "
+            f"{root}/{folders[0]} if they are the classes, or classes=[{folders[0]!r}] if it is one"
+        )
     if links and on_bad_image != "drop":
         raise ManifestError(_escapes_message(Path(root), links))
     if not folders:
@@ -159,8 +176,6 @@ def list_folder(
             f"the class folder {root}/{empty[0]} has no image (no file ends in "
             f"{', '.join(suffixes)})"
         )
-    if links and not allow_empty and not any(files_of.values()):
-        raise ManifestError(all_escape_message(Path(root)))
     if classes is None:
         classes = folders
     numbers = number_labels(pl.Series(folders), classes, str(root), "class folder")
@@ -174,13 +189,31 @@ def list_folder(
         },
         schema={"path": pl.String, "label": pl.Int32, "class_name": pl.String},
     )
-    source = source_of(
-        root if stamps is None else storage,
-        frame["path"],
-        where=lambda row: f"{root}, file {row}",
-        stamps=stamps,
-    )
+    source: PathSource | ZipSource
+    if archive is not None:
+        source = archive.find(frame["path"])
+    elif isinstance(storage, RemoteStorage):
+        source = ObjectSource(storage, frame["path"], stamps=stamps)
+    else:
+        source = FileSource(root, frame["path"], where=lambda row: f"{root}, file {row}")
     return FolderListing(frame, source, classes, links)
+
+
+def _packed_folders(paths: pl.Series, suffixes: tuple[str, ...]) -> dict[str, dict[str, list[str]]]:
+    """Return the class folders of an archive, each with its folders and their images.
+
+    Files that are hidden, in a hidden folder, or added by macOS are left out, and so are those that
+    are in no folder.
+    """
+    classes: dict[str, dict[str, list[str]]] = {}
+    for path in paths:
+        name, slash, _ = path.partition("/")
+        if not slash or name == "__MACOSX" or path.startswith(".") or "/." in path:
+            continue
+        folders = classes.setdefault(name, {})
+        if path.lower().endswith(suffixes):
+            folders.setdefault(path.rpartition("/")[0], []).append(path)
+    return classes
 
 
 def _list_local(

@@ -1,4 +1,4 @@
-"""Numbers labels: by a list of classes, by their own integers, or by sorting."""
+"""Reads labels of every kind: classes, which it numbers, several of them, numbers and vectors."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
 import polars as pl
 
 from gpufeed._util.rows import RowName, first_true
 from gpufeed._util.sanitize import sanitize
 from gpufeed.errors import ConfigError, ManifestError
+from gpufeed.records.lists import ragged
 
 __all__ = ["RENUMBER", "check_unique", "number_labels", "read_labels"]
 
@@ -21,6 +23,8 @@ _ANY_SIZE = 100_000
 """Integer labels below this are kept, however few of them occur."""
 _PER_DISTINCT = 10
 """Larger ones are kept if at least one in so many occurs."""
+_DECIMAL = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+"""Matches numbers in text files."""
 _MAX_SHOWN = 5
 
 
@@ -85,21 +89,112 @@ def read_labels(
     *,
     from_text: bool,
 ) -> tuple[pl.Series, Sequence[str], dict[str, int]]:
-    """Return the labels of a table, Int32 from 0; the class names; and the repairs.
+    """Return the labels of a table, as in a manifest; the class names; and the repairs.
 
     Args:
         values: the column of labels.
         classes: the names of the labels; "renumber"; or None for the column's own numbers.
         table: name of the table for error messages.
         row_name: names a row.
-        from_text: whether integers may have been read as text, as from CSV.
+        from_text: whether numbers may have been read as text, as from CSV.
 
     Raises:
         ManifestError: as `read_table`.
         ConfigError: a name occurs twice in `classes`.
     """
-    if values.dtype.is_float():
+    dtype = values.dtype
+    if dtype.is_float():
         values = values.fill_nan(None)
+    if (row := first_true(values.is_null())) is not None:
+        raise ManifestError(f"{row_name(row)}: {values.name} is null")
+    if isinstance(dtype, pl.List | pl.Array):
+        inner: pl.DataType = dtype.inner  # type: ignore[assignment]
+        integers = isinstance(dtype, pl.Array) and inner.is_integer()
+        if inner.is_float() or inner == pl.Boolean or integers:
+            return *_read_vectors(values, classes, table, row_name), {}
+        return _read_several(values, classes, table, row_name)
+    if dtype == pl.String and from_text and classes is None and _are_decimal(values):
+        values = values.cast(pl.Float64)
+    if values.dtype.is_float():
+        if classes is not None:
+            raise ManifestError(
+                f"{table}: column {values.name!r} contains {dtype} numbers, which have no classes; "
+                "leave out classes to predict numbers, or cast the column to integers or text"
+            )
+        return values.alias("label"), (), {}
+    return _read_classes(values, classes, table, row_name, from_text=from_text)
+
+
+def _are_decimal(texts: pl.Series) -> bool:
+    """Return whether texts are numbers, not all of them integers."""
+    return bool(texts.str.contains(_DECIMAL).all() and not texts.str.contains(r"^[+-]?\d+$").all())
+
+
+def _read_vectors(
+    values: pl.Series, classes: Sequence[str] | None, table: str, row_name: RowName
+) -> tuple[pl.Series, Sequence[str]]:
+    """Return a column of lists or arrays of numbers, all of one length, and the entries' names."""
+    name = values.name
+    lists = values.arr.to_list() if isinstance(values.dtype, pl.Array) else values
+    lengths = lists.list.len()
+    size = int(lengths[0])
+    if (row := first_true(lengths != size)) is not None:
+        raise ManifestError(
+            f"{row_name(row)}: {name} has {lengths[row]} numbers, but {size} in the first row; "
+            "vectors have one length, and the classes of an image are integers or text"
+        )
+    if classes is None or classes == RENUMBER:
+        classes = [str(place) for place in range(size)]
+    if not size or len(classes) != size:
+        raise ManifestError(
+            f"{table}: column {name!r} contains vectors of {size} numbers, but there are "
+            f"{len(classes)} classes, which name their entries"
+        )
+    check_unique(classes)
+    inner: pl.DataType = lists.dtype.inner  # type: ignore[attr-defined]
+    kept = inner if inner.is_float() else pl.Float32()
+    return lists.cast(pl.List(kept)).cast(pl.Array(kept, size)).alias("label"), classes
+
+
+def _read_several(
+    values: pl.Series, classes: Sequence[str] | None, table: str, row_name: RowName
+) -> tuple[pl.Series, Sequence[str], dict[str, int]]:
+    """Return a column of lists of classes, List(Int32); the class names; and the repairs."""
+    name = values.name
+    if isinstance(values.dtype, pl.Array):
+        values = values.arr.to_list()
+    counts = values.list.len().to_numpy().astype(np.int64)
+    rows = np.repeat(np.arange(len(values)), counts).tolist()
+    flat = values.filter(pl.Series(counts > 0)).explode().alias(name)
+    if not len(flat):
+        if classes is None or classes == RENUMBER:
+            raise ManifestError(
+                f"{table}: all lists of column {name!r} are empty, so that the classes are "
+                "unknown; pass the names of all classes"
+            )
+        flat = flat.cast(pl.Int32)
+    labels, classes, repairs = _read_classes(
+        flat, classes, table, lambda item: row_name(rows[item]), from_text=False
+    )
+    placed = pl.DataFrame({"row": rows, "label": labels})
+    if (item := first_true(placed.is_duplicated())) is not None:
+        raise ManifestError(
+            f"{row_name(rows[item])}: {name} lists {sanitize(repr(flat[item]))} more than once; "
+            "list each class of an image once, or cast vectors of numbers to pl.Array"
+        )
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    return ragged(labels, offsets).alias("label"), classes, repairs
+
+
+def _read_classes(
+    values: pl.Series,
+    classes: Sequence[str] | None,
+    table: str,
+    row_name: RowName,
+    *,
+    from_text: bool,
+) -> tuple[pl.Series, Sequence[str], dict[str, int]]:
+    """Return classes, numbered as Int32; their names; and the repairs."""
     if (row := first_true(values.is_null())) is not None:
         raise ManifestError(f"{row_name(row)}: {values.name} is null")
     fixed: Sequence[str] | None = None
@@ -116,14 +211,15 @@ def read_labels(
             fixed = values.dtype.categories.to_list()
     else:
         raise ManifestError(
-            f"{table}: column {values.name!r} must contain integers, text or booleans, "
-            f"not {sanitize(str(values.dtype))}"
+            f"{table}: column {values.name!r} must contain integers, text, booleans, floats, or "
+            f"lists of them, not {sanitize(str(values.dtype))}"
         )
     repairs: dict[str, int] = {}
     if classes is None and fixed is not None:
         classes = fixed
     elif classes is None and keys.dtype.is_integer():
         classes = [str(number) for number in range(_check_integers(keys, row_name) + 1)]
+        return keys.cast(pl.Int32).alias("label"), classes, {}
     elif classes in (None, RENUMBER):
         classes = keys.unique().sort().cast(pl.String).to_list()
     labels = number_labels(keys, classes, table, "label").alias("label")
@@ -134,6 +230,8 @@ def read_labels(
 
 def _check_integers(keys: pl.Series, row_name: RowName) -> int:
     """Return the largest of some integer labels that are to be kept as they are."""
+    if keys.min() >= 0 and keys.max() < _ANY_SIZE:  # type: ignore[operator]
+        return int(keys.max())  # type: ignore[arg-type]
     numbers = keys.cast(pl.Int64, strict=False)  # null above 2**63
     distinct = keys.n_unique()
     size = max(_ANY_SIZE, _PER_DISTINCT * distinct)

@@ -9,36 +9,46 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from types import MappingProxyType
-from typing import SupportsIndex, overload
+from typing import Any, Self, SupportsIndex, overload
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from gpufeed._util.rows import first_true
+from gpufeed._util.rows import RowName, first_true, gather, named_pieces, pieces, take_rows
 from gpufeed._util.sanitize import sanitize, short
 from gpufeed.decode.headers import max_file_bytes
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.faults.quarantine import Quarantine
-from gpufeed.records.annotations import BOX_LABELS, BOXES, POINTS, check_annotations, flatten
+from gpufeed.records.annotations import (
+    BOX_LABELS,
+    BOX_POINTS,
+    BOXES,
+    POINTS,
+    check_annotations,
+)
 from gpufeed.records.bounding_box import BOX_COLUMNS
 from gpufeed.records.divide import divide, fold_sizes, part_sizes
 from gpufeed.records.fingerprint import check_dtypes, fingerprint
+from gpufeed.records.label_kinds import Labels, check_labels
+from gpufeed.records.lists import flatten
 from gpufeed.records.record import Record
 from gpufeed.records.splits import rows_of_split
 from gpufeed.records.table_files import read_parquet
 from gpufeed.source.base import Source, check_source
 from gpufeed.source.files import PathSource
+from gpufeed.source.limits import Limits
 from gpufeed.source.locate import Root, source_of
-from gpufeed.source.ranges import RangeSource
 from gpufeed.source.remote.storage import RemoteStorage
-from gpufeed.source.selection import take
+from gpufeed.source.selection import OWN, take
 from gpufeed.source.storage import LocalStorage
 
-__all__ = ["DROPPED", "Manifest", "class_names"]
+__all__ = ["DROPPED", "SAVED", "Manifest", "check_images", "class_names"]
 
 DROPPED = ("images_dropped", "links_dropped")
 """Keys of `repairs` that count what was left out."""
+SAVED = ".manifest"
+"""Ending of the files of saved manifests."""
 _MAX_SHOWN = 3
 _INT32_MAX = 2**31 - 1
 
@@ -54,28 +64,31 @@ class Manifest:
 
             - `path` (String): name of the image; for a file, its path relative to the root, with
               `/` as the separator;
-            - `label` (Int32): in [0, len(classes));
             - `width`, `height` (Int32): of the image in pixels, with its EXIF orientation applied;
 
             and optionally `box_x`, `box_y`, `box_width`, `box_height` (Int32, pixels, all four
             or none), a box inside the image. Other integer dtypes are cast to Int32. None of
             these may be null. Further optional columns, as `read_table` makes them, are
 
+            - `label`: a class (Int32, in [0, len(classes))), several (List(Int32)), a number
+              (Float64 or Float32), or a vector (Array of these) with an entry for each class;
             - `boxes` (List(Array(Float64, 4))): any number of boxes, x0, y0, x1, y1 in pixels,
               inside the image and with area;
             - `box_labels` (List(Int32) from 0, or List(Enum)): a label for each of these boxes;
+            - `box_points` (List(Array(Float64, (k, 3)))): k points for each of these boxes;
             - `points` (List(Array(Float64, 3))): x, y in pixels and visible, 0 or 1; the same
               number for each image.
 
             All other columns are kept unchanged.
         source: source of the images, with key i for the image of row i; or the folder that the
             paths are relative to, its URL or a `RemoteStorage`.
-        classes: the name of each label.
+        classes: the name of each class; none if there are no labels, or numbers.
         repairs: counts of what was repaired or dropped when the dataset was read.
         reduce_depth: whether images of 16 bits per channel (PNG, TIFF, PNM) are reduced to 8, by
             round(value / 257); by default they are bad images. Images of other depths above 8, and
             of floating-point or signed numbers, always are.
         numbers: row numbers to give in error messages; by default they count from 0.
+        point_names: the names of the k points of each image, or else of each box.
 
     Raises:
         ManifestError: a column is missing or has a wrong dtype, the frame is empty, or a row
@@ -84,8 +97,10 @@ class Manifest:
 
     __slots__ = (
         "_classes",
+        "_file",
         "_fingerprint",
         "_frame",
+        "_point_names",
         "_reduce_depth",
         "_repairs",
         "_selected_from",
@@ -96,11 +111,12 @@ class Manifest:
         self,
         frame: pl.DataFrame,
         source: Source | Root,
-        classes: Sequence[str],
+        classes: Sequence[str] = (),
         *,
         repairs: Mapping[str, int] | None = None,
         reduce_depth: bool = False,
         numbers: Sequence[int] | None = None,
+        point_names: Sequence[str] = (),
     ) -> None:
         if not isinstance(frame, pl.DataFrame):
             raise ManifestError(f"a manifest needs a polars DataFrame, not {_kind(frame)}")
@@ -108,11 +124,17 @@ class Manifest:
             raise ManifestError("classes must be a sequence of strings, one for each label")
         self._classes = tuple(classes)
         self._frame = _check_frame(frame, len(self._classes), numbers)
-        self._source = _check_source(source, self._frame, numbers)
+        self._source = check_images(source, self._frame, numbers)
         self._repairs = dict(repairs or {})
         self._selected_from = len(self)
         self._reduce_depth = reduce_depth
+        self._point_names = tuple(point_names)
+        if point_names and len(self._point_names) != self.num_points:
+            raise ManifestError(
+                f"there are {len(self._point_names)} point_names for {self.num_points} points"
+            )
         self._fingerprint: str | None = None
+        self._file: tuple[Any, ...] | None = None
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -137,8 +159,14 @@ class Manifest:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The name of each label: `classes[label]`."""
+        """The name of each class: `classes[label]`, or of each entry if labels are vectors."""
         return self._classes
+
+    @property
+    def labels(self) -> Labels:
+        """The labels of all records, in the form that batches have."""
+        column = self._frame["label"] if "label" in self._frame.columns else None
+        return Labels(column, len(self._classes), len(self))
 
     @property
     def repairs(self) -> Mapping[str, int]:
@@ -198,23 +226,54 @@ class Manifest:
     def __repr__(self) -> str:
         boxes = "with boxes" if self.has_boxes else "no boxes"
         repairs = f", repairs={self._repairs}" if self._repairs else ""
+        classes = f"{len(self._classes):,} classes" if self._classes else "no classes"
         return (
-            f"<Manifest: {len(self):,} images, {len(self._classes):,} classes, {boxes}, "
+            f"<Manifest: {len(self):,} images, {classes}, {boxes}, "
             f"{self._source!r}, columns={self._frame.columns}{repairs}>"
         )
 
-    def sizes(self) -> npt.NDArray[np.int32]:
-        """Return the height and width of each image in pixels; int32, (n, 2)."""
-        return self._integers("height", "width")
+    def sizes(self, keys: npt.ArrayLike | None = None) -> npt.NDArray[np.int32]:
+        """Return the height and width of each image in pixels; int32, (n, 2).
 
-    def boxes(self) -> npt.NDArray[np.int32] | None:
+        Args:
+            keys: here and below, the record_keys of n images; None for all images.
+
+        Raises:
+            ConfigError: as `rows`.
+        """
+        return self._integers(("height", "width"), keys)
+
+    def boxes(self, keys: npt.ArrayLike | None = None) -> npt.NDArray[np.int32] | None:
         """Return the bounding boxes x, y, width, height in pixels, int32, (n, 4), or None."""
-        return self._integers(*BOX_COLUMNS) if self.has_boxes else None
+        return self._integers(BOX_COLUMNS, keys) if self.has_boxes else None
+
+    def most_pixels(self, limit: int = 1 << 62) -> int:
+        """Return the most pixels that an image has, of those that have up to `limit`; 0 if none."""
+        most = 0
+        for piece in pieces(self._frame[["width", "height"]]):
+            pixels = _pixels(piece)
+            largest = int(pixels.max())
+            if largest > limit:
+                largest = int(pixels[pixels <= limit].max(initial=0))
+            most = max(most, largest)
+        return most
+
+    @property
+    def max_file_bytes(self) -> Limits:
+        """The most bytes that the file of each image may have, given its pixels."""
+        return _Limits(self._frame)
 
     @property
     def has_objects(self) -> bool:
         """Whether there are boxes: a list for each image, or the single box of `has_boxes`."""
         return BOXES in self._frame.columns or self.has_boxes
+
+    def most_objects(self) -> int:
+        """Return the most boxes that an image has, at least 1."""
+        if BOXES not in self._frame.columns:
+            return 1
+        counts = (piece.list.len().to_numpy() for piece in pieces(self._frame[BOXES]))
+        return max(1, *(int(count.max()) for count in counts))
 
     @property
     def has_points(self) -> bool:
@@ -223,43 +282,66 @@ class Manifest:
 
     @property
     def box_classes(self) -> tuple[str, ...]:
-        """The name of each label of `objects`; empty if `box_labels` has integers."""
-        if BOXES not in self._frame.columns:
-            return self._classes if self.has_boxes else ()
+        """The name of each label of `objects`; empty if they have none."""
         if BOX_LABELS not in self._frame.columns:
-            return self._classes
+            named = self.has_objects and self.labels.has_classes
+            return self._classes if named else ()
         inner = getattr(self._frame[BOX_LABELS].dtype, "inner", None)
         return tuple(inner.categories) if isinstance(inner, pl.Enum) else ()
 
     def objects(
-        self,
+        self, keys: npt.ArrayLike | None = None
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int32], npt.NDArray[np.int64]] | None:
-        """Return the boxes of all images, concatenated; None if there are none.
+        """Return the boxes of each image, concatenated; None if there are none.
 
         They come from the column `boxes`, or else from the single box of each image. Without
-        `box_labels`, a box has its image's label.
+        `box_labels`, a box has its image's class, or 0 if images do not have one class each.
 
         Returns:
             Boxes, float64 (m, 4) of x0, y0, x1, y1 in pixels; their labels, int32 (m,); and
             offsets, int64 (n + 1): the boxes of image i are those in [offsets[i], offsets[i + 1]).
         """
-        single, labels = self.boxes(), self._frame["label"].to_numpy()
+        labels = self.labels.groups_of(self._rows(keys))
         if BOXES in self._frame.columns:
-            boxes, offsets = flatten(self._frame[BOXES])
+            boxes, offsets = flatten(self._lists(BOXES, keys))
             if BOX_LABELS not in self._frame.columns:
                 return boxes, np.repeat(labels, np.diff(offsets)), offsets
-            return boxes, flatten(self._frame[BOX_LABELS])[0].astype(np.int32), offsets
+            return boxes, flatten(self._lists(BOX_LABELS, keys))[0].astype(np.int32), offsets
+        single = self.boxes(keys)
         if single is None:
             return None
         start = single[:, :2].astype(np.float64)
         boxes = np.concatenate([start, start + single[:, 2:]], axis=1)
         return boxes, labels, np.arange(len(boxes) + 1)
 
-    def points(self) -> npt.NDArray[np.float64] | None:
+    def points(self, keys: npt.ArrayLike | None = None) -> npt.NDArray[np.float64] | None:
         """Return the points, float64 (n, k, 3) of x, y in pixels and visible, or None."""
         if not self.has_points:
             return None
-        return flatten(self._frame[POINTS])[0].reshape(len(self), -1, 3)
+        lists = self._lists(POINTS, keys)
+        return flatten(lists)[0].reshape(len(lists), -1, 3)
+
+    def box_points(self, keys: npt.ArrayLike | None = None) -> npt.NDArray[np.float64] | None:
+        """Return the points of the boxes of `objects`, float64 (m, k, 3) as `points`, or None."""
+        if BOX_POINTS not in self._frame.columns:
+            return None
+        return flatten(self._lists(BOX_POINTS, keys))[0].reshape(-1, self._points_of_a_box(), 3)
+
+    @property
+    def num_points(self) -> int:
+        """The number of points of each image, or else of each box; 0 if there are none."""
+        if self.has_points:
+            return int(self._frame[POINTS][:1].list.len()[0])
+        return self._points_of_a_box()
+
+    def _points_of_a_box(self) -> int:
+        dtype: Any = self._frame.schema.get(BOX_POINTS)
+        return 0 if dtype is None else dtype.inner.shape[0]
+
+    @property
+    def point_names(self) -> tuple[str, ...]:
+        """The names of the points, in their order; empty if they have none."""
+        return self._point_names
 
     def filter(self, predicate: pl.Expr | pl.Series | npt.NDArray[np.bool_]) -> Manifest:
         """Return the images for which the predicate holds, in order, with the same classes.
@@ -356,7 +438,7 @@ class Manifest:
         return self._select(mask, f"no image is in split {name!r}")._as_whole()
 
     def random_split(
-        self, lengths: Sequence[float], *, seed: int = 0, stratify: bool = True
+        self, lengths: Sequence[float], *, seed: int = 0, stratify: bool | None = None
     ) -> list[Manifest]:
         """Divide the images at random into parts, each in the manifest's order.
 
@@ -368,13 +450,15 @@ class Manifest:
             lengths: fractions that sum to 1, or numbers of images that sum to all of them. Sizes of
                 fractions are rounded by their largest remainders.
             seed: seed of the division, 0 to 2**64 - 1.
-            stratify: whether each part has its share of each class, to within one image.
+            stratify: whether each part has its share of each class, to within one image; None for
+                yes if each image has one class.
 
         Returns:
             A manifest for each length.
 
         Raises:
-            ConfigError: the lengths are neither, or the seed is out of range.
+            ConfigError: the lengths are neither, the seed is out of range, or `stratify` is True
+                where images do not have one class each.
             ManifestError: a part has no image.
         """
         sizes = part_sizes(lengths, len(self))
@@ -386,7 +470,7 @@ class Manifest:
         return [self.take(np.flatnonzero(parts == part))._as_whole() for part in range(len(sizes))]
 
     def k_fold(
-        self, folds: int, *, fold: int, seed: int = 0, stratify: bool = True
+        self, folds: int, *, fold: int, seed: int = 0, stratify: bool | None = None
     ) -> tuple[Manifest, Manifest]:
         """Return the training and the validation set of one fold of a cross-validation.
 
@@ -454,16 +538,52 @@ class Manifest:
         rows = self._check_keys(keys)
         if not len(rows):
             raise ManifestError("a manifest needs at least one image")
-        # The rows have been checked already.
-        taken = object.__new__(Manifest)
-        taken._frame = self._frame[rows]
-        taken._source = take(self._source, rows)
-        taken._classes = self._classes
-        taken._repairs = self._repairs
+        taken = self._of_checked(
+            self._frame[rows],
+            take(self._source, rows),
+            self._classes,
+            repairs=self._repairs,
+            reduce_depth=self._reduce_depth,
+            point_names=self._point_names,
+        )
         taken._selected_from = len(self)
-        taken._reduce_depth = self._reduce_depth
-        taken._fingerprint = None
         return taken
+
+    @classmethod
+    def _of_checked(
+        cls,
+        frame: pl.DataFrame,
+        source: Source,
+        classes: tuple[str, ...],
+        *,
+        repairs: dict[str, int],
+        reduce_depth: bool,
+        point_names: tuple[str, ...],
+        fingerprint: str | None = None,
+    ) -> Self:
+        """Return a manifest of rows that another manifest has checked."""
+        made = object.__new__(cls)
+        made._frame = frame
+        made._source = _limit_files(source, frame)
+        made._classes = classes
+        made._repairs = repairs
+        made._selected_from = len(frame)
+        made._reduce_depth = reduce_depth
+        made._point_names = point_names
+        made._fingerprint = fingerprint
+        made._file = None
+        return made
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
+        """Pickle a manifest as its file's path, if `read_manifest` read it, or else as its rows."""
+        if self._file is None:
+            return super().__reduce_ex__(protocol)
+        from gpufeed.records.saved import read_again
+
+        return read_again, (self.fingerprint(), *self._file)
+
+    def _rows(self, keys: npt.ArrayLike | None) -> npt.NDArray[np.int64] | None:
+        return None if keys is None else self._check_keys(keys)
 
     def _check_keys(self, keys: npt.ArrayLike) -> npt.NDArray[np.int64]:
         array = np.asarray(keys)
@@ -491,17 +611,48 @@ class Manifest:
             self._fingerprint = fingerprint(self._frame, self._classes)
         return self._fingerprint
 
-    def _strata(self, stratify: bool) -> npt.NDArray[np.int32]:
-        labels = self._frame["label"].to_numpy()
-        return labels if stratify else np.zeros_like(labels)
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the manifest to a file for `read_manifest`, which opens it at once.
+
+        It is an Arrow IPC file of all columns, with the names of classes and points, the
+        fingerprint and the root in its metadata. Images are not copied. The file is written whole
+        or not at all.
+
+        Args:
+            path: the file, which must end in ".manifest".
+
+        Raises:
+            ConfigError: `path` has another ending.
+            MissingExtraError: pyarrow is not installed.
+            OSError: the file cannot be written.
+        """
+        from gpufeed.records.saved import save_manifest
+
+        save_manifest(self, path)
+
+    def _strata(self, stratify: bool | None) -> npt.NDArray[np.int32]:
+        labels = self.labels
+        if stratify and not labels.has_classes:
+            raise ConfigError(
+                "stratify is True, but images do not have one class each; leave it out, or pass "
+                "stratify=False"
+            )
+        return np.zeros(len(self), np.int32) if stratify is False else labels.groups
 
     def _as_whole(self) -> Manifest:
         """Count a new selection as no division among processes; return it."""
         self._selected_from = len(self)
         return self
 
-    def _integers(self, *columns: str) -> npt.NDArray[np.int32]:
-        return np.column_stack([self._frame[column].to_numpy() for column in columns])
+    def _integers(
+        self, columns: Sequence[str], keys: npt.ArrayLike | None
+    ) -> npt.NDArray[np.int32]:
+        rows = self._rows(keys)
+        return np.column_stack([gather(self._frame[column], rows) for column in columns])
+
+    def _lists(self, column: str, keys: npt.ArrayLike | None) -> pl.Series:
+        rows = self._rows(keys)
+        return self._frame[column] if rows is None else take_rows(self._frame[column], rows)
 
     def _select(self, mask: pl.Series, if_empty: str) -> Manifest:
         rows = mask.arg_true()
@@ -537,7 +688,7 @@ def _check_frame(
 ) -> pl.DataFrame:
     """Check all rules, and return the frame with its integers as Int32."""
     numbers = range(frame.height) if numbers is None else numbers
-    for name in ("path", "label", "width", "height"):
+    for name in ("path", *(["label"] if classes else []), "width", "height"):
         if name not in frame.columns:
             raise ManifestError(f"there is no column {name!r}; the columns are {frame.columns}")
     boxes = [name for name in BOX_COLUMNS if name in frame.columns]
@@ -549,7 +700,7 @@ def _check_frame(
         raise ManifestError("a manifest needs at least one image")
     if frame["path"].dtype != pl.String:
         raise ManifestError(f"column 'path' must have dtype String, not {frame['path'].dtype}")
-    integers = ["label", "width", "height", *boxes]
+    integers = ["width", "height", *boxes]
     for name in integers:
         if not frame[name].dtype.is_integer():
             raise ManifestError(f"column {name!r} must have dtype Int32, not {frame[name].dtype}")
@@ -561,7 +712,6 @@ def _check_frame(
         if (row := first_true(frame[name].is_null())) is not None:
             raise ManifestError(f"{row_name(row)}: {name} is null")
     for name, low, high, problem in (
-        ("label", 0, classes - 1, f"is not in [0, {classes}), the range of the classes"),
         ("width", 1, _INT32_MAX, "is not a valid size"),
         ("height", 1, _INT32_MAX, "is not a valid size"),
         *((name, 0, _INT32_MAX, "is out of range") for name in boxes),
@@ -570,26 +720,34 @@ def _check_frame(
             raise ManifestError(f"{row_name(row)}: {name} {frame[name][row]} {problem}")
     check_dtypes(frame)
     frame = frame.with_columns(pl.col(integers).cast(pl.Int32))
-    if boxes:
-        x, y, w, h, W, H = (
-            frame[name].cast(pl.Int64) for name in (*BOX_COLUMNS, "width", "height")
-        )
-        if (row := first_true((w < 1) | (h < 1) | (x + w > W) | (y + h > H))) is not None:
-            raise ManifestError(
-                f"{row_name(row)}: the box {x[row]} {y[row]} {w[row]} {h[row]} (x y width height) "
-                f"is empty or not inside the image of {W[row]}x{H[row]} pixels"
-            )
-    check_annotations(frame, row_name)
+    if "label" in frame.columns:
+        frame = frame.with_columns(check_labels(frame["label"], classes, row_name))
+    points = frame[POINTS][:1] if POINTS in frame.columns else None
+    for piece, name_in_piece in named_pieces(frame, row_name):
+        if boxes:
+            _check_boxes(piece, name_in_piece)
+        check_annotations(piece, name_in_piece, points)
     return frame
 
 
-def _check_source(
+def _check_boxes(frame: pl.DataFrame, row_name: RowName) -> None:
+    """Raise `ManifestError` if the single box of an image is empty or not inside it."""
+    x, y, w, h, W, H = (frame[name].cast(pl.Int64) for name in (*BOX_COLUMNS, "width", "height"))
+    if (row := first_true((w < 1) | (h < 1) | (x + w > W) | (y + h > H))) is not None:
+        raise ManifestError(
+            f"{row_name(row)}: the box {x[row]} {y[row]} {w[row]} {h[row]} (x y width height) "
+            f"is empty or not inside the image of {W[row]}x{H[row]} pixels"
+        )
+
+
+def check_images(
     source: Source | Root, frame: pl.DataFrame, numbers: Sequence[int] | None
 ) -> Source:
     """Check and return the source; files that are too long for their pixels are rejected."""
     if isinstance(source, str | os.PathLike | LocalStorage | RemoteStorage):
         numbers = range(frame.height) if numbers is None else numbers
         source = source_of(source, frame["path"], where=lambda row: f"row {numbers[row]}")
+        return _limit_files(source, frame)
     check_source(source, frame.height)
     if isinstance(source, PathSource):
         differ = frame["path"].ne_missing(source.paths)
@@ -598,10 +756,31 @@ def _check_source(
                 f"row {row}: path is {short(frame['path'][row])}, but the source has the file "
                 f"{short(source.paths[row])}; use the paths of the source"
             )
-    if isinstance(source, PathSource | RangeSource):
-        pixels = frame["width"].cast(pl.Int64) * frame["height"].cast(pl.Int64)
-        source = source.limited(max_file_bytes(pixels.to_numpy()))
+    return _limit_files(source, frame)
+
+
+def _limit_files(source: Source, frame: pl.DataFrame) -> Source:
+    """Return a source that rejects files which are too long for their pixels."""
+    if isinstance(source, OWN):
+        return source.limited(_Limits(frame))
     return source
+
+
+class _Limits:
+    """The most bytes that the encoded image of each row may have."""
+
+    def __init__(self, frame: pl.DataFrame) -> None:
+        self._sizes = frame[["width", "height"]]
+
+    def __getitem__(self, keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return max_file_bytes(_pixels(self._sizes, keys))
+
+
+def _pixels(
+    sizes: pl.DataFrame, rows: npt.NDArray[np.int64] | None = None
+) -> npt.NDArray[np.int64]:
+    width, height = (gather(column, rows).astype(np.int64) for column in sizes)
+    return width * height
 
 
 def _class_name(name: str | None) -> str:

@@ -37,7 +37,7 @@ def probe(manifest: Manifest, *, on_bad_image: OnBadImage) -> None:
     keys = np.unique(np.linspace(0, len(manifest) - 1, _PROBES).astype(np.int64)).tolist()
     failures: dict[int, Exception] = {}
     advice = _ADVICE
-    for key, (height, width) in zip(keys, manifest.sizes()[keys].tolist(), strict=True):
+    for key, (height, width) in zip(keys, manifest.sizes(keys).tolist(), strict=True):
         try:
             with open_image(manifest.source, key) as file:
                 header = image_header(file)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpufeed._util.sanitize import sanitize
 from gpufeed.decode.diagnose import MAX_PIXELS
+from gpufeed.records.label_kinds import describe_label
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -65,11 +66,12 @@ class Record:
 
     def __repr__(self) -> str:
         row = self.row
-        label = row["label"]
-        return (
-            f"<Record {self.key}: {sanitize(repr(row['path']))}, {row['width']} x {row['height']}, "
-            f"label {label} ({sanitize(repr(self.manifest.classes[label]))})>"
-        )
+        label = row.get("label")
+        said = "" if label is None else f", label {describe_label(label, self.manifest.classes)}"
+        if isinstance(label, int):
+            said = f", label {label} ({self.manifest.classes[label]!r})"
+        size = f"{row['width']} x {row['height']}"
+        return f"<Record {self.key}: {sanitize(repr(row['path']))}, {size}{sanitize(said)}>"
 
     def _repr_png_(self) -> bytes | None:
         """Return a small image, for notebooks."""

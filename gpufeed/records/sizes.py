@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import io
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
 import polars as pl
 
-from gpufeed._util.atomic_write import atomic_write
-from gpufeed._util.cache_folder import cache_folder
 from gpufeed._util.limits import local_world_size
 from gpufeed._util.progress import progress
 from gpufeed._util.thread_map import thread_map
+from gpufeed._util.urls import location
 from gpufeed.decode.headers import ImageHeader, check_depth, image_header
-from gpufeed.errors import ConfigError, ManifestError
+from gpufeed.errors import ManifestError
 from gpufeed.records.bad_images import OnBadImage, bad_images_error
+from gpufeed.records.cached import cache_files, short_hash, write_cache
 from gpufeed.records.table_files import count_rows, read_parquet
 from gpufeed.source.base import Source, open_image
+from gpufeed.source.buffers import BufferStorage
 from gpufeed.source.files import PathSource
+from gpufeed.source.ranges import RangeSource
 from gpufeed.source.selection import take
+from gpufeed.source.zipped import ZipSource
 
 __all__ = ["read_sizes", "with_sizes"]
+
+_Stamp = tuple[int, int]
 
 CachedSizes = dict[str, tuple[int, int, int, int, int]]
 """Maps a path to the two numbers of `PathSource.stamp`, and its image's width, height and bits per
@@ -83,9 +88,10 @@ def read_sizes(
 ) -> pl.DataFrame:
     """Return the width and height of each image, with its EXIF orientation applied.
 
-    Sizes of files are cached in the user's cache folder, and reused for files of the same length
-    and modification time; in an object store, of the same length and ETag. If there is a folder
-    `.gpufeed` in the root, they are cached there instead, for everyone who shares the images.
+    Sizes of files, and of ranges of files, are cached in the user's cache folder, and reused for
+    files of the same length and modification time; in an object store, of the same length and
+    ETag. If there is a folder `.gpufeed` in the root, they are cached there instead, for everyone
+    who shares the images.
 
     Args:
         source: the images.
@@ -103,25 +109,24 @@ def read_sizes(
     """
     sizes: list[tuple[int | None, int | None]] = [(None, None)] * count
     failures: dict[int, Exception] = {}
-    cached = _load(source.root, source.paths) if isinstance(source, PathSource) else {}
+    stamped = _stamped(source)
+    cached = _load(stamped.root, stamped.paths) if stamped else {}
     read: CachedSizes = {}
 
     def read_size(key: int) -> None:
         try:
-            if not isinstance(source, PathSource):
-                with open_image(source, key) as file:
-                    header = image_header(file)
-            else:
-                path = source.paths[key]
-                if (known := cached.get(path)) is not None and known[:2] == source.stamp(key):
-                    width, height, bits = known[2:]
-                    header = ImageHeader(width, height, bits=bits)
-                else:
-                    opened, stamp = source.open_stamped(key)
-                    with opened:
-                        header = image_header(opened)
-                    if stamp is not None:
-                        read[path] = *stamp, *header[:2], header.bits
+            header = None
+            path = stamped.paths[key] if stamped else ""
+            known = cached.get(path)
+            if stamped and known is not None and known[:2] == stamped.stamp(key):
+                width, height, bits = known[2:]
+                header = ImageHeader(width, height, bits=bits)
+            if header is None:
+                opened, stamp = stamped.open(key) if stamped else (open_image(source, key), None)
+                with opened:
+                    header = image_header(opened)
+                if stamp is not None:
+                    read[path] = *stamp, *header[:2], header.bits
             check_depth(header, reduce_depth=reduce_depth)
             sizes[key] = header[:2]
         except (OSError, ValueError) as error:
@@ -133,32 +138,48 @@ def read_sizes(
         thread_map(
             read_size, range(count), threads=threads, done=done, name="gpufeed-sizes", chunk=chunk
         )
-    if read and isinstance(source, PathSource):
-        _store(source.root, read)
+    if read and stamped:
+        _store(stamped.root, read)
     if len(failures) > (count - 1 if on_bad_image == "drop" else 0):
         raise bad_images_error(source, failures, count, "images", _ADVICE)
     return pl.DataFrame(sizes, schema={"width": pl.Int32, "height": pl.Int32}, orient="row")
 
 
+class _Stamped(NamedTuple):
+    """Images whose sizes may be cached.
+
+    Attributes:
+        root: the folder of the images or its URL, or what else their names are relative to.
+        paths: String, (n,), the name of each.
+        stamp: returns its number of bytes, and a number that changes with its content.
+        open: opens it, and returns its stamp too, or None if nothing tells that it changes.
+    """
+
+    root: Path | str
+    paths: pl.Series
+    stamp: Callable[[int], _Stamp]
+    open: Callable[[int], tuple[BinaryIO, _Stamp | None]]
+
+
+def _stamped(source: Source) -> _Stamped | None:
+    if isinstance(source, PathSource):
+        return _Stamped(source.root, source.paths, source.stamp, source.open_stamped)
+    if isinstance(source, ZipSource):
+        root, paths = source.root, source.paths
+    elif isinstance(source, RangeSource) and not isinstance(source.storage, BufferStorage):
+        root, paths = location(source.storage.name("")), source.places()
+    else:
+        return None
+    if not all(stamp.version for stamp in source.stamps):
+        return None
+    return _Stamped(root, paths, source.stamp, lambda key: (source.open(key), source.stamp(key)))
+
+
 def _cache_files(root: Path | str) -> list[Path]:
     """Return the files in which sizes may be cached, in order of preference."""
-    files = []
-    if isinstance(root, Path):
-        shared = root / ".gpufeed" / "sizes.parquet"
-        with contextlib.suppress(OSError):  # no permission to access the folder
-            if shared.parent.is_dir() and not _is_link_or_special(shared):
-                files.append(shared)
-        root = os.fspath(root.resolve())
-    with contextlib.suppress(ConfigError):  # a user without a home folder
-        name = hashlib.sha256(os.fsencode(root)).hexdigest()[:32]
-        files.append(cache_folder() / f"sizes-{name}.parquet")
-    return files
-
-
-def _is_link_or_special(file: Path) -> bool:
-    """Return whether a shared cache is a link, which the data's author may have set, or no file."""
-    linked = file.is_symlink() or file.parent.is_symlink()
-    return linked or (file.exists() and not file.is_file())
+    if isinstance(root, str):
+        return cache_files(None, "sizes", f"sizes-{short_hash(root)}")
+    return cache_files(root, "sizes", f"sizes-{short_hash(os.fspath(root.resolve()))}")
 
 
 def _load(root: Path | str, paths: pl.Series) -> CachedSizes:
@@ -191,9 +212,5 @@ def _store(root: Path | str, sizes: CachedSizes) -> None:
             known = read_parquet(file) if count_rows(file) <= _MAX_STORED else added.clear()
             if known.schema == _SCHEMA:
                 frame = pl.concat([known.join(added, on="path", how="anti"), added])
-        buffer = io.BytesIO()
-        frame.write_parquet(buffer)
-        with contextlib.suppress(OSError):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            atomic_write(file, buffer.getvalue())
+        if write_cache(file, frame):
             return

@@ -15,6 +15,7 @@ from gpufeed._util.urls import location
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.annotations import (
     BOX_LABELS,
+    BOX_POINTS,
     BOXES,
     POINTS,
     BoxFormat,
@@ -25,6 +26,7 @@ from gpufeed.records.annotations import (
 from gpufeed.records.any_table import AnyTable, load_table
 from gpufeed.records.bad_images import OnBadImage, check_on_bad_image, drop_links
 from gpufeed.records.bounding_box import BOX_COLUMNS
+from gpufeed.records.embedded.images import take_images
 from gpufeed.records.labels import RENUMBER, read_labels
 from gpufeed.records.manifest import Manifest, class_names
 from gpufeed.records.probe import probe
@@ -35,6 +37,7 @@ from gpufeed.source.locate import Root, source_of
 from gpufeed.source.paths import make_relative
 from gpufeed.source.remote.storage import RemoteStorage
 from gpufeed.source.storage import LocalStorage
+from gpufeed.source.zipped import open_archive
 
 __all__ = ["TableListing", "list_table", "read_table"]
 
@@ -45,13 +48,17 @@ def read_table(
     table: AnyTable,
     *,
     path: str = "path",
+    image: str | None = None,
     label: str | None = "label",
     classes: Sequence[str] | Manifest | Literal["renumber"] | None = None,
     boxes: str | None = None,
     box_format: BoxFormat = "xyxy",
     box_labels: str | None = None,
     box_classes: Sequence[str] | None = None,
+    box_points: str | None = None,
+    box_columns: Sequence[str] = (),
     points: str | None = None,
+    point_names: Sequence[str] = (),
     root: Root | None = None,
     source: Source | None = None,
     follow_links: bool = False,
@@ -64,31 +71,51 @@ def read_table(
     The table is a polars or pandas DataFrame, a polars LazyFrame, a pyarrow Table, a
     `datasets.Dataset` with a column of paths, any other object with `__arrow_c_stream__` or
     `to_polars`, a dict of columns, or a list of dicts; or a file of CSV or TSV with a header, JSON
-    Lines, Parquet, or Arrow IPC. The index of a pandas DataFrame is ignored.
+    Lines, Parquet, or Arrow IPC; or several files with the same columns, as a list or a pattern
+    such as "part-*.parquet". The index of a pandas DataFrame is ignored.
 
-    Labels may be integers, text or booleans. Integers from 0 are kept, and the classes are then
-    "0", "1" and so on up to the largest. Text is numbered in sorted order, and false and true are 0
-    and 1. An Enum, a categorical column of pandas, and a `ClassLabel` of datasets keep their own
-    classes, in their order. In a CSV or TSV file, labels are integers only if that loses nothing:
-    "007" stays text. To number the text of a second table as in the first, pass `classes`.
+    A table may hold the images themselves: `image` names their column. The images of Parquet and
+    Arrow files are read from there one by one, in any order, and those of a table in memory are not
+    copied. Where they are in Parquet files is found once, and kept in the user's cache folder.
+
+    Labels that are integers, text or booleans are classes. Integers from 0 are kept, and the
+    classes are then "0", "1" and so on up to the largest. Text is numbered in sorted order, and
+    false and true are 0 and 1. An Enum, a categorical column of pandas, and a `ClassLabel` of
+    datasets keep their own classes, in their order. In a CSV or TSV file, labels are integers only
+    if that loses nothing: "007" stays text. To number the text of a second table as in the first,
+    pass `classes`.
+
+    Lists of integers or text are several classes for each image, or none. Floats are numbers to
+    predict. Arrays of numbers, and lists of floats or booleans, are vectors of one length, such as
+    the probabilities of the classes.
 
     All other columns are kept, including that of the labels unless it is called `label`. `width`
     and `height` are taken from the table if it has them, and compared with the headers of eight
     images; otherwise they are read from all headers and cached. The columns `box_x`, `box_y`,
     `box_width` and `box_height`, if present, are the images' boxes.
 
+    An uncompressed Arrow IPC file is mapped into memory if pyarrow is installed, and takes none of
+    the process's own; replace such a file rather than write to it while it is in use. To open a
+    long list again, or in many processes, `Manifest.save` it.
+
     A column of lists gives several boxes per image, as for detection. Boxes that extend beyond
     their image are clamped to it, and boxes without area are dropped; `repairs` counts both, as
     `boxes_clamped` and `boxes_dropped`.
 
     Args:
-        table: the table, or a file that ends in .csv, .tsv, .jsonl, .ndjson, .parquet, .pq,
+        table: the table, or files that end in .csv, .tsv, .jsonl, .ndjson, .parquet, .pq,
             .feather, .arrow or .ipc.
         path: column of the images' paths, relative to the root or absolute; becomes `path`, always
             relative to the root.
-        label: column of the labels; None gives every image the label 0 of a single class, "image".
-        classes: the names of the labels, in the order of their numbers; or a manifest, whose
-            `classes`, and `box_classes` if it has any, are taken. Classes may be without images.
+        image: column of encoded images: binary, or structs of `bytes` and `path` as Hugging Face
+            writes them. It is not in the manifest, and neither are other columns of such structs.
+            `path` is then the table's column `path` if it has one; or else that of the structs, if
+            no two are the same; or else the file and the row in it, as "train-0.parquet/17", or the
+            row of a table in memory. Structs with paths alone are read as a column of paths.
+        label: column of the labels; None for images without labels.
+        classes: the names of the classes, in the order of their numbers, or of a vector's entries;
+            or a manifest, whose `classes`, and `box_classes` if it has any, are taken. Classes may
+            be without images.
             Integer labels index the names, but are looked up like text if a name is an integer.
             "renumber" numbers the distinct labels, sorted, from 0. `repairs` counts the images
             whose integer label becomes another number, as `labels_renumbered`.
@@ -99,10 +126,17 @@ def read_table(
             or more are kept, and text is numbered like labels: see `Manifest.box_classes`. By
             default, boxes have their image's label.
         box_classes: the names of the boxes' labels, as `classes` gives those of the images.
+        box_points: column of lists, with a list of points for each box, all of one length: the
+            corners of a rotated box, or a person's keypoints; becomes `box_points`. Points are as
+            in `points`. Without `boxes`, a box is the upright one around its points.
+        box_columns: other columns of lists, with a value for each box, such as scores. They keep
+            their names, and lose the values of boxes that are dropped.
         points: column of lists of (x, y) or (x, y, visible), all of one length; becomes `points`.
+        point_names: the names of the points of an image, or else of a box.
         root: folder of the images, its URL, or a `RemoteStorage`; absolute paths and URLs must be
-            below it. By default, it is the folder that all paths have in common if they are
-            absolute or URLs; otherwise the folder of the table's file, or the current one.
+            below it. Or a zip archive of the images, "photos.zip", or a folder in one,
+            "photos.zip/train". By default, it is the folder that all paths have in common if they
+            are absolute or URLs; otherwise the folder of the table's files, or the current one.
         source: source of the images, if they are not files: key i is the image of row i. The table
             then needs no column of paths; if it has none, `path` is the source's name of the image.
         follow_links: whether symbolic links may lead out of the root. Pass True only if you trust
@@ -122,13 +156,17 @@ def read_table(
             100,000 or more and also at least ten times the number of distinct ones. An image is
             bad, or the root looks wrong.
         ConfigError: `box_format` or `on_bad_image` is not one of its values, `classes` or
-            `box_classes` is not a list of names, `box_labels` is given without `boxes`,
-            `box_classes` without `box_labels`, or `root` together with `source`.
+            `box_classes` is not a list of names, `box_labels` or `box_columns` is given without
+            boxes, `box_classes` without `box_labels`, or `source` together with `root` or `image`.
+        MissingExtraError: `image` is given, and pyarrow is not installed.
     """
     check_box_format(box_format)
     check_on_bad_image(on_bad_image)
-    if box_labels is not None and boxes is None:
-        raise ConfigError(f"box_labels is {short(box_labels)}, but boxes is not given")
+    if isinstance(box_columns, str):
+        raise ConfigError(f"box_columns is {short(box_columns)}; it must be a list of names")
+    for name, given in (("box_labels", box_labels), ("box_columns", box_columns or None)):
+        if given is not None and boxes is None and box_points is None:
+            raise ConfigError(f"{name} is {short(given)}, but boxes is not given")
     if box_classes is not None and box_labels is None:
         raise ConfigError("box_classes is given, but box_labels is not")
     if box_classes is None and isinstance(classes, Manifest):
@@ -136,16 +174,26 @@ def read_table(
     box_names = class_names(box_classes, "box_classes")
     renumber = isinstance(classes, str) and classes == RENUMBER
     given_names = RENUMBER if renumber else class_names(classes)
+    if label is None and isinstance(classes, Manifest):
+        given_names = None  # only its box_classes are needed
     if source is not None and root is not None:
         raise ConfigError(f"root is {short(root)}, but source is given too; pass only one of them")
-    wanted = {boxes: BOXES, box_labels: BOX_LABELS, points: POINTS}
+    if source is not None and image is not None:
+        raise ConfigError(
+            f"image is {short(image)}, but source is given too; pass only one of them"
+        )
+    names_of_points = class_names(point_names, "point_names") or ()
+    wanted = {boxes: BOXES, box_labels: BOX_LABELS, box_points: BOX_POINTS, points: POINTS}
+    wanted |= {name: name for name in box_columns}
     listing = list_table(
         table,
         path=path,
+        image=image,
         label=label,
         classes=given_names,
         root=root,
         source=source,
+        progress=progress,
         annotations=[(given, ours) for given, ours in wanted.items() if given is not None],
     )
     frame, source, name, repairs = listing.frame, listing.source, listing.name, listing.repairs
@@ -164,15 +212,24 @@ def read_table(
             numbered, source, show=progress, on_bad_image=on_bad_image, reduce_depth=reduce_depth
         )
         repairs |= dropped
-    numbers, frame = numbered[_NUMBER].to_list(), numbered.drop(_NUMBER)
-    if boxes is not None:
+    if numbered.height < frame.height:
+        numbers = numbered[_NUMBER].to_list()
+    frame = numbered.drop(_NUMBER)
+    if boxes is not None or box_points is not None:
         frame, repaired = read_boxes(
-            frame, boxes, box_labels, box_format, row_name, classes=box_names
+            frame,
+            boxes,
+            box_labels,
+            box_format,
+            row_name,
+            classes=box_names,
+            points=box_points,
+            others=box_columns,
         )
         repairs |= repaired
     if points is not None:
         frame = read_points(frame, points, row_name)
-    first = ["path", "label", "width", "height"]
+    first = [*("path", "label")[: 1 + ("label" in frame.columns)], "width", "height"]
     frame = frame.select(*first, pl.exclude(first))
     try:
         manifest = Manifest(
@@ -182,6 +239,7 @@ def read_table(
             repairs=repairs,
             reduce_depth=reduce_depth,
             numbers=numbers,
+            point_names=names_of_points,
         )
         if sized:
             probe(manifest, on_bad_image=on_bad_image)
@@ -230,10 +288,12 @@ def list_table(
     table: AnyTable,
     *,
     path: str = "path",
+    image: str | None = None,
     label: str | None = "label",
     classes: Sequence[str] | None = None,
     root: Root | None = None,
     source: Source | None = None,
+    progress: bool | None = None,
     annotations: Sequence[tuple[str, str]] = (),
 ) -> TableListing:
     """List the images of a table; arguments and errors as for `read_table`.
@@ -241,14 +301,20 @@ def list_table(
     Args:
         table: the table.
         path: column of the paths.
+        image: column of the images, or None.
         label: column of the labels, or None.
         classes: the names of the labels; "renumber"; or None for the column's own.
         root: folder of the images.
         source: source of the images.
+        progress: whether to show a progress bar.
         annotations: other columns that must be there, with the names they will have.
     """
-    loaded = load_table(table, [path, label or path])
-    frame, name = loaded.frame, loaded.name
+    if image is None:
+        loaded = load_table(table, [path, label or path])
+    else:
+        loaded, source = take_images(table, image, path, progress)
+        path = image if source is None else path
+    frame, name, row_name = loaded.frame, loaded.name, loaded.row_name
     if source is not None:
         check_source(source, frame.height)
     if source is not None and path not in frame.columns:
@@ -258,11 +324,12 @@ def list_table(
             found = [source.name(key) for key in range(frame.height)]
         frame = frame.with_columns(pl.Series(path, found, dtype=pl.String))
     if label is None:
-        label = "label"
-        if label in frame.columns:
-            raise ManifestError(f"{name}: label is None, but there is a column {label!r}")
-        frame = frame.with_columns(pl.lit("image").alias(label))
-    for given in (path, label, *(given for given, _ in annotations)):
+        if "label" in frame.columns:
+            raise ManifestError(f"{name}: label is None, but there is a column 'label'")
+        if classes is not None:
+            raise ConfigError("classes is given, but label is None, so that images have no classes")
+    renamed = [(path, "path"), *([] if label is None else [(label, "label")]), *annotations]
+    for given, _ in renamed:
         if given not in frame.columns:
             raise ManifestError(
                 f"{name}: there is no column {short(given)}; the columns are "
@@ -270,7 +337,7 @@ def list_table(
             )
     if path == label:
         raise ManifestError(f"{name}: column {path!r} cannot be both the path and the label")
-    for given, ours in ((path, "path"), (label, "label"), *annotations):
+    for given, ours in renamed:
         if given != ours and ours in frame.columns:
             raise ManifestError(
                 f"{name}: the column {given!r} becomes {ours!r}, but there already is a column of "
@@ -278,27 +345,31 @@ def list_table(
             )
     if frame.is_empty():
         raise ManifestError(f"{name}: the table is empty")
-
-    def row_name(row: int) -> str:
-        return f"{name}, row {row}"
-
     paths = _check_text(frame[path], name).alias("path")
     if (row := first_true(paths.is_null())) is not None:
         raise ManifestError(f"{row_name(row)}: {path} is null")
     if source is None:
         storage = root if isinstance(root, LocalStorage | RemoteStorage) else None
         above = storage.root if storage else None
+        archive = None
         if isinstance(root, str | os.PathLike):
-            above = location(root)
+            above, archive = location(root), open_archive(root)
         folder, paths = make_relative(paths, above, loaded.folder, row_name)
-        source = source_of(storage or folder, paths, where=row_name)
-        # Those of a web server have no query strings any more.
-        paths = source.paths.alias("path")
-    labels, names, repairs = read_labels(
-        frame[label], classes, name, row_name, from_text=loaded.from_text
-    )
-    frame = frame.drop(path, *(["label"] if label == "label" else []))
-    frame = frame.with_columns(paths, labels)
+        if archive is not None:
+            source = archive.find(paths)
+        else:
+            source = source_of(storage or folder, paths, where=row_name)
+            # Those of a web server have no query strings any more.
+            paths = source.paths.alias("path")
+    columns = [paths]
+    names: Sequence[str] = ()
+    repairs: dict[str, int] = {}
+    if label is not None:
+        labels, names, repairs = read_labels(
+            frame[label], classes, name, row_name, from_text=loaded.from_text
+        )
+        columns.append(labels)
+    frame = frame.drop(path, "label", strict=False).with_columns(columns)
     sizes = [size for size in ("width", "height") if size in frame.columns]
     if len(sizes) == 1:
         raise ManifestError(
@@ -307,7 +378,7 @@ def list_table(
     return TableListing(frame, source, names, repairs, name, row_name)
 
 
-def _advice(missing: str, path: str, label: str) -> str:
+def _advice(missing: str, path: str, label: str | None) -> str:
     """Return what to do if a column is missing."""
     if missing == path:
         return "; pass path= with the name of the column of paths"
@@ -326,8 +397,8 @@ def _check_text(paths: pl.Series, name: str) -> pl.Series:
         paths = pl.Series(paths.name, [os.fspath(each) for each in paths])
     if paths.dtype == pl.Binary or isinstance(paths.dtype, pl.Struct):
         raise ManifestError(
-            f"{name}: column {paths.name!r} holds images rather than their paths; leave it out, "
-            "and pass the encoded images as source=MemorySource(images)"
+            f"{name}: column {paths.name!r} holds images rather than their paths; pass "
+            f"image={paths.name!r}"
         )
     if paths.dtype != pl.String:
         raise ManifestError(

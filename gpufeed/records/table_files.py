@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import io
 from collections.abc import Callable, Collection
 from pathlib import Path, PurePosixPath
@@ -10,16 +11,26 @@ from typing import BinaryIO, TypeVar
 import polars as pl
 
 from gpufeed._util.open_regular import open_regular
-from gpufeed._util.urls import public_url, split_url
-from gpufeed.errors import ManifestError
+from gpufeed._util.sanitize import sanitize
+from gpufeed._util.urls import is_url, location, public_url, split_url
+from gpufeed.errors import ManifestError, MissingExtraError
+from gpufeed.records.arrow_file import map_arrow
 from gpufeed.source.locate import storage_of
+from gpufeed.source.patterns import locate
 
 __all__ = [
+    "ARROW_FILES",
     "FAILURES",
+    "PARQUET_FILES",
     "TABLE_FILES",
     "count_rows",
+    "ending",
+    "file_name",
+    "find_files",
     "first_line",
+    "is_pattern",
     "parquet_columns",
+    "read_arrow",
     "read_file",
     "read_parquet",
 ]
@@ -39,7 +50,53 @@ _KINDS = {
 }
 TABLE_FILES = tuple(_KINDS)
 """Endings of the files that are tables."""
+PARQUET_FILES = tuple(ending for ending, kind in _KINDS.items() if kind == "Parquet")
+ARROW_FILES = tuple(ending for ending, kind in _KINDS.items() if kind == "Arrow IPC")
 _T = TypeVar("_T")
+
+
+def find_files(table: object) -> list[Path | str] | None:
+    """Return the files of a path, of a pattern such as `part-*.parquet`, or of a list of such.
+
+    Returns:
+        The files, those of a pattern in the order of their names, each a path or as text a URL;
+        None if a table is not one of files.
+
+    Raises:
+        ManifestError: no file matches a pattern.
+    """
+    if isinstance(table, list | tuple) and table and isinstance(table[0], str | Path):
+        return [file for each in table for file in find_files(each) or []]
+    if not isinstance(table, str | Path):
+        return None
+    where = location(table)
+    if not is_pattern(table):
+        return [where]
+    if isinstance(where, str):
+        storage, files = locate(where)
+        return [storage.name(file) for file in files]
+    found = sorted(glob.glob(str(where), recursive=True))  # noqa: PTH207 - of absolute ones too
+    if not found:
+        raise ManifestError(f"no file matches {sanitize(str(table))}")
+    return [Path(file) for file in found]
+
+
+def is_pattern(file: str | Path) -> bool:
+    """Return whether this is a pattern, and not the name of a file."""
+    if is_url(file):
+        # A web server has no listing, and a query string begins with a question mark.
+        return glob.has_magic(str(file)) and not str(file).startswith("http")
+    return glob.has_magic(str(file)) and not Path(file).exists()
+
+
+def file_name(file: Path | str) -> str:
+    """Return the name of a file in errors: its path, or its URL without credentials."""
+    return str(file) if isinstance(file, Path) else public_url(file)
+
+
+def ending(file: Path | str) -> str:
+    """Return the ending of a file's name, such as ".csv", in lower case."""
+    return PurePosixPath(file_name(file)).suffix.lower()
 
 
 def read_file(file: Path | str, texts: Collection[str]) -> tuple[pl.DataFrame, bool]:
@@ -55,11 +112,11 @@ def read_file(file: Path | str, texts: Collection[str]) -> tuple[pl.DataFrame, b
     Raises:
         ManifestError: the ending is none of `TABLE_FILES`, or the file is missing or damaged.
     """
-    name = str(file) if isinstance(file, Path) else public_url(file)
-    suffix = PurePosixPath(name).suffix.lower()
+    suffix = ending(file)
     if suffix not in _KINDS:
         raise ManifestError(
-            f"{name} ends in {suffix!r}; a table must end in one of {', '.join(TABLE_FILES)}"
+            f"{file_name(file)} ends in {suffix!r}; a table must end in one of "
+            f"{', '.join(TABLE_FILES)}"
         )
     kind = _KINDS[suffix]
 
@@ -67,7 +124,10 @@ def read_file(file: Path | str, texts: Collection[str]) -> tuple[pl.DataFrame, b
         if kind == "JSON Lines":
             return pl.read_ndjson(opened, infer_schema_length=None)
         if kind == "Arrow IPC":
-            return pl.read_ipc(opened)
+            try:
+                return map_arrow(opened)[0]
+            except MissingExtraError:
+                return pl.read_ipc(opened)
         return pl.read_csv(
             opened,
             separator="\t" if kind == "TSV" else ",",
@@ -85,7 +145,12 @@ def read_parquet(file: Path | str) -> pl.DataFrame:
     return _read(file, "Parquet", lambda opened: pl.read_parquet(opened))
 
 
-def parquet_columns(file: Path) -> list[str]:
+def read_arrow(file: Path) -> tuple[pl.DataFrame, dict[bytes, bytes]]:
+    """Map an Arrow IPC file: see `map_arrow`; raises ManifestError if it is missing or damaged."""
+    return _read(file, "Arrow IPC", map_arrow)
+
+
+def parquet_columns(file: Path | str) -> list[str]:
     """Return the names of a Parquet file's columns, by its metadata; errors as `read_parquet`."""
     return _read(file, "Parquet", lambda opened: list(pl.read_parquet_schema(opened)))
 
@@ -102,7 +167,7 @@ def count_rows(file: Path) -> int:
 
 def _read(file: Path | str, kind: str, read: Callable[[BinaryIO], _T]) -> _T:
     """Return what `read` makes of an open file."""
-    name = str(file) if isinstance(file, Path) else public_url(file)
+    name = file_name(file)
     try:
         with _open(file) as opened:
             return read(opened)

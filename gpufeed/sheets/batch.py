@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 import gpufeed
 from gpufeed.errors import ConfigError
-from gpufeed.sheets.draw_targets import draw_targets
+from gpufeed.sheets.draw_targets import draw_map, draw_mask, draw_targets
 from gpufeed.sheets.sheet import captions_of, draw_sheet
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ ToNumpy = Callable[[Any], npt.NDArray[Any]]
 
 _GAP = 2
 """Pixels between two views."""
-_DRAWN = ("boxes", "box_labels", "box_valid", "points", "point_visible")
+_OF_BOXES = ("boxes", "box_labels", "box_points", "box_point_visible")
+_DRAWN = (*_OF_BOXES, "box_valid", "points", "point_visible")
 
 
 def draw_batch(
@@ -38,8 +39,10 @@ def draw_batch(
     box_format: str = "xyxy",
     to_numpy: ToNumpy = np.asarray,
     max_images: int | None = None,
+    masks: Mapping[str, float] | None = None,
+    maps: Sequence[str] = (),
 ) -> Image:
-    """Draw the images of a batch with their boxes and points; views of a record side by side.
+    """Draw the images of a batch with their targets; views of a record side by side.
 
     Args:
         batch: a batch as a loader hands it out, with the keys `image` and `record_key`, or a
@@ -50,10 +53,13 @@ def draw_batch(
         box_format: "xyxy" or "xywh".
         to_numpy: from an array of the batch to one in host memory.
         max_images: the number of records to draw at most; None for all.
+        masks: names of masks, with the values of theirs that mean no class.
+        maps: names of maps of numbers, which are drawn beside their view.
 
     Raises:
         ConfigError: the batch has other keys, or other images than such a loader's.
     """
+    masks = masks or {}
     if not isinstance(batch, Mapping) or not {"image", "record_key"} <= batch.keys():
         raise ConfigError(
             f"batch is a {type(batch).__name__} without the keys image and record_key; pass a "
@@ -63,7 +69,7 @@ def draw_batch(
         batch = {
             name: [each[None] for each in value] if isinstance(value, list) else value[None]
             for name, value in batch.items()
-            if name in {"image", "record_key", *_DRAWN}
+            if name in {"image", "record_key", *_DRAWN, *masks, *maps}
         }
     several = isinstance(batch["image"], list)
     images = batch["image"] if several else [batch["image"]]
@@ -81,7 +87,13 @@ def draw_batch(
             if name in batch
         }
         levels = _levels(to_numpy(view[: len(keys)]), output)
+        for name, ignored in masks.items():
+            values = batch[name][place] if several else batch[name]
+            levels = draw_mask(levels, to_numpy(values[: len(keys)]), ignored)
         views.append(_marked(levels, targets, box_format) if targets else levels)
+        for name in maps:
+            values = batch[name][place] if several else batch[name]
+            views.append(draw_map(to_numpy(values[: len(keys)])))
     captions = captions_of(manifest, manifest.rows(keys))
     return draw_sheet(_side_by_side(views), captions, [f"gpufeed {gpufeed.__version__}", *facts])
 
@@ -105,7 +117,7 @@ def _marked(images: Pixels, targets: dict[str, list[Any]], box_format: str) -> P
     """Return images with the targets of their view drawn on them."""
     valid = targets.pop("box_valid", None)
     if valid is not None:
-        for name in ("boxes", "box_labels"):
+        for name in targets.keys() & set(_OF_BOXES):
             targets[name] = [all_[own] for all_, own in zip(targets[name], valid, strict=True)]
     if box_format == "xywh" and "boxes" in targets:
         targets["boxes"] = [

@@ -1,4 +1,4 @@
-"""Drawing boxes and points on images."""
+"""Drawing masks, boxes and points on images, and maps of numbers as images."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw
 
-__all__ = ["draw_targets"]
+__all__ = ["draw_map", "draw_mask", "draw_targets"]
 
 Color = tuple[int, int, int]
 
@@ -18,6 +18,35 @@ _COLORS = 11
 """The number of NABirds' parts; labels and points cycle through the colours."""
 _EDGE: Color = (20, 20, 20)
 """Outline that makes targets visible on any image."""
+
+
+def draw_mask(
+    images: npt.NDArray[np.uint8], masks: npt.NDArray[Any], ignored: float
+) -> npt.NDArray[np.uint8]:
+    """Return copies of images, tinted where their masks are not 0, by value.
+
+    Args:
+        images: uint8 (n, height, width, 3).
+        masks: integers (n, height, width).
+        ignored: the value without a class, which is grey.
+    """
+    table = np.array([_color(number) for number in range(_COLORS)], dtype=np.float32)
+    tint = table[masks % _COLORS]
+    tint[masks == ignored] = 128
+    mixed = np.where((masks != 0)[..., None], (images + tint) / 2, images)
+    return np.asarray(mixed, dtype=np.uint8)
+
+
+def draw_map(maps: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
+    """Return maps, (n, height, width), as grey images from their smallest value to their largest.
+
+    Returns:
+        uint8 (n, height, width, 3).
+    """
+    maps = np.nan_to_num(maps)
+    low, high = maps.min(axis=(1, 2), keepdims=True), maps.max(axis=(1, 2), keepdims=True)
+    grey = np.asarray((maps - low) * (255 / np.maximum(high - low, 1e-12)), dtype=np.uint8)
+    return np.repeat(grey[..., None], 3, axis=-1)
 
 
 def draw_targets(
@@ -31,7 +60,7 @@ def draw_targets(
     Args:
         images: uint8 (n, height, width, 3).
         targets: the targets of one view of a batch; `boxes` with `box_labels`, as lists of
-            (x0, y0, x1, y1), and `points` with `point_visible`, are both optional.
+            (x0, y0, x1, y1), and `box_points` and `points` with their visibility are optional.
     """
     drawn = []
     for place, levels in enumerate(images):
@@ -41,12 +70,12 @@ def draw_targets(
             pairs = zip(targets["boxes"][place], targets["box_labels"][place], strict=True)
             for box, label in pairs:
                 _draw_box(pen, box, _color(int(label)))
+        if "box_points" in targets:
+            both = (targets["box_points"][place], targets["box_point_visible"][place])
+            for points, visible in zip(*both, strict=True):
+                _draw_points(pen, points, visible, image.size)
         if "points" in targets:
-            radius = max(min(image.size) // 70, 2)
-            for number, (x, y) in enumerate(targets["points"][place]):
-                if targets["point_visible"][place][number]:
-                    around = (x - radius, y - radius, x + radius, y + radius)
-                    pen.ellipse(around, fill=_color(number), outline=_EDGE)
+            _draw_points(pen, targets["points"][place], targets["point_visible"][place], image.size)
         drawn.append(np.asarray(image))
     return np.stack(drawn)
 
@@ -56,6 +85,16 @@ def _draw_box(pen: ImageDraw.ImageDraw, box: npt.NDArray[np.float32], color: Col
     x1, y1 = (np.ceil(box[2:]).astype(int) - 1).tolist()  # the last pixels inside
     for grown, ink in ((2, _EDGE), (1, color), (0, color)):
         pen.rectangle((x0 - grown, y0 - grown, x1 + grown, y1 + grown), outline=ink)
+
+
+def _draw_points(
+    pen: ImageDraw.ImageDraw, points: Any, visible: Any, size: tuple[int, int]
+) -> None:
+    radius = max(min(size) // 70, 2)
+    for number, (x, y) in enumerate(points):
+        if visible[number]:
+            around = (x - radius, y - radius, x + radius, y + radius)
+            pen.ellipse(around, fill=_color(number), outline=_EDGE)
 
 
 def _color(number: int) -> Color:

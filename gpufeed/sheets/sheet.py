@@ -17,6 +17,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from gpufeed._util.atomic_write import atomic_write
 from gpufeed.errors import ConfigError
+from gpufeed.records.label_kinds import describe_label
 from gpufeed.sheets.fonts import legible, load_fonts
 
 if TYPE_CHECKING:
@@ -83,8 +84,8 @@ class Row:
 def captions_of(manifest: Manifest, rows: pl.DataFrame) -> list[Caption]:
     """Return a caption for each record of a batch.
 
-    The title is the species or, without one, the class. The note is the photographer or, without
-    one, the path.
+    The title is the species, or the label where it is not the class or there is no species: the
+    names of its classes, or its numbers. The note is the photographer or, without one, the path.
 
     Args:
         manifest: the loader's manifest.
@@ -93,13 +94,11 @@ def captions_of(manifest: Manifest, rows: pl.DataFrame) -> list[Caption]:
     captions = []
     for row in rows.iter_rows(named=True):
         species = row.get("species_name") or row.get("class_name")
-        photographer = row.get("photographer")
-        captions.append(
-            Caption(
-                str(species or manifest.classes[row["label"]]),
-                f"Photo: {photographer}" if photographer else str(row["path"]),
-            )
-        )
+        label, photographer = row.get("label"), row.get("photographer")
+        if label is not None and not (species and isinstance(label, int)):
+            species = describe_label(label, manifest.classes)
+        note = f"Photo: {photographer}" if photographer else str(row["path"])
+        captions.append(Caption(str(species or ""), note))
     return captions
 
 

@@ -14,14 +14,19 @@ from gpufeed._util.sanitize import short
 from gpufeed.errors import GpufeedError, ManifestError, SourceError
 
 __all__ = [
+    "Content",
     "Encoded",
+    "Pixels",
     "Source",
-    "check_images",
+    "as_file",
+    "check_read",
     "check_source",
+    "describe",
     "fetcher",
     "fingerprint_of",
-    "is_encoded",
+    "is_content",
     "open_image",
+    "ppm_header",
     "read_images",
     "starter",
     "tell",
@@ -30,18 +35,24 @@ __all__ = [
 Encoded = bytes | bytearray | memoryview
 """An encoded image, such as the content of a JPEG file."""
 
+Pixels = npt.NDArray[np.uint8]
+"""The pixels of an image, uint8 (height, width, 3), RGB."""
+
+Content = Encoded | Pixels
+
 Keys = npt.NDArray[np.int64]
 
 
 class Source(Protocol):
-    """Reads the encoded images of a manifest; key i is the image of row i.
+    """Reads the images of a manifest, encoded or as pixels; key i is the image of row i.
 
     Implement it for storage that gpufeed does not support, and pass it to `read_table`. `read` and
     `name` are called from several threads at once. A source that is sent to worker processes must
     be picklable.
 
     Four methods are optional. `open(key) -> BinaryIO` opens an image as a seekable file and raises
-    `OSError` if it cannot; sizes are then read from headers, without reading whole images.
+    `OSError` if it cannot; sizes are then read from headers, without reading whole images. For an
+    image of pixels, the file is the header alone of a PPM of their size.
     `fetch(keys) -> None` is a hint that these keys will be read soon; it must not block.
     `fingerprint() -> str` returns a text that changes whenever an image does; processes of which it
     is the same then share the memory of `Loader(cache="host")`.
@@ -50,15 +61,16 @@ class Source(Protocol):
     None, is a `TimeoutError` in it. A loader then asks for whole batches, and not on many threads.
     """
 
-    def read(self, keys: Keys) -> Sequence[Encoded | OSError]:
+    def read(self, keys: Keys) -> Sequence[Content | OSError]:
         """Read images.
 
         Args:
             keys: int64 (n,), in any order, possibly with repeats.
 
         Returns:
-            For each key, in order, the encoded image, or an `OSError` that says why it cannot be
-            read. The error is returned, not raised, so that one bad image does not affect others.
+            For each key, in order, the encoded image; or its pixels, uint8 (height, width, 3),
+            RGB, which nothing may change later; or an `OSError` that says why it cannot be read.
+            The error is returned, not raised, so that one bad image does not affect others.
         """
         ...
 
@@ -67,11 +79,29 @@ class Source(Protocol):
         ...
 
 
-def is_encoded(value: object) -> TypeGuard[Encoded]:
-    """Return whether a value is bytes, a bytearray, or a contiguous memoryview of bytes."""
+def is_content(value: object) -> TypeGuard[Content]:
+    """Return whether a value is an image.
+
+    It is if it is bytes, a bytearray, a contiguous memoryview of bytes, or a uint8 array
+    (height, width, 3) that is not empty.
+    """
+    if isinstance(value, np.ndarray):
+        return value.dtype == np.uint8 and value.shape[2:] == (3,) and value.size > 0
     if isinstance(value, memoryview):
         return value.c_contiguous and value.ndim == 1 and value.format == "B"
     return isinstance(value, bytes | bytearray)
+
+
+def describe(value: object) -> str:
+    """Return what a value is that is no image, for an error message."""
+    if isinstance(value, np.ndarray):
+        return f"{_kind(value)} {value.dtype} {value.shape}"
+    return _kind(value)
+
+
+def ppm_header(height: int, width: int) -> bytes:
+    """Return the header that makes a PPM file of pixels after it."""
+    return b"P6 %d %d 255\n" % (width, height)
 
 
 def check_source(source: object, count: int) -> None:
@@ -89,7 +119,7 @@ def check_source(source: object, count: int) -> None:
         raise ManifestError(f"there are {count} rows, but {short(source)} has {len(source)} images")
 
 
-def read_images(source: Source, keys: Keys) -> list[Encoded | OSError]:
+def read_images(source: Source, keys: Keys) -> list[Content | OSError]:
     """Read images, and check what the source returns.
 
     Args:
@@ -102,12 +132,12 @@ def read_images(source: Source, keys: Keys) -> list[Encoded | OSError]:
     Raises:
         SourceError: the source raised an exception or violated the protocol.
     """
-    return check_images(source, lambda: source.read(keys), keys)
+    return check_read(source, lambda: source.read(keys), keys)
 
 
-def check_images(
-    source: Source, read: Callable[[], Iterable[Encoded | OSError]], keys: Keys
-) -> list[Encoded | OSError]:
+def check_read(
+    source: Source, read: Callable[[], Iterable[Content | OSError]], keys: Keys
+) -> list[Content | OSError]:
     """Call what reads images of a source, and check what it returns: see `read_images`."""
     try:
         images = list(read())
@@ -121,16 +151,17 @@ def check_images(
     if len(images) != len(keys):
         raise SourceError(f"{_kind(source)}.read returned {len(images)} items for {len(keys)} keys")
     for key, image in zip(keys, images, strict=True):
-        if not isinstance(image, OSError) and not is_encoded(image):
+        if not isinstance(image, OSError) and not is_content(image):
             raise SourceError(
-                f"{_kind(source)}.read returned {_kind(image)} for key {key}; an image must be "
-                "bytes, a bytearray, or a contiguous memoryview of bytes"
+                f"{_kind(source)}.read returned {describe(image)} for key {key}; an image must be "
+                "bytes, a bytearray, or a contiguous memoryview of bytes; or its pixels, a uint8 "
+                "array (height, width, 3)"
             )
     return images
 
 
 def open_image(source: Source, key: int) -> BinaryIO:
-    """Open an image as a seekable file.
+    """Open an image as a seekable file; of pixels, the file is the header alone.
 
     Raises:
         OSError: the image cannot be read.
@@ -149,8 +180,15 @@ def open_image(source: Source, key: int) -> BinaryIO:
             ) from error
         return opened
     (image,) = read_images(source, np.array([key], dtype=np.int64))
+    return as_file(image)
+
+
+def as_file(image: Content | OSError) -> BinaryIO:
+    """Return an image as a file, or raise its error; of pixels, the file is the header alone."""
     if isinstance(image, OSError):
         raise image
+    if isinstance(image, np.ndarray):
+        return io.BytesIO(ppm_header(*image.shape[:2]))
     return io.BytesIO(image)
 
 
@@ -176,9 +214,9 @@ def fetcher(source: Source) -> Callable[[Keys], None] | None:
 
 def starter(
     source: Source,
-) -> Callable[[Keys, float | None], Future[Sequence[Encoded | OSError]]] | None:
+) -> Callable[[Keys, float | None], Future[Sequence[Content | OSError]]] | None:
     """Return the `start` of a source, or None if it has none."""
-    found: Callable[[Keys, float | None], Future[Sequence[Encoded | OSError]]] | None
+    found: Callable[[Keys, float | None], Future[Sequence[Content | OSError]]] | None
     found = getattr(source, "start", None)
     return found
 

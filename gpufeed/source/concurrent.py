@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from gpufeed.source.base import Encoded, Source, check_images
+from gpufeed.source.base import Content, Source, check_read
 from gpufeed.source.remote.loop import result
 from gpufeed.source.wrapper import Wrapper
 
@@ -39,19 +39,19 @@ class Concurrent(Wrapper):
         self._seconds = seconds
         self._pending: set[Future[Any]] = set()
 
-    def read(self, keys: npt.NDArray[np.int64]) -> list[Encoded | OSError]:
+    def read(self, keys: npt.NDArray[np.int64]) -> list[Content | OSError]:
         """Read images: see `Wrapper`."""
 
-        def read() -> Sequence[Encoded | OSError]:
+        def read() -> Sequence[Content | OSError]:
             future = self._start(keys, self._seconds)
             self._pending.add(future)
             try:
-                images: Sequence[Encoded | OSError] = result(future)
+                images: Sequence[Content | OSError] = result(future)
                 return images
             finally:
                 self._pending.discard(future)
 
-        return check_images(self.source, read, keys)
+        return check_read(self.source, read, keys)
 
     def cancel(self) -> None:
         """Make pending calls of `read` return at once."""

@@ -16,9 +16,10 @@ import polars as pl
 
 from gpufeed._util.memory import Slices
 from gpufeed._util.open_regular import open_regular, read_file, read_file_into
-from gpufeed._util.rows import RowName
+from gpufeed._util.rows import RowName, pieces
 from gpufeed._util.thread_map import thread_map
 from gpufeed.source.base import Encoded
+from gpufeed.source.limits import Limits, no_limits
 from gpufeed.source.paths import check_names
 
 __all__ = ["FileSource", "PathSource"]
@@ -56,7 +57,8 @@ class PathSource(abc.ABC):
     ) -> None:
         check_names(paths, where)
         self.paths = paths
-        self._limits = np.full(len(paths), max_bytes, dtype=np.int64)
+        self._max_bytes = max_bytes
+        self._limits: Limits = no_limits(len(paths))
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -68,11 +70,16 @@ class PathSource(abc.ABC):
         taken._limits = self._limits[keys]
         return taken
 
-    def limited(self, max_bytes: npt.NDArray[np.int64]) -> Self:
-        """Return a source of the same files with each limit lowered to `max_bytes`, int64 (n,)."""
+    def limited(self, limits: Limits) -> Self:
+        """Return a source of the same files with a limit for each, beside `max_bytes`."""
         limited = copy.copy(self)
-        limited._limits = np.minimum(self._limits, max_bytes)
+        limited._limits = limits
         return limited
+
+    def most_bytes(self, keys: npt.NDArray[np.int64]) -> list[int]:
+        """Return the most bytes that the files of keys may have."""
+        most: list[int] = np.minimum(self._limits[keys], self._max_bytes).tolist()
+        return most
 
     @abc.abstractmethod
     def read(self, keys: npt.NDArray[np.int64]) -> Sequence[Encoded | OSError]:
@@ -86,13 +93,14 @@ class PathSource(abc.ABC):
     def open(self, key: int) -> BinaryIO:
         """Open a file: see `Source`."""
 
-    @abc.abstractmethod
     def open_stamped(self, key: int) -> tuple[BinaryIO, tuple[int, int] | None]:
-        """Open a file, and return its stamp too; None if nothing tells that the file changes.
+        """Open a file, and return the stamp that it had before or has; None if it has none.
 
         Raises:
             OSError: it cannot be opened.
         """
+        stamp = self.stamp(key)
+        return self.open(key), stamp
 
     @abc.abstractmethod
     def stamp(self, key: int) -> tuple[int, int]:
@@ -135,12 +143,19 @@ class FileSource(PathSource):
         self._folder = os.fspath(self.root).rstrip("/")  # empty for "/"
         self._slices: Slices | None = None
 
+    @classmethod
+    def of_checked(cls, root: str | os.PathLike[str], paths: pl.Series) -> Self:
+        """Return a source of files whose paths have been checked before."""
+        source = cls(root, paths.clear())
+        source.paths, source._limits = paths, no_limits(len(paths))
+        return source
+
     def __repr__(self) -> str:
         return f"FileSource({str(self.root)!r}, {len(self)} files)"
 
     def read(self, keys: npt.NDArray[np.int64]) -> list[bytes | memoryview | OSError]:
         """Read files: see `Source`."""
-        limits = self._limits[keys].tolist()
+        limits = self.most_bytes(keys)
         return [self._read(key, limit) for key, limit in zip(keys.tolist(), limits, strict=True)]
 
     def _read(self, key: int, limit: int) -> bytes | memoryview | OSError:
@@ -159,11 +174,6 @@ class FileSource(PathSource):
     def open(self, key: int) -> BinaryIO:
         """Open a file: see `Source`."""
         return open_regular(self.name(key))
-
-    def open_stamped(self, key: int) -> tuple[BinaryIO, tuple[int, int]]:
-        """Open a file, and return its stamp, which it had before: see `PathSource`."""
-        stamp = self.stamp(key)
-        return self.open(key), stamp
 
     def reusing_memory(self, slices: Slices) -> Self:
         """Return a source of the same files that reads short ones into slices of memory."""
@@ -193,6 +203,7 @@ class FileSource(PathSource):
             stamp, range(len(self)), threads=_THREADS, done=lambda _: None, name="gpufeed-stamps"
         )
         digest = hashlib.sha256(np.array(stamps, np.int64).tobytes())
-        digest.update(self._limits.tobytes())
-        digest.update(os.fsencode("\0".join([self._folder, *self.paths])))
+        digest.update(os.fsencode(f"{self._max_bytes}\0{self._folder}"))
+        for paths in pieces(self.paths):
+            digest.update(os.fsencode("\0".join(["", *paths])))
         return digest.hexdigest()

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
 
 from gpufeed._util.rows import RowName
-from gpufeed._util.urls import location
+from gpufeed._util.urls import location, split_url
+from gpufeed.errors import ManifestError
 from gpufeed.source.files import FileSource, PathSource
 from gpufeed.source.objects import ObjectSource
 from gpufeed.source.remote.storage import RemoteStorage
 from gpufeed.source.storage import LocalStorage, Stamp
 
-__all__ = ["Root", "source_of", "storage_of"]
+__all__ = ["Root", "common_folder", "source_of", "storage_of"]
 
 Root = str | os.PathLike[str] | LocalStorage | RemoteStorage
 """A folder; its URL; or its storage, such as a `RemoteStorage` with options of its own."""
@@ -31,6 +33,28 @@ def storage_of(root: Root) -> LocalStorage | RemoteStorage:
         return root
     where = location(root)
     return LocalStorage(where) if isinstance(where, Path) else RemoteStorage(where)
+
+
+def common_folder(files: Sequence[Path | str]) -> tuple[Path | str, list[str]]:
+    """Return the folder that files have in common, or its URL, and their paths below it.
+
+    Args:
+        files: each a path of this machine, or as text a URL.
+
+    Raises:
+        ManifestError: they are in different kinds of storage.
+    """
+    schemes = {each.partition("://")[0] if isinstance(each, str) else "" for each in files}
+    if len(schemes) > 1:
+        raise ManifestError("the files are in different places; they must be below one folder")
+    (scheme,) = schemes
+    if not scheme:
+        paths = [Path(each).absolute() for each in files]
+        root = Path(os.path.commonpath([each.parent for each in paths]))
+        return root, [each.relative_to(root).as_posix() for each in paths]
+    folders = [split_url(str(each))[0].partition("://")[2] for each in files]
+    url = f"{scheme}://{os.path.commonpath(folders)}"
+    return url, [str(each)[len(url) :].lstrip("/") for each in files]
 
 
 def source_of(

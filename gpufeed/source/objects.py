@@ -72,8 +72,7 @@ class ObjectSource(PathSource):
         return self.storage.start(self._wanted(keys), seconds)
 
     def _wanted(self, keys: npt.NDArray[np.int64]) -> list[WholeFile]:
-        files, limits = self._files.gather(keys), self._limits[keys]
-        return list(map(WholeFile, files.to_list(), limits.tolist()))
+        return list(map(WholeFile, self._files.gather(keys).to_list(), self.most_bytes(keys)))
 
     def name(self, key: int) -> str:
         """Return a file's URL, without query string and credentials: see `Source`."""
@@ -86,7 +85,7 @@ class ObjectSource(PathSource):
     def open_stamped(self, key: int) -> tuple[BinaryIO, tuple[int, int] | None]:
         """Open a file, and return its stamp, from the same answer: see `PathSource`."""
         file, stamp = self.storage.open_stamped(self._files[key])
-        return file, _number(stamp) if stamp.version else None
+        return file, stamp.numbers() if stamp.version else None
 
     def take(self, keys: npt.NDArray[np.int64]) -> Self:
         """Return a source of the files of `keys`, in their order, repeats included."""
@@ -101,7 +100,7 @@ class ObjectSource(PathSource):
             OSError: the file does not exist.
         """
         file = self._files[key]
-        return _number(self._stamps.get(file) or self.storage.stamp(file))
+        return (self._stamps.get(file) or self.storage.stamp(file)).numbers()
 
     def fingerprint(self) -> str:
         """Return a digest of all files' URLs, lengths and ETags: see `Source`.
@@ -117,7 +116,7 @@ class ObjectSource(PathSource):
             stamp = stamps[file]
             parts.append("" if isinstance(stamp, OSError) else f"{stamp.length} {stamp.version}")
         digest = hashlib.sha256("\0".join(parts).encode())
-        digest.update(self._limits.tobytes())
+        digest.update(str(self._max_bytes).encode())
         return digest.hexdigest()
 
     def close(self) -> None:
@@ -150,8 +149,3 @@ def join_objects(sources: Sequence[ObjectSource]) -> tuple[ObjectSource, list[st
         for file, stamp in each._stamps.items()
     }
     return ObjectSource(storage, files, stamps=stamps), above
-
-
-def _number(stamp: Stamp) -> tuple[int, int]:
-    digest = hashlib.sha256(stamp.version.encode()).digest()
-    return stamp.length, int.from_bytes(digest[:8], "little", signed=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import polars as pl
 
-from gpufeed._util.rows import RowName, first_true
+from gpufeed._util.limits import available_threads
+from gpufeed._util.rows import RowName, first_true, pieces
 from gpufeed._util.sanitize import sanitize
 from gpufeed._util.urls import URL, is_url, public_url
 from gpufeed.errors import ManifestError
@@ -114,10 +116,11 @@ def find_escapes(root: Path, paths: pl.Series) -> pl.Series:
         ManifestError: a folder cannot be listed.
     """
     real_root = os.path.realpath(root)
-    parents = paths.str.replace(r"[^/]*$", "")
     bad_folders: list[str] = []
     bad_files: list[str] = []
-    for parent in parents.unique().to_list():
+    with ThreadPoolExecutor(available_threads()) as pool:
+        parents = {each for found in pool.map(_parents, pieces(paths)) for each in found}
+    for parent in parents:
         folder = os.path.join(root, parent)  # noqa: PTH118 - keeps the path's spelling
         if not is_inside(folder, real_root):
             bad_folders.append(parent)
@@ -135,9 +138,17 @@ def find_escapes(root: Path, paths: pl.Series) -> pl.Series:
             raise ManifestError(
                 f"cannot list the folder {sanitize(folder, PATH_CHARS)}: {error.strerror}"
             ) from error
-    # A folder may contain many escaping links that no path names.
-    named = set(paths.to_list()).intersection(bad_files) if bad_files else ()
-    return parents.is_in(bad_folders) | paths.is_in(sorted(named))
+    if not bad_folders and not bad_files:
+        return pl.repeat(False, len(paths), eager=True)
+    return _parent(paths).is_in(bad_folders) | paths.is_in(bad_files)
+
+
+def _parents(paths: pl.Series) -> list[str]:
+    return _parent(paths).unique().to_list()
+
+
+def _parent(paths: pl.Series) -> pl.Series:
+    return paths.str.replace(r"[^/]*$", "")
 
 
 def escape_message(root: Path, paths: pl.Series, escapes: pl.Series, row_name: RowName) -> str:
@@ -159,7 +170,7 @@ def escape_message(root: Path, paths: pl.Series, escapes: pl.Series, row_name: R
     )
 
 
-def all_escape_message(root: Path) -> str:
+def all_escape_message(root: Path | str) -> str:
     """Return the error message for on_bad_image="drop" when every path leaves the root."""
     return (
         f"every image listed leaves the root {root} through a symbolic link; follow the links "

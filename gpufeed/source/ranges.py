@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import io
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, BinaryIO, Self
@@ -15,6 +14,8 @@ import polars as pl
 
 from gpufeed._util.memory import Slices
 from gpufeed._util.open_regular import EmptyFileError, FileTooLongError
+from gpufeed.source.base import as_file
+from gpufeed.source.limits import Limits, no_limits
 from gpufeed.source.storage import LocalStorage, Stamp, Storage, StoredRange
 
 __all__ = ["RangeSource"]
@@ -33,7 +34,7 @@ class RangeSource:
         stamps: for each file, the stamp that it must still have when it is read.
         which: int (n,), the index of the file that each key's image is in.
         starts: int64 (n,), the image's first byte.
-        lengths: int64 (n,), the image's number of bytes.
+        lengths: int64 (n,), the image's number of bytes; negative if there is none.
         names: String (n,), the image's name in its file.
     """
 
@@ -54,13 +55,18 @@ class RangeSource:
         self._which = which
         self._starts = starts
         self._lengths = lengths
-        self._limits = np.full(len(names), _MAX_BYTES, dtype=np.int64)
+        self._limits: Limits = no_limits(len(names))
 
     def __len__(self) -> int:
         return len(self.names)
 
     def __repr__(self) -> str:
         return f"RangeSource({len(self)} images in {len(self.files)} files of {self.storage!r})"
+
+    @property
+    def lengths(self) -> Int64:
+        """The number of bytes of each image; negative if there is none."""
+        return self._lengths
 
     def read(self, keys: Int64) -> list[bytes | memoryview | OSError]:
         """Read images: see `Source`."""
@@ -90,7 +96,7 @@ class RangeSource:
                 self._which[keys].tolist(),
                 self._starts[keys].tolist(),
                 self._lengths[keys].tolist(),
-                self._limits[keys].tolist(),
+                np.minimum(self._limits[keys], _MAX_BYTES).tolist(),
                 strict=True,
             )
         ]
@@ -99,12 +105,14 @@ class RangeSource:
         """Return the name of the image in its file, after the file's: see `Source`."""
         return f"{self.storage.name(self.files[self._which[key]])}/{self.names[key]}"
 
+    def place(self, key: int) -> StoredRange:
+        """Return where an image is."""
+        file, start, length = self._which[key], int(self._starts[key]), int(self._lengths[key])
+        return StoredRange(self.files[file], start, length, self.stamps[file])
+
     def open(self, key: int) -> BinaryIO:
         """Open an image: see `Source`."""
-        (content,) = self.read(np.array([key], dtype=np.int64))
-        if isinstance(content, OSError):
-            raise content
-        return io.BytesIO(content)
+        return as_file(*self.read(np.array([key], dtype=np.int64)))
 
     def reusing_memory(self, slices: Slices) -> Self:
         """Return a source of the same images that reads short ones into slices of memory."""
@@ -124,22 +132,31 @@ class RangeSource:
         taken._limits = self._limits[keys]
         return taken
 
-    def limited(self, max_bytes: Int64) -> Self:
-        """Return a source of the same images with each limit lowered to `max_bytes`, int64 (n,)."""
+    def limited(self, limits: Limits) -> Self:
+        """Return a source of the same images with a limit for each."""
         limited = copy.copy(self)
-        limited._limits = np.minimum(self._limits, max_bytes)
+        limited._limits = limits
         return limited
+
+    def places(self) -> pl.Series:
+        """Return the file and the first byte of each image, as text: String, (n,)."""
+        starts = pl.Series(self._starts).cast(pl.String)
+        return pl.Series(self.files, dtype=pl.String).gather(self._which) + " " + starts
+
+    def stamp(self, key: int) -> tuple[int, int]:
+        """Return an image's number of bytes, and a number that changes with its file's stamp."""
+        return int(self._lengths[key]), self.stamps[self._which[key]].numbers()[1]
 
     def fingerprint(self) -> str:
         """Return a digest of all ranges and of the files' names and stamps: see `Source`."""
         names = [self.storage.name(file) for file in self.files]
         digest = hashlib.sha256(repr((names, self.stamps)).encode())
-        for values in (self._which, self._starts, self._lengths, self._limits):
+        for values in (self._which, self._starts, self._lengths):
             digest.update(values.astype(np.int64).tobytes())
         return digest.hexdigest()
 
 
 def _not_read(length: int, limit: int) -> OSError:
     if length <= 0:
-        return EmptyFileError("the image is empty")
+        return EmptyFileError("the image is null" if length < 0 else "the image is empty")
     return FileTooLongError(f"the image has {length:,} bytes; the limit is {limit:,}")

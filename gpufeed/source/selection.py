@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from gpufeed._util.memory import Slices
 from gpufeed.source.base import (
-    Encoded,
+    Content,
     Source,
     fetcher,
     fingerprint_of,
@@ -22,8 +22,15 @@ from gpufeed.source.base import (
 )
 from gpufeed.source.files import FileSource, PathSource
 from gpufeed.source.ranges import RangeSource
+from gpufeed.source.zipped import ZipSource
 
-__all__ = ["Selection", "join", "reusing_memory", "take"]
+__all__ = ["OWN", "Selection", "join", "reusing_memory", "take"]
+
+OWN = PathSource | RangeSource | ZipSource
+"""Sources that gpufeed reads from storage; each has a limit of bytes for an image."""
+
+_REUSING = FileSource | RangeSource | ZipSource
+"""Those that read files of this machine."""
 
 Int64 = npt.NDArray[np.int64]
 
@@ -62,12 +69,12 @@ class Selection:
     def __repr__(self) -> str:
         return f"Selection({len(self)} images of {', '.join(map(repr, self.sources))})"
 
-    def read(self, keys: Int64) -> list[Encoded | OSError]:
+    def read(self, keys: Int64) -> list[Content | OSError]:
         """Read images: see `Source`."""
         which, inner = self.which[keys], self.keys[keys]
         if len(self.sources) == 1:
             return read_images(self.sources[0], inner)
-        images: list[Encoded | OSError] = [b""] * len(keys)
+        images: list[Content | OSError] = [b""] * len(keys)
         for index in np.unique(which):
             places = np.flatnonzero(which == index)
             read = read_images(self.sources[index], inner[places])
@@ -109,7 +116,7 @@ def join(sources: Sequence[Source], counts: Sequence[int]) -> Source:
 
 def take(source: Source, keys: Int64) -> Source:
     """Return a source of the images of `keys`, in their order, repeats included."""
-    if isinstance(source, PathSource | RangeSource):
+    if isinstance(source, OWN):
         return source.take(keys)
     if isinstance(source, Selection):
         return Selection(source.sources, source.which[keys], source.keys[keys])
@@ -120,7 +127,7 @@ def reusing_memory(source: Source, slices: Slices | None = None) -> Source:
     """Return a source of the same images; those in files are read into memory that is reused."""
     slices = slices or Slices()
     # A user's subclass may expect bytes.
-    if type(source) is FileSource or type(source) is RangeSource:
+    if isinstance(source, _REUSING) and type(source) in get_args(_REUSING):
         return source.reusing_memory(slices)
     if isinstance(source, Selection):
         reusing = [reusing_memory(each, slices) for each in source.sources]

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol, Self
+from typing import Any, BinaryIO, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from gpufeed._util.memory import Slices
 from gpufeed._util.open_regular import open_descriptor, open_regular
 
-__all__ = ["LocalStorage", "Stamp", "Storage", "StoredRange"]
+__all__ = ["LocalStorage", "OpenFiles", "Stamp", "Storage", "StoredRange"]
 
 _MAX_OPEN = 256
 """Files that a storage keeps open: opening one again costs a request where a network is between."""
+
+
+Opened = TypeVar("Opened")
 
 
 class Stamp(NamedTuple):
@@ -29,6 +33,11 @@ class Stamp(NamedTuple):
 
     length: int
     version: str
+
+    def numbers(self) -> tuple[int, int]:
+        """Return the length, and an int64 that changes with the stamp."""
+        digest = hashlib.sha256(repr(self).encode()).digest()
+        return self.length, int.from_bytes(digest[:8], "little", signed=True)
 
 
 class StoredRange(NamedTuple):
@@ -100,7 +109,7 @@ class LocalStorage:
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root).absolute()
-        self._files = _OpenFiles()
+        self._files = OpenFiles(_OpenFile)
         self._slices: Slices | None = None
 
     def __repr__(self) -> str:
@@ -180,19 +189,25 @@ class _OpenFile:
             os.close(self.descriptor)
 
 
-class _OpenFiles:
-    """The files that were read last, kept open; each is closed after its last reader is done."""
+class OpenFiles(Generic[Opened]):
+    """The files that were read last, kept open; each is closed after its last reader is done.
 
-    def __init__(self) -> None:
+    Args:
+        open: opens a file, given its path. The file is closed when nothing refers to it.
+    """
+
+    def __init__(self, open: Callable[[str], Opened]) -> None:  # noqa: A002
         self._lock = threading.Lock()
-        self._files: OrderedDict[str, _OpenFile] = OrderedDict()
+        self._open = open
+        self._files: OrderedDict[str, Opened] = OrderedDict()
 
-    def open(self, path: str) -> _OpenFile:
+    def open(self, path: str) -> Opened:
+        """Return a file, which is opened if it is not."""
         with self._lock:
             if (file := self._files.get(path)) is not None:
                 self._files.move_to_end(path)
                 return file
-        opened = _OpenFile(path)
+        opened = self._open(path)
         with self._lock:
             opened = self._files.setdefault(path, opened)
             while len(self._files) > _MAX_OPEN:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufeed._util.limits import available_threads
-from gpufeed.source.base import Encoded, Source, read_images
+from gpufeed.source.base import Content, Source, read_images
 from gpufeed.source.wrapper import Wrapper
 
 __all__ = ["LONG", "SLOW", "THREADS", "Threaded"]
@@ -49,9 +49,9 @@ class Threaded(Wrapper):
         self._count = _LEAST
         self._parts = 1
 
-    def read(self, keys: npt.NDArray[np.int64]) -> list[Encoded | OSError]:
+    def read(self, keys: npt.NDArray[np.int64]) -> list[Content | OSError]:
         """Read images: see `Source`."""
-        images: list[Encoded | OSError] = []
+        images: list[Content | OSError] = []
         while len(images) < len(keys) and self._parts == 1:
             chunk, seconds = self._timed(keys[len(images) : len(images) + self._count])
             self._learn(chunk, seconds)
@@ -68,8 +68,9 @@ class Threaded(Wrapper):
             images += read
         return images
 
-    def _learn(self, images: list[Encoded | OSError], seconds: float) -> None:
+    def _learn(self, images: list[Content | OSError], seconds: float) -> None:
         """Decide in how many parts the next images are read, by how these were."""
+        # Pixels count by their rows: there is nothing to copy.
         length = sum(len(image) for image in images if not isinstance(image, OSError))
         if seconds > SLOW:
             # Small parts, so that all threads finish at about the same time.
@@ -78,7 +79,7 @@ class Threaded(Wrapper):
             self._parts = self._copying if length > LONG * len(images) else 1
             self._count = min(2 * self._count, _MOST)
 
-    def _timed(self, keys: npt.NDArray[np.int64]) -> tuple[list[Encoded | OSError], float]:
+    def _timed(self, keys: npt.NDArray[np.int64]) -> tuple[list[Content | OSError], float]:
         """Read images, and return them with the seconds that each took on average."""
         start = time.perf_counter()
         images = read_images(self.source, keys)

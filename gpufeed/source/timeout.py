@@ -18,7 +18,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from gpufeed.source.base import Encoded, Source, read_images
+from gpufeed.source.base import Content, Source, read_images
 from gpufeed.source.threads import SLOW, THREADS
 from gpufeed.source.wrapper import ReadCancelled, Wrapper
 
@@ -59,7 +59,7 @@ class Timeout(Wrapper):
         weakref.finalize(self, self._threads.stop).atexit = False
         _instances.add(self)
 
-    def read(self, keys: npt.NDArray[np.int64]) -> list[Encoded | OSError]:
+    def read(self, keys: npt.NDArray[np.int64]) -> list[Content | OSError]:
         """Read images: see `Source`.
 
         Raises:
@@ -110,7 +110,7 @@ class _BatchRead:
         self._timeout = timeout
         self._threads = threads
         self._hanging = hanging
-        self._images: list[Encoded | OSError] = [b""] * len(keys)
+        self._images: list[Content | OSError] = [b""] * len(keys)
         self._remaining = len(keys)
         self._next = 0
         # Start time of each read in progress, by its place in the batch.
@@ -120,7 +120,7 @@ class _BatchRead:
         self._lock = threading.Lock()
         self._done = threading.Event()
 
-    def wait(self) -> list[Encoded | OSError]:
+    def wait(self) -> list[Content | OSError]:
         """Start reading, and wait until all images are read or have timed out."""
         self._start_threads(limit=1)
         while self._remaining and not self._done.wait(min(_POLL, self._timeout / 4)):
@@ -154,7 +154,7 @@ class _BatchRead:
     def _timeout_error(self) -> TimeoutError:
         return TimeoutError(f"no answer within {self._timeout:g} s")
 
-    def _store(self, place: int, image: Encoded | OSError) -> None:
+    def _store(self, place: int, image: Content | OSError) -> None:
         self._images[place] = image
         self._remaining -= 1
         if not self._remaining:

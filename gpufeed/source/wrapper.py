@@ -10,7 +10,7 @@ from typing import BinaryIO, Self
 import numpy as np
 import numpy.typing as npt
 
-from gpufeed.source.base import Encoded, Source, open_image
+from gpufeed.source.base import Content, Source, open_image
 
 __all__ = ["ReadCancelled", "Wrapper"]
 
@@ -39,7 +39,7 @@ class Wrapper(abc.ABC):
         self._owns_threads = True
 
     @abc.abstractmethod
-    def read(self, keys: npt.NDArray[np.int64]) -> list[Encoded | OSError]:
+    def read(self, keys: npt.NDArray[np.int64]) -> list[Content | OSError]:
         """Read images: see `Source`.
 
         Raises:

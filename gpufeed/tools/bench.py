@@ -237,7 +237,7 @@ def _feed(
         asked = time.perf_counter()
         batch = next(batches)
         waited += time.perf_counter() - asked
-        images += len(batch["label"])
+        images += len(batch["record_key"])
         keys.append(batch["record_key"])
         if step:
             time.sleep(step)

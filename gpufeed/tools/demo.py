@@ -123,7 +123,7 @@ def feed_epoch(
         progress_bar("feeding", len(manifest), show=progress, unit="images") as advance,
     ):
         for batch in loader:
-            advance(len(batch["label"]))
+            advance(len(batch["record_key"]))
             if first is None:
                 first, state = loader.stats, loader.state_dict()
                 arrays = tuple((name, tuple(a.shape), str(a.dtype)) for name, a in batch.items())

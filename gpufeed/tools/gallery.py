@@ -100,6 +100,7 @@ def examples(size: int) -> list[Example]:
         after_cut(tf.RandomPerspective, 0.5, 1.0),
         boxed(tf.RandomIoUCrop),
         moving(tf.RandomZoomOut, 114, p=1.0),
+        Example(call(tf.RandomResize, size // 4, size), cut, centred),
         small(tf.RandomShortestSize, [size // 4, half, size], max_size=size),
         small(tf.ScaleJitter, (size, size), (0.2, 1.0)),
         Example(call(tf.FiveCrop, half), cut),

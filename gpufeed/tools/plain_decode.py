@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufeed._util.limits import available_threads
+from gpufeed.decode.accept import as_ppm
 from gpufeed.engine.device import Device
 from gpufeed.source.base import Encoded, Source, read_images, starter
 
@@ -25,6 +26,8 @@ _READERS = 8
 
 class PlainDecode:
     """Decodes whole images with nvImageCodec, the library inside DALI; a context manager.
+
+    Pixels are copied, as a PPM.
 
     On the CPU, each thread reads and decodes one image at a time. On a GPU, nvImageCodec decodes
     whole batches with whatever hardware it finds, while the next ones are read; **this has not been
@@ -67,19 +70,21 @@ class PlainDecode:
                 pass
 
     def _decode_one(self, key: np.int64) -> None:
-        decode: Callable[[Encoded], Any] | None = getattr(self._decoders, "decode", None)
+        decode: Callable[[Any], Any] | None = getattr(self._decoders, "decode", None)
         if decode is None:
             from gpufeed.decode.decoders import cpu_decoder
 
             # A decoder for each thread: nvImageCodec's own pool uses one thread less than asked.
             decode = self._decoders.decode = cpu_decoder().decode
-        decode(self._read_one(key))
+        from nvidia import nvimgcodec
+
+        decode(nvimgcodec.CodeStream(self._read_one(key)))
 
     def _read_one(self, key: np.int64) -> Encoded:
         (content,) = read_images(self._source, np.array([key]))
         if isinstance(content, OSError):
             raise content
-        return content
+        return as_ppm(content)
 
     def _run_on_gpu(self, batches: Sequence[Keys]) -> None:
         from nvidia import nvimgcodec
@@ -91,7 +96,7 @@ class PlainDecode:
             )
         images: list[Any] = []
         for contents in self._read(batches):
-            images = decoder.decode(contents)
+            images = decoder.decode([nvimgcodec.CodeStream(content) for content in contents])
         # Copying the last image waits until all are decoded.
         for image in images[-1:]:
             if image is not None:

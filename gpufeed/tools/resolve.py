@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from gpufeed import presets
@@ -91,12 +91,14 @@ class ListOptions:
         root: the folder, or its URL, that a table's paths are relative to; None as for
             `read_table`.
         follow_links: whether symbolic links may lead out of the root.
+        image: a table's column of encoded images; None if it has their paths.
     """
 
     path: str | None = None
     label: str | None = None
     root: str | None = None
     follow_links: bool = False
+    image: str | None = None
 
 
 def open_manifest(
@@ -124,7 +126,7 @@ def open_manifest(
         ConfigError: labels is "species" for data without species, or `options` has columns or a
             root for data that are not a table.
     """
-    from gpufeed.records import read_folder, read_table
+    from gpufeed.records import read_folder, read_table, read_webdataset
     from gpufeed.records.manifest import DROPPED
     from gpufeed.records.nabirds import list_nabirds
 
@@ -141,8 +143,13 @@ def open_manifest(
     if found.is_nabirds:
         listing = list_nabirds(found.source, labels or "species", follow_links=options.follow_links)
         manifest = listing.manifest(**shared)
+    elif found.saved is not None:
+        manifest = found.saved
     elif found.table is not None:
         manifest = read_table(found.table, **found.columns, **shared)
+    elif found.is_tar:
+        shared.pop("follow_links")
+        manifest = read_webdataset(found.source, label=options.label or "cls", **shared)
     else:
         manifest = read_folder(found.source, **shared)
     if without is None:
@@ -187,6 +194,7 @@ def list_images(path: str | Path, options: ListOptions = ListOptions()) -> Liste
     from gpufeed.records.folder import list_folder
     from gpufeed.records.nabirds import list_nabirds
     from gpufeed.records.table import list_table
+    from gpufeed.records.webdataset import list_webdataset
     from gpufeed.source.locate import source_of
 
     found = _find(path, options)
@@ -194,15 +202,15 @@ def list_images(path: str | Path, options: ListOptions = ListOptions()) -> Liste
     if found.is_nabirds:
         listing = list_nabirds(found.source, "species", follow_links=follow_links)
         return Listed(listing.unopened(), listing.files, "read_nabirds")
+    if found.saved is not None:
+        return Listed(found.saved.frame, found.saved.source, "read_manifest")
     if found.table is not None:
         table = list_table(found.table, **found.columns)
         return Listed(table.unopened(), table.source, "read_table")
+    if found.is_tar:
+        return Listed(*list_webdataset(found.source), "read_webdataset")
     folder = list_folder(
-        found.source,
-        follow_links=follow_links,
-        on_bad_image="drop",
-        allow_splits=True,
-        allow_empty=True,
+        found.source, follow_links=follow_links, on_bad_image="drop", allow_splits=True
     )
     if not folder.links:
         return Listed(folder.frame, folder.source, "read_folder")
@@ -218,39 +226,72 @@ class _Found:
     Attributes:
         source: the file or folder, or its URL.
         is_nabirds: whether they are NABirds.
+        is_tar: whether they are tar shards.
         table: a table for `read_table`, if they are one.
         columns: the arguments of `read_table` that go with it.
+        saved: the manifest, if they are a saved one.
     """
 
     source: Any
     is_nabirds: bool = False
-    table: Path | str | Mapping[str, list[str]] | None = None
+    is_tar: bool = False
+    table: Path | str | list[Path | str] | Mapping[str, list[str]] | None = None
     columns: dict[str, Any] = field(default_factory=dict)
+    saved: Manifest | None = None
 
 
 def _find(path: str | Path, options: ListOptions) -> _Found:
     """Return what the data are.
 
-    They are a table (CSV, Parquet or another file that `read_table` takes), NABirds' folder, the
-    course's metadata.parquet or its folder, a folder of images without folders, or class folders.
-    A URL is one of a table or of class folders.
+    They are a saved manifest, a table (CSV, Parquet or another file that `read_table` takes),
+    NABirds' folder, the course's metadata.parquet or its folder, a folder of images without
+    folders, tar shards (also with braces or wildcards), or class folders, also in a zip archive.
+    A URL is one of a table, a pattern of several, tar shards, or class folders, also in a zip
+    archive.
     """
+    from gpufeed.records.manifest import SAVED
     from gpufeed.records.nabirds.course import is_course
-    from gpufeed.records.table_files import TABLE_FILES
+    from gpufeed.records.saved import read_manifest
+    from gpufeed.records.table_files import (
+        TABLE_FILES,
+        ending,
+        file_name,
+        find_files,
+        is_pattern,
+    )
 
     where = location(path)
-    given = [name for name in ("path", "label", "root") if getattr(options, name) is not None]
-    if isinstance(where, str):
-        if PurePosixPath(public_url(where)).suffix.lower() in TABLE_FILES:
-            return _Found(where, table=where, columns=_columns(where, options))
-        _check_no_table(given, where)
-        return _Found(where)
-    source = where.expanduser()
+    source = where.expanduser() if isinstance(where, Path) else where
+    named = ("path", "image", "label", "root")
+    given = [name for name in named if getattr(options, name) is not None]
+    is_tar = ending(source) == ".tar" and not (isinstance(source, Path) and source.is_dir())
+    if is_tar or _is_zip(source):
+        unfit = [name for name in given if not (is_tar and name == "label")]
+        if unfit:
+            raise ConfigError(
+                f"{unfit[0]} is given, which goes with a table; {file_name(source)} is none"
+            )
+        return _Found(source, is_tar=is_tar)
+    if is_pattern(source):
+        files = find_files(source) or []
+        return _Found(source, table=files, columns=_columns(files[0], options))
+    if isinstance(source, str):
+        if ending(source) in TABLE_FILES:
+            return _Found(source, table=source, columns=_columns(source, options))
+        _check_no_table(given, file_name(source))
+        return _Found(source)
     if source.is_file():
+        if source.suffix == SAVED:
+            if given and given != ["root"]:
+                raise ConfigError(
+                    f"{given[0]} is given, which goes with a table; {source} is a saved manifest"
+                )
+            return _Found(source, saved=read_manifest(source, root=_root(options)))
         if source.suffix.lower() not in TABLE_FILES:
             raise ManifestError(
                 f"{source} is not a data set; pass a NABirds folder, a folder of class folders or "
-                f"of images, or a table ({', '.join(TABLE_FILES)})"
+                f"of images, a saved manifest ({SAVED}), a zip archive, tar shards, or a table "
+                f"({', '.join(TABLE_FILES)})"
             )
         if not given and is_course(source):
             return _Found(source, is_nabirds=True)
@@ -271,30 +312,50 @@ def _find(path: str | Path, options: ListOptions) -> _Found:
     return _Found(source)
 
 
+def _is_zip(source: Path | str) -> bool:
+    """Return whether the data are in a zip archive."""
+    if isinstance(source, str):
+        return any(part.lower().endswith(".zip") for part in public_url(source).split("/"))
+    return any(each.suffix == ".zip" and each.is_file() for each in (source, *source.parents))
+
+
 def _check_no_table(given: Sequence[str], folder: object) -> None:
     if given:
         raise ConfigError(f"{given[0]} is given, which goes with a table; {folder} is a folder")
 
 
 def _columns(file: Path | str, options: ListOptions) -> dict[str, Any]:
-    """Return the arguments of `read_table` for a table.
+    """Return the arguments of `read_table` for a table, or for several of which this is the first.
 
     Raises:
         ManifestError: the table cannot be read, or lacks a column that `options` name.
     """
     from gpufeed.records.any_table import load_table
+    from gpufeed.records.embedded.arrow_files import arrow_columns
+    from gpufeed.records.table_files import PARQUET_FILES, ending, file_name, parquet_columns
 
-    names = load_table(file, ()).frame.columns
+    if ending(file) in PARQUET_FILES:
+        names = parquet_columns(file)
+    elif options.image is not None:
+        names = arrow_columns(file)
+    else:
+        names = load_table(file, ()).frame.columns
     label = options.label or ("label" if "label" in names else None)
-    columns = {"path": options.path or "path", "label": label}
+    columns = {"label": label, "image": options.image}
+    if options.image is None or options.path is not None:
+        columns["path"] = options.path or "path"
     for option, column in columns.items():
         if column is not None and column not in names:
             raise ManifestError(
-                f"{file}: there is no column {short(column)}; the columns are "
+                f"{file_name(file)}: there is no column {short(column)}; the columns are "
                 f"{sanitize(str(names))}; pass one of them as --{option}"
             )
+    return {**columns, "root": _root(options)}
+
+
+def _root(options: ListOptions) -> Path | str | None:
     root = None if options.root is None else location(options.root)
-    return {**columns, "root": root.expanduser() if isinstance(root, Path) else root}
+    return root.expanduser() if isinstance(root, Path) else root
 
 
 def _flat_images(folder: Path) -> list[str]:

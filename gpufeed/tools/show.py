@@ -75,7 +75,11 @@ def show_batch(
         ConfigError: an argument is out of range, there is no such batch, or there are no targets.
         DecodeError: an image cannot be read or decoded.
     """
-    has = {"boxes": manifest.has_objects, "points": manifest.has_points}
+    has = {
+        "boxes": manifest.has_objects,
+        "box_points": manifest.box_points([0]) is not None,
+        "points": manifest.has_points,
+    }
     kinds = [kind for kind, there in has.items() if targets and there]
     if targets and not kinds:
         raise ConfigError(
@@ -123,4 +127,4 @@ def draw_batch(loader: Loader, step: int, facts: Sequence[str]) -> Shown:
         [ToDtype("uint8", layout="NHWC")] * views,
         [f"step {step} (epoch {epoch})", *facts, f"device {loader.device}"],
     )
-    return Shown(sheet, len(batch["label"]), epoch, len(loader))
+    return Shown(sheet, len(batch["record_key"]), epoch, len(loader))

@@ -30,6 +30,7 @@ from gpufeed.transforms.containers import Compose as Compose
 from gpufeed.transforms.containers import RandomApply as RandomApply
 from gpufeed.transforms.containers import RandomChoice as RandomChoice
 from gpufeed.transforms.detection import RandomIoUCrop as RandomIoUCrop
+from gpufeed.transforms.detection import RandomResize as RandomResize
 from gpufeed.transforms.detection import RandomShortestSize as RandomShortestSize
 from gpufeed.transforms.detection import RandomZoomOut as RandomZoomOut
 from gpufeed.transforms.detection import ScaleJitter as ScaleJitter
@@ -109,6 +110,7 @@ __all__ = [
     "RandomIoUCrop",
     "RandomPerspective",
     "RandomPosterize",
+    "RandomResize",
     "RandomResizedCrop",
     "RandomRotation",
     "RandomShortestSize",

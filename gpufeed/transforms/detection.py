@@ -1,4 +1,4 @@
-"""Geometry for training detectors, with torchvision v2's names, defaults and rounding."""
+"""Geometry for detection and segmentation, with torchvision v2's names, defaults and rounding."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpufeed.transforms import arguments
 from gpufeed.transforms.base import GeometricTransform, Params, Records
 from gpufeed.transforms.frame import Frame, Interpolation
 
-__all__ = ["RandomIoUCrop", "RandomShortestSize", "RandomZoomOut", "ScaleJitter"]
+__all__ = ["RandomIoUCrop", "RandomResize", "RandomShortestSize", "RandomZoomOut", "ScaleJitter"]
 
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
@@ -68,6 +68,33 @@ class RandomShortestSize(GeometricTransform):
             "height": _scaled(records.height, factor),
             "width": _scaled(records.width, factor),
         }
+
+    def place(self, frame: Frame, params: Params) -> Frame:
+        """Resize."""
+        return frame.resize(params["height"], params["width"], self.interpolation)
+
+
+class RandomResize(GeometricTransform):
+    """Resize, antialiased, so that the shorter side has a size drawn from a range.
+
+    Args:
+        min_size: smallest size of the shorter side, pixels.
+        max_size: one more than the largest, pixels.
+        interpolation: "bilinear" or "bicubic".
+    """
+
+    def __init__(
+        self, min_size: int, max_size: int, interpolation: Interpolation = "bilinear"
+    ) -> None:
+        self.min_size = arguments.check_size("min_size", min_size)
+        self.max_size = arguments.check_integer("max_size", max_size, self.min_size + 1)
+        self.interpolation = arguments.check_interpolation(interpolation)
+
+    def draw(self, rng: BatchRng, records: Records) -> Params:
+        """Draw `height` and `width`, int64 (n,), pixels."""
+        size = rng.integers(self.min_size, np.full(len(records), self.max_size))
+        short = np.minimum(records.height, records.width)
+        return {"height": size * records.height // short, "width": size * records.width // short}
 
     def place(self, frame: Frame, params: Params) -> Frame:
         """Resize."""

@@ -297,6 +297,16 @@ class Frame(_PerImage):
             return self.then().warp(warp)
         return replace(self, warped=warp.after(self.warped))
 
+    @property
+    def reversed(self) -> Bool:
+        """Whether the canvas shows the image mirrored, by an odd number of flips; bool (n,)."""
+        odd = np.zeros(len(self), dtype=np.bool_)
+        for frame in self.chain():
+            odd = odd ^ frame.mirror ^ frame.upturn
+            if frame.warped is not None:
+                odd ^= frame.warped.mask & (np.linalg.det(frame.warped.matrix) < 0)
+        return odd
+
     def chain(self, since: Frame | None = None) -> Iterator[Frame]:
         """Yield the frames from the encoded image, or from the one after `since`, to this one."""
         if self is since:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,23 +30,32 @@ class Objects:
         boxes: float64 (m, 4) of (x0, y0, x1, y1) in pixels.
         offsets: int64 (n + 1,); record i has the boxes `offsets[i]` to `offsets[i + 1]`, exclusive.
         labels: int32 (m,).
+        others: other arrays (m, ...) by name, with a row for each box.
     """
 
     boxes: Float64
     offsets: Int64
     labels: npt.NDArray[np.int32]
+    others: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     @staticmethod
-    def of(manifest: Manifest) -> Objects | None:
-        """Return the boxes of all records of a manifest; None if it has none."""
-        arrays = manifest.objects()
+    def of(
+        manifest: Manifest,
+        keys: Int64,
+        others: Mapping[str, Callable[[Int64], npt.NDArray[Any]]] = MappingProxyType({}),
+    ) -> Objects | None:
+        """Return the boxes of some records of a manifest; None if it has none.
+
+        `others` returns the rows of other arrays, given the records.
+        """
+        arrays = manifest.objects(keys)
         if arrays is None:
             return None
         boxes, labels, offsets = arrays
-        return Objects(boxes, offsets, labels)
+        return Objects(boxes, offsets, labels, {name: of(keys) for name, of in others.items()})
 
     @property
     def counts(self) -> Int64:
@@ -66,18 +77,22 @@ class Objects:
         counts = self.counts[keys]
         offsets = np.concatenate([[0], np.cumsum(counts)])
         rows = np.arange(offsets[-1]) + np.repeat(self.offsets[keys] - offsets[:-1], counts)
-        return Objects(self.boxes[rows], offsets, self.labels[rows])
+        return self._rows(rows, offsets)
 
     def tiled(self, copies: int) -> Objects:
         """Return all records `copies` times, one copy after the other."""
         starts = np.arange(copies) * self.offsets[-1]
         offsets = np.append(np.add.outer(starts, self.offsets[:-1]), copies * self.offsets[-1])
-        return Objects(np.tile(self.boxes, (copies, 1)), offsets, np.tile(self.labels, copies))
+        return self._rows(np.tile(np.arange(self.offsets[-1]), copies), offsets)
 
     def chosen(self, mask: Bool) -> Objects:
         """Return the boxes where `mask`, bool (m,), is True; the number of records stays n."""
         before = np.concatenate([[0], np.cumsum(mask)])
-        return Objects(self.boxes[mask], before[self.offsets], self.labels[mask])
+        return self._rows(np.flatnonzero(mask), before[self.offsets])
+
+    def _rows(self, rows: Int64, offsets: Int64) -> Objects:
+        others = {name: values[rows] for name, values in self.others.items()}
+        return Objects(self.boxes[rows], offsets, self.labels[rows], others)
 
     def followed(self, frame: Frame) -> Objects:
         """Return the boxes on the frame's canvas, clipped to what is left of the image."""

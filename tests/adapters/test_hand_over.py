@@ -318,8 +318,8 @@ def test_small_arrays_go_to_a_gpu_from_pinned_memory(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(torch.Tensor, "to", to)
     adapter = TorchAdapter(torch.device("cuda:1"))
     labels, boxes = np.array([3, 1], np.int32), np.arange(8, dtype=np.float32).reshape(2, 4)
-    assert adapter.labels(labels).tolist() == [3, 1]
-    assert adapter.labels(labels).dtype == torch.int64
+    assert adapter.arrays(labels).tolist() == [3, 1]
+    assert adapter.arrays(labels).dtype == torch.int64
     assert adapter.arrays(boxes).tolist() == boxes.tolist()
     assert [each.tolist() for each in adapter.pieces(boxes, np.array([0, 2, 2]))] == [
         boxes.tolist(),

@@ -149,7 +149,10 @@ def test_the_program_on_the_cpu(
     assert f"opener={best!r}" in cases["the best"]["options"]
     shown = " ".join(capsys.readouterr().out.split())
     assert "| 10,000 (stretch 19,000) on an H100 with 16 cores |" in shown
-    assert cases["alone: nvJPEG decode, GPU"]["absent"].startswith("needs a GPU: ")
+    assert cases["alone: nvJPEG decode, GPU"]["absent"] == "needs a GPU"
+    advice = f"`Loader(..., {cases['the best']['options']})`: {cases['the best']['images/s']:,.0f}"
+    assert advice in shown
+    assert "Not before these steps are complete: tests, decoders, pixels, lifetimes, reco" in shown
 
 
 def test_without_a_gpu_the_way_out_is_named(

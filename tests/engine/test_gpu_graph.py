@@ -10,9 +10,11 @@ from __future__ import annotations
 import mmap
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -22,7 +24,9 @@ from nvidia.dali.types import DALIDataType as D
 
 from gpufeed import Manifest, presets
 from gpufeed import transforms as tf
+from gpufeed.engine import device_cache
 from gpufeed.engine.device import Device
+from gpufeed.engine.device_cache import DeviceCache
 from gpufeed.engine.graph import define_pipeline, rest_feeds
 from gpufeed.open.choice import Choice
 from gpufeed.open.kinds import resolve_shares
@@ -115,7 +119,7 @@ def test_dali_has_what_a_graph_asks_for(pictures: Manifest, opener: str, name: s
         maker = loader._maker
         # Before the opener is made, which is that of a GPU then.
         maker._device = Device(0)
-        maker._choice = Choice(shares, pictures.frame["path"], pictures.sizes().prod(axis=1))
+        maker._choice = Choice(shares, pictures)
         with maker.reader() as reader:
             opened = maker.prepare(0, reader).result()
         stages = opened.plan.stages
@@ -123,6 +127,47 @@ def test_dali_has_what_a_graph_asks_for(pictures: Manifest, opener: str, name: s
         options: dict[str, Any] = {"batch_size": 8, "num_threads": 1, "depth": 1}
         define = partial(define_pipeline, stages, maker.opener, device=Device(0), **options)
         assert faults(define, {**opened.feeds, **rest_feeds(stages)}, outputs) == []
+
+
+CACHED = [
+    (opener, name)
+    for opener in OPENERS
+    for name in ("evaluate, float32 NCHW", "dino, float32 NCHW", "resizes")
+    # Threads resize nothing that is on the device.
+    if name.startswith("evaluate") or "threads" not in OPENERS[opener]
+]
+
+
+@pytest.mark.parametrize(("opener", "name"), CACHED)
+def test_dali_has_what_a_cache_on_the_device_asks_for(
+    pictures: Manifest, monkeypatch: pytest.MonkeyPatch, opener: str, name: str
+) -> None:
+    shares = resolve_shares(OPENERS[opener], "cuda", on_gpu=True)
+    options: dict[str, Any] = {"cache": "device", "opener": "graph", "framework": "torch"}
+    with make(pictures, transforms=CHAINS[name], **options) as loader:
+        maker = loader._maker
+        maker.open()
+        with maker.reader() as reader:
+            opened = maker.prepare(0, reader).result()
+            maker._device = Device(0)
+            maker._choice = Choice(shares, pictures)
+            monkeypatch.setattr(device_cache, "DeviceStore", mock.Mock())
+            cache = maker._make_opener()
+            assert isinstance(cache, DeviceCache)
+            encoded, _ = maker._read(opened.plan, reader)
+        size, stages = len(opened.plan), opened.plan.stages
+        with Pipeline(batch_size=size, num_threads=1, device_id=0):
+            assert {image.device for image in cache.build(stages)} == {"gpu"}
+        outputs = [(DTYPES[view.output.dtype], view.output.layout[1:]) for view in stages.views]
+        define = partial(define_pipeline, batch_size=size, device=Device(0), num_threads=1, depth=1)
+        feeds = {**opened.feeds, **rest_feeds(stages)}
+        assert faults(partial(define, stages, cache), feeds, outputs) == []
+        # What is kept is opened by a graph of its own.
+        first = cache._first(opened.plan, np.arange(size), np.zeros(size, np.bool_))
+        own = cache._opener.open(replace(opened.plan, stages=first), encoded).result()
+        feeds = {**own.feeds, **rest_feeds(first)}
+        assert faults(partial(define, first, cache._opener), feeds, [BYTES]) == []
+        cache.close()
 
 
 def test_the_dtypes_are_those_of_dalis_library() -> None:

@@ -130,6 +130,18 @@ def test_they_leave_the_state_alone(manifest: Manifest) -> None:
     make(manifest).load_state_dict(state)
 
 
+def test_integers_that_need_int64_have_it_or_are_refused(manifest: Manifest) -> None:
+    for framework in ("numpy", "torch"):
+        with make(manifest, columns=["number"], framework=framework) as loader:
+            assert np.asarray(loader.batch(0)["number"]).tolist() == [2**40] * 3
+    said = "column 'number' has 1099511627776, which does not fit in int32; number the values"
+    with pytest.raises(ConfigError, match=said):
+        make(manifest, columns=["number"], framework="jax")
+    frame = manifest.frame.with_columns(number=pl.lit(2**63, dtype=pl.UInt64))
+    with pytest.raises(ConfigError, match="has 9223372036854775808, which does not fit in int64"):
+        make(Manifest(frame, manifest.source, manifest.classes), columns=["number"])
+
+
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
@@ -141,7 +153,6 @@ def test_they_leave_the_state_alone(manifest: Manifest) -> None:
         (["age", "age"], "columns has 'age', which a batch has already"),
         (["weight"], "column 'weight' has 1 nulls; numbers and booleans come as arrays"),
         (["pairs"], "column 'pairs' has 6 nulls"),
-        (["number"], "column 'number' has 1099511627776, which does not fit in int32"),
     ],
 )
 def test_what_it_refuses(manifest: Manifest, columns: object, said: str) -> None:

@@ -812,4 +812,7 @@ def test_defaults_are_those_of_the_readme(pictures: Manifest) -> None:
     assert batch["image"].shape == (10, 3, 224, 224)
     assert repr(loader.sampler) == "IndexSampler(50, shuffle=True, epoch_size=50)"
     assert repr(loader).startswith("Loader(50 records, IndexSampler(")
+    assert "opener" not in repr(loader)
     loader.close()
+    shares: Any = {"graph": 0.5, "threads": 0.5}
+    assert ', opener {"graph":0.5,"threads":0.5}, cpu' in repr(make(pictures, opener=shares))

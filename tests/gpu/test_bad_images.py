@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.gpu.data import DAMAGES, in_memory
-from gpufeed import DecodeError, SequentialSampler
+from gpufeed import DecodeError, Manifest, MemorySource, SequentialSampler
 from gpufeed import transforms as tf
 from tests.support.devices import PURE_WAYS, WAYS
 from tests.support.loaders import make
@@ -27,6 +27,7 @@ def feed(damaged: Collection[str], **options: Any) -> Any:
     manifest = in_memory(contents, [SIZE] * COUNT)
     for kind in damaged:
         contents[PLACES[kind]] = DAMAGES[kind](contents[PLACES[kind]])
+    manifest = Manifest(manifest.frame, MemorySource(contents), manifest.classes)
     options |= {"sampler": SequentialSampler(COUNT), "transforms": CHAIN, "max_failures": COUNT}
     with make(manifest, **{"batch_size": COUNT, **options}) as loader:
         return loader.batch(0)

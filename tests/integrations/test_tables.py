@@ -112,5 +112,7 @@ def test_datasets(root: Path) -> None:
 def test_images_of_datasets(root: Path) -> None:
     images = {"image": [str(root / path) for path in PATHS], "label": [0, 1, 0]}
     given = datasets.Dataset.from_dict(images).cast_column("image", datasets.Image())
-    with pytest.raises(ManifestError, match="column 'image' holds images rather than their paths"):
+    with pytest.raises(
+        ManifestError, match=r"holds images rather than their paths; pass image='image'$"
+    ):
         read_table(given, path="image")

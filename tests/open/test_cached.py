@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from gpufeed import (
     presets,
 )
 from gpufeed import transforms as tf
+from gpufeed.engine import device_cache
 from gpufeed.open import cached
 from gpufeed.open.resize import Resizer
 from gpufeed.source.selection import take
@@ -72,7 +74,8 @@ CHAINS: dict[str, tuple[str | tuple[int, int], Any]] = {
     "course": (BOX, presets.course_train()),
     "all of it": ((24, 24), presets.evaluate(24)),
     "all of the box": (RESIZED, presets.course_evaluate()),
-    "flips after a resize": ((30, 20), [tf.Resize((30, 20)), *FLIPS, tf.Pad(3), UINT8]),
+    "a flip of a resize": ((30, 20), [tf.Resize((30, 20)), *FLIPS, tf.RandomInvert(), UINT8]),
+    "flips, then a margin": ((30, 20), [tf.Resize((30, 20)), *FLIPS, tf.Pad(3, 127.6), UINT8]),
     "pixels between": ((30, 30), [tf.Resize((30, 30)), tf.RandomInvert(), *FLIPS, UINT8]),
     "a function between": ((30, 30), [tf.Resize((30, 30)), SQUARED, tf.RandomCrop(20), UINT8]),
     "two resizes": (RESIZED, [tf.Resize(40), tf.Resize((20, 28)), tf.RandomCrop(9), UINT8]),
@@ -88,6 +91,38 @@ CHAINS: dict[str, tuple[str | tuple[int, int], Any]] = {
     ),
     "five crops": (WHOLE, [tf.Resize(40), tf.FiveCrop(24), *FLIPS, UINT8]),
 }
+
+
+FUNCTIONS = {"a function first", "a function between"}
+FINISHED = {
+    "a crop of the padded",
+    "all of it",
+    "all of the box",
+    "a flip of a resize",
+    "flips, then a margin",
+    "pixels between",
+    "a turn",
+}
+"""The chains of which no resize is left after what is kept."""
+
+HOST: dict[str, Any] = {"cache": "host", "opener": "threads"}
+GRAPH: dict[str, Any] = {"cache": "device", "opener": "graph"}
+THREADS: dict[str, Any] = {"cache": "device", "opener": "threads"}
+BOTH: dict[str, Any] = {"cache": "device", "opener": {"threads": 0.5, "graph": 0.5}}
+WAYS = {"host": HOST, "device": GRAPH, "device, threads": THREADS, "device, both": BOTH}
+CASES = [
+    pytest.param(chain, options, id=f"{way}: {chain}")
+    for way, options in WAYS.items()
+    for chain in CHAINS
+    if options is HOST
+    or (options is GRAPH and chain not in FUNCTIONS)
+    or (chain in FINISHED and not (options is BOTH and chain == "a flip of a resize"))
+]
+FITTING = pytest.mark.parametrize(
+    "options",
+    [HOST, GRAPH, {**THREADS, "transforms": presets.evaluate(24)}],
+    ids=["host", "device", "device, threads"],
+)
 
 
 def flat(batch: dict[str, Any]) -> str:
@@ -111,12 +146,19 @@ def kept_sizes(loader: Any) -> np.ndarray[Any, Any]:
     return np.asarray(loader._planner.prefix().sizes)
 
 
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_batches_are_those_without_a_cache(
+    pictures: Manifest, name: str, options: dict[str, Any]
+) -> None:
+    given = {"transforms": CHAINS[name][1], "opener": options["opener"]}
+    given["targets"] = () if name in ("course", "a turn") else ("boxes",)
+    plain = epochs(pictures, **given)
+    assert epochs(pictures, **given, cache=options["cache"]) == plain
+
+
 @pytest.mark.parametrize("name", CHAINS)
-def test_batches_are_those_without_a_cache(pictures: Manifest, name: str) -> None:
+def test_what_all_epochs_have_in_common_is_kept(pictures: Manifest, name: str) -> None:
     kept, chain = CHAINS[name]
-    targets = () if name in ("course", "a turn") else ("boxes",)
-    plain = epochs(pictures, transforms=chain, targets=targets)
-    assert epochs(pictures, transforms=chain, targets=targets, cache="host") == plain
     with make(pictures, transforms=chain, cache="host") as loader:
         sizes = kept_sizes(loader)
     images = pictures.sizes()
@@ -132,14 +174,18 @@ def test_batches_are_those_without_a_cache(pictures: Manifest, name: str) -> Non
         assert (sizes.min(axis=1) == 40).all() or longest
 
 
+@FITTING
 def test_what_is_kept_is_not_read_again(
-    own_pictures: Manifest, opened: list[str], decoded: list[bytes]
+    own_pictures: Manifest, opened: list[str], decoded: list[bytes], options: dict[str, Any]
 ) -> None:
-    with make(own_pictures, cache="host") as loader:
-        assert " 0 images in a cache of up to 0.14 MB, " in repr(loader)
+    with make(own_pictures, **options) as loader:
+        up_to = (
+            f"a {options['cache']} cache of up to 0.{'04' if 'transforms' in options else 14} MB"
+        )
+        assert f" 0 images in {up_to}, " in repr(loader)
         for _ in range(2):  # some batches of the second epoch are read during the first
             list(loader)
-        assert " 24 images in a cache of up to 0.14 MB, " in repr(loader)
+        assert f" 24 images in {up_to}, " in repr(loader)
         opened.clear()
         decoded.clear()
         for _ in range(3):
@@ -150,10 +196,16 @@ def test_what_is_kept_is_not_read_again(
         assert not decoded
         loader.close()
         list(loader)  # the memory is free, so it is filled again
-        assert set(decoded) == {path.read_bytes() for path in own_pictures.root.glob("*.jpg")}
+        paths = [*own_pictures.root.glob("*.jpg")]
+        assert {*opened} == {str(path) for path in paths}
+        if options["opener"] == "threads":
+            assert {*decoded} == {path.read_bytes() for path in paths}
 
 
-def test_a_source_is_told_of_what_is_not_kept(own_pictures: Manifest) -> None:
+@FITTING
+def test_a_source_is_told_of_what_is_not_kept(
+    own_pictures: Manifest, options: dict[str, Any]
+) -> None:
     class Listed(MemorySource):
         told: list[int]
 
@@ -163,7 +215,7 @@ def test_a_source_is_told_of_what_is_not_kept(own_pictures: Manifest) -> None:
     paths = own_pictures.frame["path"]
     source = Listed([(own_pictures.root / path).read_bytes() for path in paths])
     source.told = []
-    with make(Manifest(own_pictures.frame, source, own_pictures.classes), cache="host") as loader:
+    with make(Manifest(own_pictures.frame, source, own_pictures.classes), **options) as loader:
         list(loader)
         assert source.told
         list(loader)
@@ -173,8 +225,17 @@ def test_a_source_is_told_of_what_is_not_kept(own_pictures: Manifest) -> None:
 
 
 @pytest.mark.parametrize("on_error", ["substitute", "blank"])
-@pytest.mark.parametrize("chain", ["nothing in common", "all of it", "two views"])
-def test_bad_images_are_as_without_a_cache(tmp_path: Path, on_error: str, chain: str) -> None:
+@pytest.mark.parametrize(
+    ("way", "chain"),
+    [
+        *[(way, each) for way in (HOST, GRAPH) for each in ("nothing in common", "two views")],
+        *[(way, "all of it") for way in WAYS.values()],
+        *[(way, "a crop of the padded") for way in (THREADS, BOTH)],
+    ],
+)
+def test_bad_images_are_as_without_a_cache(
+    tmp_path: Path, on_error: str, way: dict[str, Any], chain: str
+) -> None:
     manifest = make_manifest(tmp_path, [(130, 90)] * 24, boxes=True)
     drawn = np.random.default_rng(2)
     for key, kind in enumerate(drawn.integers(0, 6, 24)):
@@ -184,19 +245,21 @@ def test_bad_images_are_as_without_a_cache(tmp_path: Path, on_error: str, chain:
         elif kind == 1:  # good under some windows only
             path.write_bytes(path.read_bytes()[: len(path.read_bytes()) // 2])
     options = {"transforms": CHAINS[chain][1], "on_error": on_error, "max_failures": 24}
+    options["opener"] = way["opener"]
     with make(manifest, **options) as loader:
         plain = [[flat(batch) for batch in loader] for _ in range(3)]
         bad = loader.quarantine.record_keys.tolist()
     assert bad
-    with make(manifest, cache="host", **options) as loader:
+    with make(manifest, cache=way["cache"], **options) as loader:
         assert [[flat(batch) for batch in loader] for _ in range(3)] == plain
         assert loader.quarantine.record_keys.tolist() == bad
 
 
-def test_a_bad_image_is_tried_again(tmp_path: Path) -> None:
+@FITTING
+def test_a_bad_image_is_tried_again(tmp_path: Path, options: dict[str, Any]) -> None:
     manifest = make_manifest(tmp_path, [(30, 40)] * 8)
     hidden = (tmp_path / "00002.jpg").rename(tmp_path / "hidden")
-    with make(manifest, cache="host", on_error="blank", max_failures=1) as loader:
+    with make(manifest, on_error="blank", max_failures=1, **options) as loader:
         assert loader.batch(0)["valid"].sum() == 7
         hidden.rename(tmp_path / "00002.jpg")
         assert loader.batch(0)["valid"].all()
@@ -227,16 +290,25 @@ def test_a_blank_image_stays_blank_when_its_record_is_kept(own_pictures: Manifes
     assert flat(second) != flat(first)
 
 
-def test_shards_and_a_state_are_as_without_a_cache(pictures: Manifest) -> None:
+@FITTING
+def test_shards_and_a_state_are_as_without_a_cache(
+    pictures: Manifest, options: dict[str, Any]
+) -> None:
     for index in range(2):
-        shard = ShardOptions(index, 2)
-        with make(pictures, shard=shard) as plain:
+        shared = {**options, "shard": ShardOptions(index, 2)}
+        with make(pictures, **{**shared, "cache": None}) as plain:
             next(iter(plain))
             state = plain.state_dict()
+            alone = flat(plain.batch(5))
             wanted = [flat(batch) for _ in range(2) for batch in plain]
-        with make(pictures, shard=shard, cache="host") as kept:
+        with make(pictures, **shared) as kept:
             kept.load_state_dict(state)
-            assert [flat(batch) for _ in range(2) for batch in kept] == wanted
+            begun = iter(kept)
+            found = [flat(next(begun))]
+            assert flat(kept.batch(5)) == alone
+            found += [flat(batch) for batch in begun]
+            assert [*found, *[flat(batch) for batch in kept]] == wanted
+            assert flat(kept.batch(5)) == alone
 
 
 def test_what_was_not_written_whole_is_made_again(
@@ -257,7 +329,7 @@ def test_what_was_not_written_whole_is_made_again(
     with make(own_pictures, cache="host", num_threads=1, **options) as loader:
         with pytest.raises(PipelineError, match="out of memory"):
             loader.batch(0)
-        assert " 3 images in a cache" in repr(loader)
+        assert " 3 images in a host cache" in repr(loader)
         assert [flat(batch) for batch in loader] == wanted
 
 
@@ -279,6 +351,8 @@ def test_files_that_changed_are_not_taken_for_those_before(
 def test_what_decides_the_images_decides_the_name(own_pictures: Manifest) -> None:
     def name(**changed: Any) -> str | None:
         settings = {
+            "place": "host",
+            "gpu": None,
             "prefix": make(own_pictures)._planner.prefix(),
             "source": own_pictures.source,
             "sizes": own_pictures.sizes(),
@@ -309,6 +383,7 @@ def test_what_decides_the_images_decides_the_name(own_pictures: Manifest) -> Non
     assert name() == names[0]
     assert name(source=MemorySource([b""] * 24)) is None
     assert name(own_decoder=True) is None
+    assert name(place="device") is None
 
 
 def test_loaders_that_refuse_other_images_share_none(own_pictures: Manifest) -> None:
@@ -371,6 +446,8 @@ def test_what_does_not_fit_is_refused(
     monkeypatch.setattr(cached, "available_memory", lambda: 500_000)
     with pytest.raises(ConfigError, match=r"0.58 MB .* \(0.14 MB in each of 4 processes\)"):
         make(Manifest(own_pictures.frame, source, own_pictures.classes), cache="host")
+    with pytest.raises(ConfigError, match=r'cache="device" .* 0.58 MB .* in each of 4 processes'):
+        make(own_pictures, **GRAPH)
 
 
 @pytest.mark.parametrize("chain", ["nothing in common", "all of it"])
@@ -385,8 +462,59 @@ def test_images_that_are_too_large_take_no_room(pictures: Manifest, chain: str) 
 
 
 def test_what_is_no_cache_is_refused(own_pictures: Manifest) -> None:
-    with pytest.raises(ConfigError, match="cache is 'device'; it must be \"host\" or None"):
-        make(own_pictures, cache="device")
-    with pytest.raises(ConfigError, match='pass opener="threads" or leave out cache'):
+    with pytest.raises(ConfigError, match='cache is \'gpu\'; it must be "host", "device" or None'):
+        make(own_pictures, cache="gpu")
+    with pytest.raises(ConfigError, match='pass opener="threads", or cache="device"'):
         make(own_pictures, cache="host", opener="graph")
     assert "cache" not in repr(make(own_pictures))
+
+
+@pytest.mark.parametrize("opener", [THREADS["opener"], BOTH["opener"]])
+@pytest.mark.parametrize("name", sorted(CHAINS.keys() - FINISHED - FUNCTIONS))
+def test_threads_resize_nothing_that_is_on_the_device(
+    pictures: Manifest, name: str, opener: Any
+) -> None:
+    with pytest.raises(ConfigError, match="threads of the host resize another part of an image"):
+        make(pictures, transforms=CHAINS[name][1], cache="device", opener=opener)
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_functions_are_called_with_nothing_that_is_on_the_device(
+    pictures: Manifest, name: str
+) -> None:
+    with pytest.raises(ConfigError, match=r'cache is "device", .* Lambda; pass cache="host", or'):
+        make(pictures, transforms=CHAINS[name][1], cache="device")
+
+
+def test_the_free_memory_of_a_gpu_is_asked_for(
+    own_pictures: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")  # which have a GPU each
+    with make(own_pictures, **GRAPH) as loader:
+        assert loader._cache is not None
+        settings = dataclasses.replace(loader._cache, gpu=3)
+    monkeypatch.setattr(cached, "free_gpu_memory", {3: 200_000}.__getitem__)
+    settings.check()
+    monkeypatch.setattr(cached, "free_gpu_memory", {3: 100_000}.__getitem__)
+    message = r'cache="device" needs 0.14 MB more memory for 24 images \(0.14 MB\), but 0.09 MB may'
+    with pytest.raises(ConfigError, match=message):
+        settings.check()
+
+    def fail(_: int) -> int:
+        raise MemoryError("no driver")
+
+    monkeypatch.setattr(cached, "free_gpu_memory", fail)
+    with pytest.raises(ConfigError, match='cache="device" finds no memory of cuda:3: no driver'):
+        settings.check()
+
+
+def test_a_device_that_gives_no_memory_is_named(
+    own_pictures: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise MemoryError("out of memory")
+
+    monkeypatch.setattr(device_cache, "DeviceStore", fail)
+    message = 'cache="device" gets no memory of cpu: out of memory; leave out cache'
+    with make(own_pictures, **GRAPH) as loader, pytest.raises(ConfigError, match=message):
+        loader.batch(0)

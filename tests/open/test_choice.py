@@ -10,15 +10,22 @@ import pytest
 
 from gpufeed.open import choice
 from gpufeed.open.choice import Choice
+from gpufeed.records import Manifest
 
 PATHS = [f"{label:03}.Some_bird/{number:05}.jpg" for label in range(40) for number in range(100)]
 SHARES: Any = {"threads": 0.15, "cuda": 0.6, "hardware": 0.25}
 SMALL = (100, 80)
 
 
+def chooser(paths: list[str], sizes: Any, shares: Any) -> Choice:
+    height, width = zip(*sizes, strict=True)
+    frame = pl.DataFrame({"path": paths, "label": 0, "height": height, "width": width})
+    return Choice(shares, Manifest(frame, "/", ["bird"]))
+
+
 def choose(paths: list[str], keys: list[int], shares: Any = SHARES, sizes: Any = None) -> list[str]:
     sizes = np.array([SMALL] * len(paths) if sizes is None else sizes)
-    return [*Choice(shares, pl.Series(paths), sizes.prod(axis=1)).of(np.array(keys), sizes[keys])]
+    return [*chooser(paths, sizes, shares).of(np.array(keys), sizes[keys])]
 
 
 def test_shares_are_kept() -> None:
@@ -49,13 +56,13 @@ def test_large_images_go_to_threads(shares: Any) -> None:
     paths = ["0", "1", "2", "3"]
     kinds = choose(paths, [3, 0, 1, 2], shares, sizes)
     assert kinds == ["threads", *choose(paths, [0, 1], shares), "threads"]
-    chosen = Choice(shares, pl.Series(paths), np.array(sizes).prod(axis=1))
+    chosen = chooser(paths, sizes, shares)
     assert set(chosen.kinds) == {"threads", *shares}
     assert chosen.largest == 1 << 24
 
 
 def test_a_manifest_without_large_images_needs_no_threads() -> None:
-    assert Choice({"cuda": 1.0}, pl.Series(["0"]), np.array([8000])).kinds == ("cuda",)
+    assert chooser(["0"], [SMALL], {"cuda": 1.0}).kinds == ("cuda",)
 
 
 def test_the_graph_of_the_cpu_alone_keeps_large_images() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -33,28 +34,29 @@ def test_shares_have_one_order() -> None:
 
 
 @pytest.mark.parametrize(
-    "opener",
+    ("opener", "fault"),
     [
-        "gpu",
-        "cuda",
-        None,
-        {},
-        {"threads": 0.5},
-        {"threads": 0.5, "graph": 0.500002},
-        {"threads": 1.5, "graph": -0.5},
-        {"threads": 1.0, "graph": 0.0},
-        {"threads": float("nan"), "graph": 0.5},
-        {"threads": "0.5", "graph": 0.5},
-        {"threads": True},
-        {"auto": 1.0},
-        {"threads": 0.5, "hardware": 0.5},
-        ["threads"],
+        ("gpu", ""),
+        ("cuda", ""),
+        (None, ""),
+        ({}, ", where the shares sum to 0"),
+        ({"threads": 0.5}, ", where the shares sum to 0.5"),
+        ({"threads": 0.5, "graph": 0.500002}, ", where the shares sum to 1.000002"),
+        ({"threads": 1.5, "graph": -0.5}, ", where the share of 'graph' is -0.5"),
+        ({"threads": 1.0, "graph": 0.0}, ", where the share of 'graph' is 0.0"),
+        ({"threads": float("nan"), "graph": 0.5}, ", where the share of 'threads' is nan"),
+        ({"threads": "0.5", "graph": 0.5}, ", where the share of 'threads' is '0.5'"),
+        ({"threads": True}, ", where the share of 'threads' is True"),
+        ({"auto": 1.0}, ", where 'auto' is unknown"),
+        ({"threads": 0.5, "hardware": 0.5}, ", where 'hardware' is unknown"),
+        (["threads"], ""),
     ],
     ids=str,
 )
-def test_anything_else_is_refused(opener: Any) -> None:
+def test_anything_else_is_refused(opener: Any, fault: str) -> None:
     message = (
-        r'^opener is .*; on the CPU it must be one of "auto", "threads", "graph", or a dict of '
+        rf"^opener is [^;]*{re.escape(fault)}; on"
+        r' the CPU it must be one of "auto", "threads", "graph", or a dict of '
         r'shares of all but "auto", which are positive and sum to 1$'
     )
     with pytest.raises(ConfigError, match=message):

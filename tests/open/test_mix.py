@@ -47,9 +47,7 @@ def rows(manifest: Manifest, **options: Any) -> dict[int, bytes]:
 
 def kinds_of(manifest: Manifest, shares: Any) -> list[str]:
     sizes = manifest.sizes().astype(np.int64)
-    return [
-        *Choice(shares, manifest.frame["path"], sizes.prod(axis=1)).of(np.arange(len(sizes)), sizes)
-    ]
+    return [*Choice(shares, manifest).of(np.arange(len(sizes)), sizes)]
 
 
 @pytest.mark.parametrize("chain", CHAINS)

@@ -73,17 +73,34 @@ def check_views(losses: list[float], birds: Path, framework: str) -> None:
     assert all(0 < loss < 6 for loss in losses)
 
 
+def check_attributes(result: tuple[list[float], float], birds: Path, framework: str) -> None:
+    losses, score = result
+    assert len(losses) == count(birds, "train") // BATCH
+    assert losses[-1] < losses[0]
+    assert 0.5 < score <= 1
+
+
+def check_segmentation(result: float, birds: Path, framework: str) -> None:
+    # The mean IoU; of the others the share of the pixels that are birds.
+    assert 0.05 < result < 1
+
+
 CHECKS: dict[str, Callable[[Any, Path, str], None]] = {
+    "attributes": check_attributes,
     "train": check_train,
     "evaluate": check_evaluate,
     "course": check_course,
     "detection": check_detection,
     "multi_crop": check_views,
+    "segmentation": check_segmentation,
     "two_crop": check_views,
 }
 
 
-FEWER = {"multi_crop": ["--local-crops", "2", "--local-size", "32"]}
+FEWER = {
+    "multi_crop": ["--local-crops", "2", "--local-size", "32"],
+    "segmentation": ["--epochs", "1"],
+}
 """Options that make a recipe quick."""
 
 
@@ -191,6 +208,16 @@ def test_train_goes_on_where_it_stopped(recipe: ModuleType, birds: Path, tmp_pat
     gone_on, state = run("parts", "--epochs", "2")
     assert gone_on == steps - 1
     assert state == run("whole", "--epochs", "2")[1]
+
+
+@pytest.mark.parametrize("recipe", ["attributes"], indirect=True)
+def test_attributes_are_numbers_too(recipe: ModuleType, birds: Path) -> None:
+    """The mean error is below that of answering 0."""
+    losses, error = recipe.main(["--data", str(birds), "--task", "size", "--batch-size", "8"])
+    with recipe.build(recipe.Config(data=str(birds), task="size"), "test") as loader:
+        share = loader.manifest.frame["label"]
+    assert losses[-1] < losses[0]
+    assert 0 < error < share.mean()
 
 
 @pytest.mark.parametrize("recipe", ["course"], indirect=True)

@@ -96,7 +96,15 @@ def test_it_pickles() -> None:
             "there is no column 'label'; the columns are ['path', 'width', 'height']",
         ),
         ({"path": [1, 2, 3]}, "column 'path' must have dtype String, not Int64"),
-        ({"label": [0.0, 1.0, 0.0]}, "column 'label' must have dtype Int32, not Float64"),
+        (
+            {"label": [0.0, 1.0, 0.0]},
+            "column 'label' contains numbers, but there are 2 classes; numbers have none",
+        ),
+        (
+            {"label": ["a", "b", "a"]},
+            "column 'label' must have dtype Int32, List(Int32), Float64 or Array(Float64), not "
+            "String; read_table converts text and booleans",
+        ),
         ({"path": ["a", None, "c"]}, "row 1 (None): path is null"),
         ({"width": [1, 2, None]}, "row 2 (a/3.jpg): width is null"),
         (

@@ -545,6 +545,7 @@ def test_parts_are_read_where_there_are_any(birds: Path) -> None:
     write_parts(birds, lines[::-1])
     read = read_nabirds(birds)
     assert read.points().shape == (4, 3, 3)
+    assert read.point_names == ("bill", "left wing", "tail")
     for image, points in enumerate(read.points()):
         assert points.tolist() == [[10 * image, part, part != 1] for part in range(3)]
     assert read.frame.drop("points").equals(without.frame)

@@ -165,7 +165,7 @@ def test_links_of_absolute_paths_are_as_suspicious(root: Path, tmp_path: Path) -
         (["3", "2", "3", "2"], ("0", "1", "2", "3")),
         (["0817", "817", "9", "10"], ("0817", "10", "817", "9")),
         (["1", "x", "1", "1"], ("1", "x")),
-        (["1.0", "2", "2", "2"], ("1.0", "2")),
+        (["1.0", "2", "2", "x"], ("1.0", "2", "x")),
     ],
 )
 def test_labels_in_csv_are_numbers_where_that_loses_nothing(
@@ -218,8 +218,8 @@ def test_sizes_and_boxes_of_the_table_are_taken(root: Path) -> None:
         ({"path": [1, 2, 3, 4]}, {}, "column 'path' must be text, not Int64"),
         (
             {"label": [0.5, 1, 2, 3]},
-            {},
-            "column 'label' must contain integers, text or booleans, not Float64",
+            {"classes": ["a"]},
+            "column 'label' contains Float64 numbers, which have no classes; leave out classes",
         ),
         (
             {"path": ["a", "b", "c/../../d", "e"]},
@@ -295,12 +295,12 @@ def test_folders_that_can_not_be(root: Path, path: str) -> None:
 def test_what_is_no_table(root: Path) -> None:
     for wrong, message in (
         (5, "a table must be a DataFrame of .* a list of dicts, or a file, not int"),
-        (["0.png"], "a table must be a DataFrame of .* or a file, not list"),
+        ([5], "a table must be a DataFrame of .* or a file, not list"),
         (table().lazy().select("x"), 'this polars.LazyFrame is not a valid table: .* column "x"'),
         ({"path": ["0.png"], "label": [1, 2]}, "this dict is not a valid table: .* height of col"),
         ([{"path": "0.png"}], r"no column 'label'; the columns are \['path'\]; pass label= with"),
         ({"label": [1]}, r"no column 'path'; the columns are \['label'\]; pass path= with the na"),
-        ({"path": [b"x"], "label": [1]}, "column 'path' holds images .* as source=MemorySource"),
+        ({"path": [b"x"], "label": [1]}, "column 'path' holds images .*; pass image='path'"),
         (
             root / "table.pkl",
             "table.pkl ends in '.pkl'; a table must end in one of .csv, .tsv, .jsonl, .ndjson, ",
@@ -374,3 +374,37 @@ def test_every_label_is_the_name_of_its_class(labels: list[str]) -> None:
     read = read_table(frame.with_columns(height=2), source=MemorySource([b"P4 1 2 \0\0"] * n))
     assert [read.classes[label] for label in read.frame["label"]] == labels
     assert list(read.classes) == sorted(set(labels))
+
+
+def test_several_files(root: Path, tmp_path: Path) -> None:
+    """A list or a pattern of them is the table that they make together."""
+    whole = table(note=[1, None, 3, 4])
+    for ending, write in (
+        (".csv", pl.DataFrame.write_csv),
+        (".parquet", pl.DataFrame.write_parquet),
+    ):
+        for number, part in enumerate((whole[:1], whole[1:], whole[:0])):
+            write(
+                part.select(sorted(part.columns, reverse=number == 1)),
+                tmp_path / f"part-{number}{ending}",
+            )
+        files = [tmp_path / f"part-{number}{ending}" for number in range(3)]
+        for several in (files, f"{tmp_path}/part-*{ending}", tmp_path / f"part-*{ending}"):
+            read = read_table(several, root=root)
+            assert read.fingerprint() == read_table(whole, root=root).fingerprint()
+    table(label=None)[2:].write_parquet(tmp_path / "part-3.parquet")
+    with pytest.raises(
+        ManifestError, match=r"part-3.parquet has the columns .* must have the same"
+    ):
+        read_table(f"{tmp_path}/part-*.parquet", root=root)
+    whole[2:].with_columns(label=pl.lit(None, pl.String)).write_parquet(tmp_path / "part-3.parquet")
+    with pytest.raises(ManifestError, match=r"part-3.parquet, row 0: label is null"):
+        read_table(f"{tmp_path}/part-*.parquet", root=root)
+    whole.with_columns(note=pl.lit("text")).write_parquet(tmp_path / "part-3.parquet")
+    with pytest.raises(
+        ManifestError, match=r"column 'note' is of several types in .*3 other files: Int64, Str"
+    ):
+        read_table(f"{tmp_path}/part-*.parquet", root=root)
+    odd = tmp_path / "odd[1].csv"
+    whole.write_csv(odd)
+    assert len(read_table(odd, root=root)) == 4

@@ -10,6 +10,7 @@ With a torch without CUDA, torchvision may lack two operators; they are put ther
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,7 +18,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 
+import gpufeed
 from benchmarks.compare.peers.torch_loader import import_transforms
 from gpufeed import transforms as tf
 from gpufeed.rng import BatchRng
@@ -108,6 +111,12 @@ def resized(transform: Any) -> Callable[[], Stats]:
     return lambda: dict(zip(("height", "width"), draw()["size"], strict=True))
 
 
+def random_resize() -> Stats:
+    (size,) = v2.RandomResize(50, 90).make_params([IMAGE])["size"]
+    short = min(HEIGHT, WIDTH)
+    return {"height": size * HEIGHT // short, "width": size * WIDTH // short}
+
+
 def iou_crop() -> Stats:
     from torchvision import tv_tensors
 
@@ -170,6 +179,7 @@ REAL: dict[str, Callable[[], Stats]] = {
     "RandomPerspective": perspective,
     "RandomZoomOut": zoom_out,
     "ScaleJitter": resized(v2.ScaleJitter((500, 300))),
+    "RandomResize": random_resize,
     "RandomShortestSize": resized(v2.RandomShortestSize([50, 60, 90], 110)),
     "RandomIoUCrop": iou_crop,
     "ColorJitter": jitter,
@@ -273,6 +283,52 @@ def effect_of_ours(name: str, value: float) -> tuple[str, float]:
     return name, round(value, 3) if valued else 0.0
 
 
+# --------------------------------------------------------------------- points and mixed labels
+
+KEYPOINTS: dict[str, tuple[tf.Transform, Callable[[Any], Any]]] = {
+    "Resize": (tf.Resize((90, 300)), lambda p: v2.functional.resize(p, [90, 300])),
+    "CenterCrop": (tf.CenterCrop((50, 60)), lambda p: v2.functional.center_crop(p, [50, 60])),
+    "Pad": (tf.Pad((1, 2, 3, 4)), lambda p: v2.functional.pad(p, [1, 2, 3, 4])),
+    # torchvision flips x to width - 1 - x, as numbers of pixels; here it is width - x.
+    "RandomHorizontalFlip": (
+        tf.RandomHorizontalFlip(1.0),
+        lambda p: v2.functional.horizontal_flip(p).as_subclass(torch.Tensor) + torch.tensor([1, 0]),
+    ),
+    "RandomRotation": (tf.RandomRotation((30, 30)), lambda p: v2.functional.rotate(p, 30)),
+    "RandomAffine": (
+        tf.RandomAffine((20, 20), scale=(1.2, 1.2), shear=(5, 5, 7, 7)),
+        lambda p: v2.functional.affine(p, 20, [0, 0], 1.2, [5, 7]),
+    ),
+}
+"""By name: a transform, and what torchvision makes of KeyPoints with the same numbers."""
+
+
+def points_apart(transform: tf.Transform, real: Callable[[Any], Any]) -> float:
+    """The largest distance between where both move some points, in pixels."""
+    from torchvision import tv_tensors
+
+    places = np.random.default_rng(0).uniform(0, 1, (1, 50, 2)) * (WIDTH, HEIGHT)
+    image = io.BytesIO()
+    Image.new("RGB", (WIDTH, HEIGHT)).save(image, "PNG")
+    source = gpufeed.MemorySource([image.getvalue()])
+    table = {"points": places.tolist()}
+    manifest = gpufeed.read_table(table, label=None, points="points", source=source)
+    with gpufeed.Loader(
+        manifest, transforms=[transform], batch_size=1, targets=["points"], device="cpu"
+    ) as loader:
+        mine = loader.batch(0)["points"]
+    moved = real(tv_tensors.KeyPoints(torch.from_numpy(places), canvas_size=(HEIGHT, WIDTH)))
+    return float(np.abs(mine - moved.numpy()).max())
+
+
+def labels_apart() -> float:
+    """The largest difference of mixed labels of several classes from torchvision's."""
+    hot = np.random.default_rng(1).integers(0, 2, (2, 9)).astype(np.float32)
+    ours_ = tf.SoftLabels(9).of(hot, hot[::-1], np.full(2, 0.3, np.float32))
+    real = MIXUP._mixup_label(torch.from_numpy(hot), lam=0.3)
+    return float(np.abs(ours_ - real.numpy()).max())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--count", type=int, default=100_000)
@@ -297,6 +353,9 @@ def main() -> None:
         }
         told = ", ".join(f"{each} {value:.2f}" for each, value in found.items())
         print(f"{name:24} {count:8,}  {told}{'' if max(found.values()) < LIMIT else '  <-- !'}")
+    for name in filter(wanted, KEYPOINTS):
+        print(f"{name:24} points {points_apart(*KEYPOINTS[name]):.1g} pixels apart")
+    print(f"{'MixUp':24} labels of several classes {labels_apart():.1g} apart")
     missing = set(CASES) - set(REAL)
     print(f"not in torchvision: {', '.join(sorted(missing))}")
     for name in filter(wanted, POLICIES):

@@ -112,6 +112,7 @@ def geometry() -> list[tuple[list[Called], str]]:
         ([c(tf.RandomVerticalFlip), fit], ""),
         ([c(tf.RandomIoUCrop), c(tf.Resize, (SIDE, SIDE))], ROUNDING),
         ([c(tf.RandomZoomOut, side_range=(1.0, 2.0)), fit], ""),
+        ([c(tf.RandomResize, 100, 120), fit], ROUNDING),
         ([c(tf.RandomShortestSize, [100, 120]), fit], ROUNDING),
         ([c(tf.ScaleJitter, (SIDE, SIDE)), c(tf.RandomCrop, SIDE, pad_if_needed=True)], ROUNDING),
     ]

@@ -103,6 +103,7 @@ CASES: dict[str, Case] = {
     "RandomPerspective": Case(tf.RandomPerspective(0.5, 0.7), corners, rules.perspective),
     "RandomZoomOut": Case(tf.RandomZoomOut(), plain, rules.zoom_out),
     "ScaleJitter": Case(tf.ScaleJitter((500, 300)), plain, rules.scale_jitter),
+    "RandomResize": Case(tf.RandomResize(50, 90), plain, rules.resize),
     "RandomShortestSize": Case(
         tf.RandomShortestSize([50, 60, 90], 110), plain, rules.shortest_size
     ),

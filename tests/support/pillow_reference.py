@@ -118,7 +118,7 @@ def apply(
             colour = tuple(int(level) for level in transform.fill)
             around = (p["left"], p["top"], p["right"], p["bottom"])
             return ImageOps.expand(image, around, colour)
-        case tf.RandomShortestSize() | tf.ScaleJitter():
+        case tf.RandomResize() | tf.RandomShortestSize() | tf.ScaleJitter():
             return resample(image, (p["width"], p["height"]), transform.interpolation, edges)
         case tf.BoxCrop() | tf.RandomIoUCrop():
             return image.crop((p["left"], p["top"], p["left"] + p["width"], p["top"] + p["height"]))

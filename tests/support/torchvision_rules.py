@@ -98,6 +98,12 @@ def scale_jitter(rng: Rng, n: int) -> Drawn:
     return {"height": (HEIGHT * r).astype(int), "width": (WIDTH * r).astype(int)}
 
 
+def resize(rng: Rng, n: int) -> Drawn:
+    """50 to 89."""
+    r, short = 50 + below(rng, np.full(n, 40)), min(HEIGHT, WIDTH)
+    return {"height": r * HEIGHT // short, "width": r * WIDTH // short}
+
+
 def shortest_size(rng: Rng, n: int) -> Drawn:
     """50, 60 or 90, of at most 110."""
     r = np.array([50, 60, 90])[below(rng, np.full(n, 3))] / min(HEIGHT, WIDTH)

@@ -89,7 +89,7 @@ def test_tables_are_data(table: pl.DataFrame, tmp_path: Path) -> None:
     names = table.select(path=pl.col("file").str.strip_prefix("photos/"))
     names.write_csv(tmp_path / "names.tsv", separator="\t")
     read = open_manifest(tmp_path / "names.tsv", options=ListOptions(root=tmp_path / "photos"))
-    assert (len(read), read.classes) == (4, ("image",))
+    assert (len(read), read.classes) == (4, ())
 
 
 def test_tables_with_sizes_are_checked_as_manifests(table: pl.DataFrame, tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_folder_of_images_is_data(table: pl.DataFrame, tmp_path: Path) -> None
     (folder / "link.png").symlink_to(tmp_path / "e.png")
     read = open_manifest(folder, options=ListOptions(follow_links=True))
     assert read.sizes().tolist() == [[20, 10], [20, 11], [20, 12], [20, 13], [4, 4]]
-    assert (read.classes, read.root) == (("image",), folder)
+    assert (read.classes, read.root) == ((), folder)
 
 
 def test_options_that_do_not_fit_the_data(table: pl.DataFrame, tmp_path: Path) -> None:

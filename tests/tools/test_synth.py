@@ -92,7 +92,20 @@ def test_every_line_has_its_format_and_all_files_the_same_sorted_ids(folder: Pat
     assert parts == [[key, str(part)] for key in ids for part in range(11)]
     assert lines(folder, "parts/parts.txt") == [f"{i} {name}" for i, name in enumerate(PART_NAMES)]
     images = {f"images/{path}" for path in table(folder, "images.txt").values()}
-    assert set(digests(folder)) == images | set(PER_IMAGE) | set(OTHERS) | {"synth.json"}
+    masks = {re.sub(r"^images/(.*)\....$", r"segmentations/\1.png", path) for path in images}
+    assert set(digests(folder)) == images | masks | set(PER_IMAGE) | set(OTHERS) | {"synth.json"}
+
+
+def test_masks_show_the_birds(folder: Path) -> None:
+    """They reach to the ends of the birds' boxes, but for a fiftieth of a side and a pixel."""
+    plan = plan_nabirds(IMAGES, seed=3)
+    for path, size, box in zip(plan.paths, plan.sizes, plan.subjects, strict=True):
+        with Image.open((folder / "segmentations" / path).with_suffix(".png")) as image:
+            assert (image.mode, image.size) == ("1", tuple(size))
+            places = np.argwhere(np.asarray(image))[:, ::-1]
+        gaps = places.min(axis=0) - box[:2], box[:2] + box[2:] - places.max(axis=0) - 1
+        assert (np.array(gaps) >= -1).all()
+        assert (np.array(gaps) <= 1 + box[2:] / 50).all()
 
 
 def test_images_are_as_listed(folder: Path) -> None:
@@ -307,7 +320,7 @@ def test_classes_can_be_told_by_their_colours() -> None:
     features = []
     for row, label in enumerate(plan.labels):
         x, y, w, h = box = plan.subjects[row].tolist()
-        image, _ = draw_image(0, row, plan.sizes[row].tolist(), box, looks[label])
+        image, *_ = draw_image(0, row, plan.sizes[row].tolist(), box, looks[label])
         # The box's middle: its corners show what is behind the bird.
         middle = image.crop((x + w // 4, y + h // 4, x + 3 * w // 4, y + 3 * h // 4))
         cells = np.asarray(middle.resize((3, 3), Image.Resampling.BOX)).astype(float)

@@ -49,6 +49,8 @@ LISTS: dict[str, Callable[..., Any]] = {
     "timm_train": partial(presets.timm_train, 16, num_classes=3),
     "simclr": partial(presets.simclr, 20),
     "dino": partial(presets.dino, 16, local_size=8, local_crops=2),
+    "segment_train": partial(presets.segment_train, 16),
+    "segment_evaluate": partial(presets.segment_evaluate, 16),
     "course_train": presets.course_train,
     "course_evaluate": presets.course_evaluate,
     "five crops": five,

@@ -130,6 +130,7 @@ CHAINS = {
         tf.RandomVerticalFlip(),
         tf.RandomCrop((48, 64), pad_if_needed=True, fill=114),
     ],
+    "random resize": [tf.RandomResize(20, 50), tf.RandomCrop(60, None, True)],
     "shortest": [tf.RandomShortestSize((20, 30, 44), max_size=60), tf.RandomCrop(60, None, True)],
     "overlap": [tf.RandomIoUCrop(), tf.Resize((30, 30)), tf.RandomHorizontalFlip()],
     "box with a drawn margin": [tf.BoxCrop((0.0, 0.5)), tf.Resize((30, 30))],
@@ -233,11 +234,13 @@ STEPS = st.one_of(
         st.just(True),
         st.sampled_from([0, 128]),
     ),
+    st.builds(tf.RandomResize, st.integers(8, 30), st.integers(31, 60)),
     st.builds(tf.RandomShortestSize, st.lists(st.integers(8, 60), min_size=1, max_size=3)),
     st.builds(tf.ScaleJitter, st.tuples(*[st.integers(8, 60)] * 2), st.just((0.5, 2.0))),
     st.builds(tf.RandomZoomOut, st.sampled_from([0, 128]), st.just((1.0, 1.5))),
 )
 RESIZES = (
+    tf.RandomResize,
     tf.RandomResizedCrop,
     tf.RandomShortestSize,
     tf.Resize,
@@ -385,7 +388,7 @@ def test_points_go_where_their_pixels_go(steps: list[tf.GeometricTransform], see
                     x = x + left + max(new_width - (width + 2 * left), 0)
                     y = y + top + max(new_height - (height + 2 * top), 0)
                     wanted = x - drawn["left"][row], y - drawn["top"][row]
-                case tf.Resize() | tf.ResizeLongest() | tf.RandomShortestSize() | tf.ScaleJitter():
+                case _ if isinstance(step, RESIZES) and not isinstance(step, tf.RandomResizedCrop):
                     wanted = x * new_width / width, y * new_height / height
                 case tf.PadToSquare() | tf.RandomZoomOut():
                     wanted = x + drawn["left"][row], y + drawn["top"][row]
@@ -440,6 +443,7 @@ def test_boxes_are_cut_to_the_canvas() -> None:
             lambda: tf.ScaleJitter((1, 2), (0, 1)),
             r"scale_range is \(0, 1\); it must satisfy 0 < low",
         ),
+        (lambda: tf.RandomResize(8, 8), "max_size is 8; it must be an integer of 9 or more"),
         (lambda: tf.RandomShortestSize([]), "min_size is empty; give at least one size"),
         (lambda: tf.RandomShortestSize("ab"), "min_size is 'ab'; it must be an integer of 1"),
         (
@@ -694,6 +698,7 @@ def test_an_identity_says_all() -> None:
         tf.BoxCrop((0.1, 0.1 + 0.2)),
         tf.Pad((1, 2, 3, 4), fill=(1, 2, 3)),
         tf.RandomIoUCrop(0.1, 1 / 3, 0.7, 1.1, (0.3, 1 / 3), 7),
+        tf.RandomResize(8, 9, "bicubic"),
         tf.RandomShortestSize((8, 9), 11, "bicubic"),
         tf.RandomVerticalFlip(1 / 3),
         tf.RandomZoomOut((1, 2, 3), (1.5, 7 / 3), 0.3),

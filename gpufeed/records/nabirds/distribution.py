@@ -9,8 +9,9 @@ import polars as pl
 
 from gpufeed._util.rows import first_true, line_name
 from gpufeed.errors import ManifestError
-from gpufeed.records.annotations import POINTS, ragged
+from gpufeed.records.annotations import POINTS
 from gpufeed.records.bounding_box import BOX_COLUMNS
+from gpufeed.records.lists import ragged
 from gpufeed.records.nabirds.classes import (
     label_classes,
     normalize_spaces,
@@ -79,8 +80,10 @@ def list_distribution(folder: Path, labels: str, images: Path | None) -> Listing
         pl.col("is_training_img") == 1, *rows_of_classes(classes, frame["class_id"])
     )
     columns = list(_COLUMNS)
+    part_names: list[str] = []
     if (folder / _PART_LOCS).is_file():
-        frame = frame.with_columns(_read_parts(folder, frame["uuid"]))
+        parts, part_names = _read_parts(folder, frame["uuid"])
+        frame = frame.with_columns(parts)
         columns.append(POINTS)
 
     def box_name(row: int) -> str:
@@ -94,11 +97,12 @@ def list_distribution(folder: Path, labels: str, images: Path | None) -> Listing
         columns=columns,
         path_name=row_names[_IMAGES],
         box_name=box_name,
+        point_names=part_names,
     )
 
 
-def _read_parts(folder: Path, ids: pl.Series) -> pl.Series:
-    """Return the parts of each image; parts without a line are not visible."""
+def _read_parts(folder: Path, ids: pl.Series) -> tuple[pl.Series, list[str]]:
+    """Return the parts of each image, and their names; parts without a line are not visible."""
     names = read_text_file(folder / _PARTS, {"part": _NUMBER, "name": _TEXT})
     fields = {"uuid": _TEXT, "part": _NUMBER, "x": _NUMBER, "y": _NUMBER, "visible": _NUMBER}
     lines = read_text_file(folder / _PART_LOCS, fields)
@@ -120,7 +124,7 @@ def _read_parts(folder: Path, ids: pl.Series) -> pl.Series:
         "x", "y", "visible"
     ).to_numpy()
     offsets = np.arange(len(ids) + 1) * len(names)
-    return ragged(points.reshape(-1, 3), offsets).alias(POINTS)
+    return ragged(points.reshape(-1, 3), offsets).alias(POINTS), names["name"].to_list()
 
 
 def _align(folder: Path, listed: pl.DataFrame, name: str, table: pl.DataFrame) -> pl.DataFrame:

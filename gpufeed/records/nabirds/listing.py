@@ -35,6 +35,7 @@ class Listing:
         path_name: names the line or row that gives an image's path.
         box_name: names the line or row that gives an image's box.
         cropped: whether the images are cropped from photos, whose sizes and boxes are listed.
+        point_names: the names of the points, if there are any.
     """
 
     frame: pl.DataFrame
@@ -45,6 +46,7 @@ class Listing:
     path_name: RowName
     box_name: RowName
     cropped: bool = False
+    point_names: Sequence[str] = ()
 
     def unopened(self) -> pl.DataFrame:
         """Return the part of the manifest's frame that needs no images to be opened.
@@ -119,4 +121,5 @@ class Listing:
             self.classes,
             repairs=repairs,
             reduce_depth=reduce_depth,
+            point_names=self.point_names,
         )

@@ -51,8 +51,9 @@ def read_nabirds(
     - `photographer`, `is_training_img` (Boolean), `uuid`;
     - `points`, if the folder has `parts/part_locs.txt`: the bird's parts, in the order of
       `parts/parts.txt` (bill, crown, nape, left eye, right eye, belly, breast, back, tail, left
-      wing, right wing); invisible parts have visible 0. Left and right are the bird's own, and are
-      not swapped when an image is flipped;
+      wing, right wing), which are also the `point_names`; invisible parts have visible 0. Left and
+      right are the bird's own, and are not swapped when an image is flipped: see `flip_pairs` of
+      `Loader`;
     - for the course's cleaned images, which are cropped to their boxes: `photo_width`,
       `photo_height`, `photo_box_x`, `photo_box_y`, `photo_box_width` and `photo_box_height`, of the
       photo that the image was cropped from. The manifest's sizes and boxes are those of the cropped

@@ -24,9 +24,10 @@ from gpufeed.decode.headers import max_file_bytes
 from gpufeed.open.budget import Budget
 from gpufeed.records.bounding_box import BOX_COLUMNS
 from gpufeed.source.base import Source, check_source, starter
-from gpufeed.source.files import FileSource, PathSource
+from gpufeed.source.files import FileSource
 from gpufeed.source.locate import source_of
 from gpufeed.source.paths import find_escapes
+from gpufeed.source.selection import OWN
 from gpufeed.tools.check.examiner import Examined, Examiner, Size
 from gpufeed.tools.check.kinds import KINDS, Finding, Kind
 
@@ -110,10 +111,10 @@ def check(
         source = source_of(source, frame["path"])
     check_source(source, frame.height)
     leads_out: set[int] = set()
-    if isinstance(source, PathSource):
+    if isinstance(source, OWN):
         source = source.limited(np.full(len(source), max_file_bytes(max_pixels)))
-        if isinstance(source, FileSource) and not follow_links:
-            leads_out = set(find_escapes(source.root, source.paths).arg_true().to_list())
+    if isinstance(source, FileSource) and not follow_links:
+        leads_out = set(find_escapes(source.root, source.paths).arg_true().to_list())
     within = [key for key in range(frame.height) if key not in leads_out]
     if threads is None:
         # Reading waits where requests are made.

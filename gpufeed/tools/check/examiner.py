@@ -10,6 +10,7 @@ import numpy as np
 from PIL import Image
 
 from gpufeed._util.open_regular import EmptyFileError, FileTooLongError
+from gpufeed.decode.accept import as_ppm
 from gpufeed.decode.decoders import NvImageCodec
 from gpufeed.decode.headers import (
     DepthError,
@@ -53,7 +54,7 @@ class Examined:
     Attributes:
         findings: the findings, in no order.
         size: (height, width) from the header, after its EXIF orientation; None if unreadable.
-        digest: the SHA-256 digest of the file; None if unreadable.
+        digest: the SHA-256 digest of the file, for pixels that of a PPM; None if unreadable.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -99,6 +100,7 @@ class Examiner:
             )
             examined.add(kind, content.strerror or str(content))
             return examined
+        decoded, content = isinstance(content, np.ndarray), as_ppm(content)
         if not len(content):
             examined.add(Kind.empty, "the file is empty")
             return examined
@@ -135,8 +137,9 @@ class Examiner:
             )
         if header.orientation != 1:
             examined.add(Kind.turned, f"orientation {header.orientation}")
-        with self._budget.take(width * height):
-            self._decode(content, self._source.name(key), examined.size, examined)
+        if not decoded:
+            with self._budget.take(width * height):
+                self._decode(content, self._source.name(key), examined.size, examined)
         return examined
 
     def _decode(self, content: Encoded, path: str, size: Size, examined: Examined) -> None:

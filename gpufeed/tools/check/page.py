@@ -13,6 +13,7 @@ import polars as pl
 from PIL import Image, ImageFile, ImageOps
 
 from gpufeed._util.atomic_write import atomic_write
+from gpufeed.decode.accept import as_ppm
 from gpufeed.decode.decoders import NvImageCodec
 from gpufeed.decode.headers import check_scans, image_header
 from gpufeed.source.base import Encoded, Source, read_images
@@ -87,7 +88,10 @@ def save_page(report: Report, title: str, target: Path) -> None:
 def _thumbnail(source: Source, key: int, decoder: NvImageCodec) -> str | None:
     """Return a small JPEG of an image as base64, or None if nothing of it can be decoded."""
     (content,) = read_images(source, np.array([key], dtype=np.int64))
-    if isinstance(content, OSError) or len(content) > _MAX_BYTES:
+    if isinstance(content, OSError):
+        return None
+    content = as_ppm(content)
+    if len(content) > _MAX_BYTES:
         return None
     try:
         header = image_header(content)

@@ -42,6 +42,20 @@ class _Place(NamedTuple):
     perch: str
 
 
+class Drawn(NamedTuple):
+    """A drawn image.
+
+    Attributes:
+        image: in mode YCbCr.
+        parts: where the bird's parts are.
+        mask: where the bird is, in mode 1.
+    """
+
+    image: Image.Image
+    parts: Parts
+    mask: Image.Image
+
+
 _PLACES = [
     _Place(colors(place[0]), colors(place[1]), place[2], float(place[3]), place[4])
     for place in (
@@ -56,9 +70,7 @@ _PLACES = [
 ]
 
 
-def draw_image(
-    seed: int, number: int, size: tuple[int, int], box: Box, look: Look
-) -> tuple[Image.Image, Parts]:
+def draw_image(seed: int, number: int, size: tuple[int, int], box: Box, look: Look) -> Drawn:
     """Draw one image.
 
     Args:
@@ -69,7 +81,7 @@ def draw_image(
         look: what the subject's class looks like.
 
     Returns:
-        The image, in mode YCbCr, and where the bird's parts are.
+        The image with its annotations.
     """
     rng = np.random.default_rng([seed, 1, number])
     place = _PLACES[rng.integers(len(_PLACES))]
@@ -97,7 +109,10 @@ def draw_image(
     x, y = box[0] - layer.corner[0], box[1] - layer.corner[1]
     texture.paste(feathers, box[:2], layer.mask.crop((x, y, x + box[2], y + box[3])))
     luminance = ImageChops.add(luminance, texture, 1, -128)
-    return Image.merge("YCbCr", [luminance, *hues]), bird.parts
+    mask = Image.new("L", size)
+    mask.paste(layer.mask, layer.corner)
+    mask = mask.point(lambda opacity: 255 * (opacity > 127), "1")
+    return Drawn(Image.merge("YCbCr", [luminance, *hues]), bird.parts, mask)
 
 
 def _background(place: _Place, size: tuple[int, int], rng: np.random.Generator) -> Image.Image:

@@ -23,7 +23,7 @@ from gpufeed.tools.synth.scene import draw_image
 
 __all__ = ["FORMAT", "write_nabirds"]
 
-FORMAT = 2
+FORMAT = 3
 """Increases with every change to the bytes of a set; sets of another format are not reused."""
 
 _RECORD = "synth.json"
@@ -45,6 +45,9 @@ def write_nabirds(
     again. The lists are written last, so that the remains of an interrupted call cannot be read as
     a set.
 
+    NABirds has no masks. Here `segmentations/` has one of each bird, a PNG of 1 bit per pixel, with
+    the path that its image has in `images/`, but for the suffix.
+
     Args:
         folder: the folder to write to; it and its parents are created.
         images: the number of images, at least 2, with about one class for every 16.
@@ -63,6 +66,7 @@ def write_nabirds(
     tree, keys = plan.taxonomy, plan.uuids
     target = Path(folder).expanduser().resolve()
     paths = [target / "images" / path for path in plan.paths]
+    masks = [(target / "segmentations" / path).with_suffix(".png") for path in plan.paths]
     lists: dict[str, Iterable[tuple[object, ...]]] = {
         "classes.txt": enumerate(tree.names),
         "hierarchy.txt": list(enumerate(tree.parents))[1:],
@@ -75,16 +79,19 @@ def write_nabirds(
         "train_test_split.txt": zip(keys, plan.is_training.astype(int), strict=True),
         "images.txt": zip(keys, plan.paths, strict=True),
     }
-    needed = [*paths, *map(target.joinpath, lists)]
+    needed = [*paths, *masks, *map(target.joinpath, lists)]
     record = {"format": FORMAT, "images": images, "seed": seed, "max_side": max_side}
     if _holds(target, record) and all(path.exists() for path in needed):
         return target
     looks = [draw_look(seed, label, species) for label, species in enumerate(tree.species)]
 
     def draw(row: int) -> list[tuple[object, ...]]:
-        """Write an image; return the rows of the locations of the bird's parts."""
+        """Write an image and its mask; return the rows of the locations of the bird's parts."""
         size, subject = plan.sizes[row].tolist(), plan.subjects[row].tolist()
-        image, parts = draw_image(seed, row, size, subject, looks[plan.labels[row]])
+        image, parts, mask = draw_image(seed, row, size, subject, looks[plan.labels[row]])
+        buffer = io.BytesIO()
+        mask.save(buffer, "PNG")
+        atomic_write(masks[row], buffer.getvalue())
         buffer = io.BytesIO()
         if row == plan.png:
             image.convert("RGB").convert("RGBA").save(buffer, "PNG")

@@ -1,0 +1,89 @@
+"""Decodes images of one channel without changing their values: masks and depth maps."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, UnidentifiedImageError
+
+from gpufeed.decode.headers import check_scans, image_header
+from gpufeed.source.base import Content
+
+__all__ = ["Values", "decode_values"]
+
+Values = npt.NDArray[Any]
+
+_FORMATS = ("BMP", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+_ONE_CHANNEL = ("1", "L", "P", "I", "I;16", "I;16B", "F")
+"""Pillow's modes of one channel; "P" are the indices of a palette."""
+_UPRIGHT: dict[int, Callable[[Values], Values]] = {
+    1: lambda values: values,
+    2: np.fliplr,
+    3: lambda values: np.rot90(values, 2),
+    4: np.flipud,
+    5: np.transpose,
+    6: lambda values: np.rot90(values, -1),
+    7: lambda values: np.rot90(values, 2).T,
+    8: np.rot90,
+}
+"""What turns an image upright, by its EXIF orientation."""
+
+
+def decode_values(content: Content, size: tuple[int, int]) -> Values:
+    """Return the values of an image of one channel, turned by its EXIF orientation.
+
+    They are those of `numpy.asarray(PIL.Image.open(file))`: of a palette its indices, of 1 bit per
+    pixel 0 and 1.
+
+    Args:
+        content: the encoded image; or its pixels, of which the three channels must be equal.
+        size: (height, width) that the image must have.
+
+    Returns:
+        Integers or float32, (height, width), native-endian.
+
+    Raises:
+        ValueError: the image has another size or several channels, or cannot be decoded.
+    """
+    if isinstance(content, np.ndarray):
+        height, width, _ = content.shape
+        _check_size(height, width, size)
+        grey: Values = content[:, :, 0]
+        if (content != grey[..., None]).any():
+            raise ValueError("its three channels differ; it must be grey")
+        return grey
+    try:
+        header = image_header(content, any_depth=True)
+        check_scans(content, header)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"not a readable image: {error}") from None
+    _check_size(header.height, header.width, size)
+    try:
+        # The header was checked, so Pillow decodes no more pixels than expected.
+        with Image.open(io.BytesIO(content), formats=_FORMATS) as image:
+            if image.mode not in _ONE_CHANNEL:
+                raise ValueError(
+                    f"it has the channels {image.mode}, and must have one; convert it to a "
+                    "grey or palette image"
+                )
+            values: Values = np.asarray(image)
+            turned = image.format == "TIFF"  # Pillow turns these itself
+    except UnidentifiedImageError:
+        raise ValueError("Pillow cannot decode this image") from None
+    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
+        raise ValueError(f"it is damaged: {error}") from None
+    values = values if turned else _UPRIGHT[header.orientation](values)
+    if values.dtype == np.bool_:
+        return (values.view(np.uint8) > 0).view(np.uint8)  # Pillow's True is 255
+    return values.astype(values.dtype.newbyteorder("="), copy=False)
+
+
+def _check_size(height: int, width: int, size: tuple[int, int]) -> None:
+    if (height, width) != size:
+        raise ValueError(
+            f"it is {width} x {height} (width x height), but its image {size[1]} x {size[0]}"
+        )

@@ -1,0 +1,54 @@
+"""Arrow IPC files: mapped into memory, which the processes of a machine share, and written."""
+
+from __future__ import annotations
+
+import mmap
+from typing import Any, BinaryIO
+
+import polars as pl
+
+from gpufeed.errors import MissingExtraError
+
+__all__ = ["map_arrow", "write_arrow"]
+
+
+def map_arrow(opened: BinaryIO) -> tuple[pl.DataFrame, dict[bytes, bytes]]:
+    """Return the table in an open file, and its metadata.
+
+    Columns are views of the file, which is mapped into memory, unless they are compressed or polars
+    keeps them in another form. So the file may be replaced by another, but not be written to.
+
+    Raises:
+        MissingExtraError: pyarrow is not installed.
+        ValueError: the file is not a valid Arrow IPC file.
+    """
+    arrow = _pyarrow()
+    mapped = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+    with arrow.ipc.open_file(arrow.py_buffer(mapped)) as reader:
+        table = reader.read_all()
+    frame = pl.from_arrow(table, rechunk=False)
+    assert isinstance(frame, pl.DataFrame)  # noqa: S101 - for type checkers
+    return frame, table.schema.metadata or {}
+
+
+def write_arrow(file: BinaryIO, frame: pl.DataFrame, metadata: dict[bytes, bytes]) -> None:
+    """Write a table, a record batch for each of its chunks, so that nothing is copied.
+
+    Raises:
+        MissingExtraError: pyarrow is not installed.
+        OSError: the file cannot be written.
+    """
+    arrow = _pyarrow()
+    if len(set(frame.n_chunks("all"))) > 1:
+        frame = frame.rechunk()  # each part of a longer chunk would be written with all its text
+    table = frame.to_arrow(compat_level=pl.CompatLevel.newest()).replace_schema_metadata(metadata)
+    with arrow.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow.ipc
+    except ModuleNotFoundError:
+        raise MissingExtraError("pyarrow", extra="arrow") from None
+    return pyarrow

@@ -1,0 +1,237 @@
+"""Reads what is in one tar shard: where its images are, their sizes, and values of its samples."""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO
+
+import polars as pl
+
+from gpufeed._util.sanitize import sanitize
+from gpufeed.decode.headers import image_header
+from gpufeed.errors import ManifestError
+from gpufeed.records.webdataset.wanted import Wanted
+from gpufeed.source.archives import TAR, ZIP, archive_kind
+from gpufeed.source.storage import Stamp, Storage
+from gpufeed.source.window import Window
+
+__all__ = ["BLOCK", "read_shard", "schema", "value_column"]
+
+_SCHEMA = {
+    "key": pl.String,
+    "name": pl.String,
+    "start": pl.Int64,
+    "length": pl.Int64,
+    "width": pl.Int32,
+    "height": pl.Int32,
+    "bits": pl.Int32,
+    "problem": pl.String,
+}
+_NAME = re.compile(r"((?:.*/)?[^./]+)\.([^/]*)", re.DOTALL)
+"""A member's name: the key of its sample and its extension. Hidden files are no members."""
+_META = re.compile(r"__[^/]*__($|/)")
+"""Members that WebDataset skips."""
+BLOCK = 512
+"""Bytes of a header, and of a tar's unit."""
+_MAX_HEADER = 1 << 16
+_MAX_VALUE = 1 << 20
+_SHOWN = 8
+"""Extensions of a sample that an error lists."""
+
+
+def value_column(number: int) -> str:
+    """Return the name of the column of a value."""
+    return f"value {number}"
+
+
+def schema(values: int) -> dict[str, Any]:
+    """Return the columns of a shard's index with so many values."""
+    return _SCHEMA | {value_column(number): pl.String for number in range(values)}
+
+
+def read_shard(
+    storage: Storage, shard: str, stamp: Stamp, image: Wanted, values: Sequence[Wanted]
+) -> pl.DataFrame:
+    """Return the index of a shard: a row for each sample, and a first one for the shard.
+
+    `problem` says what is wrong with a sample or, in the first row, with the shard: it ends too
+    soon or is damaged, and the samples are those before.
+
+    Args:
+        storage: has the shard.
+        shard: its path.
+        stamp: its stamp.
+        image: the members that are images.
+        values: the values to read.
+
+    Raises:
+        ManifestError: the shard is compressed or another kind of archive.
+        OSError: it cannot be read.
+    """
+    rows: list[dict[str, Any]] = []
+    seen: set[str] = set()
+    with storage.open(shard) as file:
+        _check_kind(file, storage.name(shard))
+        archive = _Archive(file, stamp.length)
+        for key, members in _samples(archive):
+            row: dict[str, Any] = {"key": key}
+            rows.append(row)
+            try:
+                if key in seen:
+                    raise ValueError("there are members of it elsewhere, with others between them")
+                seen.add(key)
+                _read_sample(row, file, members, image, values)
+            except (ValueError, OSError) as error:
+                row["problem"] = sanitize(str(error))
+        if archive.problem and rows:
+            rows[-1]["problem"] = "it is the last one of a shard that ends too soon or is damaged"
+    return pl.DataFrame([{"problem": archive.problem}, *rows], schema=schema(len(values)))
+
+
+def _check_kind(file: BinaryIO, name: str) -> None:
+    kind = archive_kind(file.read(BLOCK))
+    if kind == ZIP:
+        raise ManifestError(
+            f"{name} is a zip archive, not a tar; read_folder and read_table take it"
+        )
+    if kind not in (None, TAR):
+        raise ManifestError(
+            f"{name} is {kind}, so no image in it can be read by itself; unpack it to a plain tar"
+        )
+    file.seek(0)
+
+
+class _Archive:
+    """Iterates over the regular files of a tar archive.
+
+    Attributes:
+        problem: where it ends too soon or is damaged, found at the end of the iteration.
+    """
+
+    def __init__(self, file: BinaryIO, length: int) -> None:
+        self._file = file
+        self._length = length
+        self.problem: str | None = None
+
+    def __iter__(self) -> Iterator[tarfile.TarInfo]:
+        offset = 0
+        try:
+            archive = tarfile.TarFile(
+                fileobj=_Headers(self._file),  # type: ignore[arg-type]
+                encoding="utf-8",
+                errors="backslashreplace",
+            )
+            while (member := archive.next()) is not None:
+                archive.members = []  # type: ignore[attr-defined]  # it keeps all
+                if archive.offset <= offset or member.size < 0:
+                    raise tarfile.ReadError("invalid header")
+                if member.isreg():
+                    if archive.offset > self._length:
+                        raise tarfile.ReadError("unexpected end of data")
+                    yield member
+                offset = archive.offset
+        except (tarfile.TarError, ValueError, ArithmeticError, RecursionError) as error:
+            cut = "end" in str(error) or not self._length
+            self.problem = _problem(offset, "unexpected end" if cut else sanitize(str(error)))
+            return
+        # Its own end is two blocks of zeros; tarfile also ends at a header that is damaged.
+        self._file.seek(offset)
+        block = self._file.read(BLOCK)
+        if len(block) < BLOCK:
+            self.problem = _problem(offset, "unexpected end")
+        elif any(block):
+            self.problem = _problem(offset, "invalid header")
+
+
+def _problem(offset: int, what: str) -> str:
+    return f"{what} after byte {offset:,}"
+
+
+class _Headers:
+    """What tarfile reads headers from; one of gigabytes would take as much memory."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.seek, self.tell = file.seek, file.tell
+        self._read = file.read
+
+    def read(self, size: int) -> bytes:
+        if not 0 <= size <= _MAX_HEADER:
+            raise tarfile.ReadError(f"a header of {size:,} bytes")
+        return self._read(size)
+
+
+Member = tarfile.TarInfo | None
+"""None if there are two of its name."""
+
+
+def _samples(archive: _Archive) -> Iterator[tuple[str, dict[str, Member]]]:
+    """Group the members that follow one another by key, as WebDataset does.
+
+    Yields:
+        The key, and the members by their extensions.
+    """
+    key: str | None = None
+    members: dict[str, Member] = {}
+    for member in archive:
+        named = _NAME.fullmatch(member.name)
+        if named is None or _META.match(member.name):
+            continue
+        if named[1] != key:
+            if key is not None:
+                yield key, members
+            key, members = named[1], {}
+        extension = named[2].lower()
+        members[extension] = None if extension in members else member
+    if key is not None:
+        yield key, members
+
+
+def _read_sample(
+    row: dict[str, Any],
+    file: BinaryIO,
+    members: dict[str, Member],
+    image: Wanted,
+    values: Sequence[Wanted],
+) -> None:
+    """Add what is known of a sample to its row.
+
+    Raises:
+        ValueError: it has no image, or a member is not as it should be.
+    """
+    extension = image.find(members)
+    if extension is None:
+        shown = ", ".join(list(members)[:_SHOWN])
+        raise ValueError(f"it has no image (no member {image}), but {shown}")
+    member = _single(members, extension)
+    start, length = member.offset_data, member.size
+    row |= {"name": member.name, "start": start, "length": length}
+
+    def read(at: int, length: int) -> bytes:
+        file.seek(start + at)
+        return file.read(length)
+
+    header = image_header(Window(read, length))  # type: ignore[arg-type]
+    row |= {"width": header.width, "height": header.height, "bits": header.bits}
+    for number, wanted in enumerate(values):
+        if (extension := wanted.find(members)) is not None:
+            member = _single(members, extension)
+            if member.size > _MAX_VALUE:
+                raise ValueError(
+                    f"its member {extension} has {member.size:,} bytes; the limit is {_MAX_VALUE:,}"
+                )
+            file.seek(member.offset_data)
+            try:
+                row[value_column(number)] = wanted.value(file.read(member.size))
+            except ValueError as error:
+                raise ValueError(f"its member {extension} is not valid: {error}") from None
+
+
+def _single(members: dict[str, Member], extension: str) -> tarfile.TarInfo:
+    member = members[extension]
+    if member is None:
+        raise ValueError(f"it has two members {extension}")
+    if member.issparse():
+        raise ValueError(f"its member {extension} is a sparse file")
+    return member

@@ -1,0 +1,174 @@
+"""Images in ArrayRecord files, as Grain and TFDS use them."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpufeed._util.extras import import_extra
+from gpufeed._util.sanitize import short
+from gpufeed.errors import ConfigError, ManifestError, SourceError
+from gpufeed.source.example import Values, read_example
+from gpufeed.source.native import NativeFiles
+
+__all__ = ["ArrayRecordSource", "RecordPaths"]
+
+RecordPaths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+# Small enough for one record: what is read ahead would be of records that nobody wants.
+_READING = {"options": "readahead_buffer_size:0", "file_reader_buffer_size": 1 << 15}
+
+
+class ArrayRecordSource:
+    """The records of ArrayRecord files, each an encoded image or an Example that has one.
+
+    Any record is read at random. Write the files with `group_size:1`, as TFDS does: reading one
+    record reads and decompresses all of its group.
+
+    Args:
+        paths: a file, a pattern as of `glob`, whose files are sorted; or a list of such, whose
+            order is kept.
+        image: the name of the feature that is the encoded image, if the records are serialized
+            `tf.train.Example` messages; None if the records are encoded images themselves.
+
+    Raises:
+        ManifestError: a pattern matches nothing, or a file is missing, damaged or has no records.
+        MissingExtraError: the package array_record, or protobuf for Examples, is not installed.
+    """
+
+    def __init__(self, paths: RecordPaths, image: str | None = None) -> None:
+        self.image = image
+        self._files: NativeFiles[Any]
+        counts = []
+        try:
+            self._files = NativeFiles(_expand(paths), _open)
+            for number, _ in enumerate(self._files.paths):
+                counts.append(self._files.open(number).num_records())
+        except OSError as error:
+            raise ManifestError(f"cannot read ArrayRecord files: {error}") from error
+        self._ends = np.cumsum(counts)
+        if not len(self):
+            raise ManifestError(f"{self!r} has no records")
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def __repr__(self) -> str:
+        files = self._files.paths
+        return f"ArrayRecordSource({len(self)} records in {len(files)} files, {files[0]!r} first)"
+
+    def read(self, keys: npt.NDArray[np.int64]) -> list[bytes | OSError]:
+        """Read images: see `Source`."""
+        return [self._read(key) for key in keys.tolist()]
+
+    def _read(self, key: int) -> bytes | OSError:
+        try:
+            if self.image is None:
+                return self._record(key)
+            return image_of(self.example(key), self.image)
+        except OSError as error:
+            return error.with_traceback(None)
+
+    def example(self, key: int) -> dict[str, Values]:
+        """Return the features of a record that is an Example: their values by their names.
+
+        Raises:
+            OSError: it cannot be read, or is no Example.
+        """
+        try:
+            return read_example(self._record(key))
+        except ValueError as error:
+            raise OSError(str(error)) from None
+
+    def _record(self, key: int) -> bytes:
+        number, position = self._place(key)
+        reader = self._files.open(number)
+        try:
+            record: bytes = reader.read([position])[0]
+        except RuntimeError as error:
+            raise OSError(str(error)) from None
+        return record
+
+    def _place(self, key: int) -> tuple[int, int]:
+        """Return the number of a record's file, and its position in the file."""
+        number = int(np.searchsorted(self._ends, key, "right"))
+        return number, key - (int(self._ends[number - 1]) if number else 0)
+
+    def name(self, key: int) -> str:
+        """Return the name of the record's file, and its position in the file: see `Source`."""
+        number, position = self._place(key)
+        return f"{Path(self._files.paths[number]).name}/{position}"
+
+    def fingerprint(self) -> str:
+        """Return a digest of the files' paths and stamps, and the feature: see `Source`."""
+        return self._files.fingerprint(self.image)
+
+
+def image_of(example: dict[str, Values], name: str) -> bytes:
+    """Return the image of an Example.
+
+    Raises:
+        OSError: there is none.
+    """
+    found = example.get(name, [])
+    if len(found) != 1 or not isinstance(found[0], bytes):
+        raise OSError(
+            f"the Example has no image in the feature {short(name)}; it has "
+            f"{short(sorted(example))}"
+        )
+    return found[0]
+
+
+def _expand(paths: RecordPaths) -> list[str]:
+    """Return the files that paths and patterns name.
+
+    Raises:
+        ManifestError: a pattern matches nothing, or there is none.
+    """
+    patterns = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    files = []
+    for pattern in patterns:
+        if not isinstance(pattern, str | os.PathLike):
+            raise ConfigError(f"paths has {short(pattern)}; it must be a path, or a list of paths")
+        text = os.fspath(pattern)
+        found = [text] if Path(text).exists() else sorted(glob.glob(text, recursive=True))  # noqa: PTH207
+        if not found:
+            raise ManifestError(f"no file matches {short(text)}")
+        files += found
+    if not files:
+        raise ManifestError("there are no files: the list is empty")
+    return files
+
+
+_process: int | None = None
+"""The process that first used the library, whose threads do not survive a fork."""
+
+
+def _open(path: str) -> Any:
+    """Return a reader of a file.
+
+    Raises:
+        OSError: the file is damaged.
+        SourceError: this process was forked from one that has used the library.
+    """
+    global _process
+    module = import_extra("array_record.python.array_record_module", extra="arrayrecord")
+    _process = _process or os.getpid()
+    if _process != os.getpid():
+        raise SourceError(
+            "ArrayRecord's library crashes in a process that was forked from one that has used it; "
+            'start processes with the method "spawn" or "forkserver"'
+        )
+    reader = module.ArrayRecordReader(path, **_READING)
+    try:
+        if not reader.ok():
+            reader.read([0])  # which says why
+    except RuntimeError as error:
+        raise OSError(f"{path}: {error}") from None
+    return reader

@@ -1,0 +1,116 @@
+"""Images in a dataset of an HDF5 file: encoded, or as pixels."""
+
+from __future__ import annotations
+
+import io
+import os
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from gpufeed._util.extras import import_extra
+from gpufeed._util.sanitize import short
+from gpufeed.errors import ManifestError
+from gpufeed.source.base import Content, as_file, ppm_header
+from gpufeed.source.native import NativeFiles
+
+__all__ = ["Hdf5Source"]
+
+
+class Hdf5Source:
+    """The items of a dataset in an HDF5 file, each an image.
+
+    Args:
+        path: the file.
+        dataset: the dataset's name in it. Of type uint8: pixels, (n, height, width, 3), RGB, or
+            (n, height, width), grey. Of variable length, (n,): each item is an encoded image.
+
+    Raises:
+        ManifestError: the file cannot be opened, has no such dataset, or it is of another type or
+            shape, empty, or stored in other files.
+        MissingExtraError: the package h5py is not installed.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], dataset: str = "images") -> None:
+        self.dataset = dataset
+        try:
+            self._files = NativeFiles([path], _open)
+            file = self._files.open()
+        except OSError as error:
+            raise ManifestError(f"cannot open {os.fspath(path)}: {error}") from error
+        h5py = import_extra("h5py", extra="hdf5")
+        where = f"{self._files.paths[0]}: the dataset {short(dataset)}"
+        try:
+            found = file.get(dataset)
+        except (OSError, RuntimeError) as error:
+            raise ManifestError(f"{where} cannot be opened: {error}") from error
+        if not isinstance(found, h5py.Dataset):
+            raise ManifestError(f"{where} does not exist; there are {', '.join(_datasets(file))}")
+        # A file from elsewhere may name any file of this machine.
+        if found.file.filename != file.filename or found.external or found.is_virtual:
+            raise ManifestError(f"{where} is stored in other files; copy it into one file")
+        self._shape: tuple[int, ...] = found.shape
+        encoded = h5py.check_vlen_dtype(found.dtype) == np.uint8 and found.ndim == 1
+        grey, rgb = found.ndim == 3, found.ndim == 4 and found.shape[3] == 3
+        if not encoded and not (found.dtype == np.uint8 and (grey or rgb)):
+            raise ManifestError(
+                f"{where} is {found.dtype} {found.shape}; it must be uint8 of the shape "
+                "(n, height, width, 3) or (n, height, width), or variable-length uint8 of the "
+                "shape (n,), which is h5py.vlen_dtype(numpy.uint8)"
+            )
+        if not found.size:
+            raise ManifestError(f"{where} is empty: its shape is {found.shape}")
+
+    def __len__(self) -> int:
+        return self._shape[0]
+
+    def __repr__(self) -> str:
+        return f"Hdf5Source({self._files.paths[0]!r}, {self.dataset!r}, {len(self)} images)"
+
+    def read(self, keys: npt.NDArray[np.int64]) -> list[Content | OSError]:
+        """Read images: see `Source`."""
+        try:
+            dataset = self._files.open()[self.dataset]
+        except OSError as error:
+            return [error.with_traceback(None)] * len(keys)
+        return [self._read(dataset, key) for key in keys.tolist()]
+
+    def _read(self, dataset: Any, key: int) -> Content | OSError:
+        try:
+            item: npt.NDArray[np.uint8] = dataset[key]
+        except (OSError, RuntimeError, ValueError) as error:  # h5py raises any of them
+            return OSError(str(error))
+        if item.ndim == 1:
+            return item.data
+        return item if item.ndim == 3 else np.broadcast_to(item[..., None], (*item.shape, 3))
+
+    def name(self, key: int) -> str:
+        """Return the dataset's name and the image's index in it: see `Source`."""
+        return f"{self.dataset}/{key}"
+
+    def open(self, key: int) -> BinaryIO:
+        """Open an image: see `Source`."""
+        if len(self._shape) > 1:
+            return io.BytesIO(ppm_header(*self._shape[1:3]))
+        return as_file(*self.read(np.array([key])))
+
+    def fingerprint(self) -> str:
+        """Return a digest of the file's path and stamp, and the dataset's name: see `Source`."""
+        return self._files.fingerprint(self.dataset)
+
+
+def _open(path: str) -> Any:
+    return import_extra("h5py", extra="hdf5").File(path, "r")
+
+
+def _datasets(file: Any) -> list[str]:
+    """Return the names of a file's datasets, as they are written in an error."""
+    found: list[str] = []
+
+    def visit(name: str, item: Any) -> None:
+        if hasattr(item, "dtype"):
+            found.append(short(name))
+
+    file.visititems(visit)
+    return found or ["none"]

@@ -1,0 +1,277 @@
+"""Saved manifests: the same as before, shared by processes, and not changed unnoticed."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import gpufeed
+from gpufeed import ConfigError, Manifest, ManifestError, MemorySource, MissingExtraError
+from gpufeed import transforms as tf
+from gpufeed._util import rows
+from gpufeed.records.table_files import read_arrow
+from gpufeed.tools.resolve import ListOptions, list_images, open_manifest
+from tests.support.loaders import digest, make
+
+MOMENT = datetime.datetime(2020, 1, 2, 3, 4, 5)
+COLUMNS: dict[str, Any] = {
+    "small": pl.Series([1, None, 3], dtype=pl.UInt8),
+    "score": [0.5, float("nan"), None],
+    "flag": [True, None, False],
+    "note": ["é" * 9, None, ""],
+    "kind": pl.Series(["b", "a", None], dtype=pl.Enum(["c", "b", "a"])),
+    "word": pl.Series(["x", None, "y"], dtype=pl.Categorical),
+    "raw": [b"12", None, b""],
+    "day": [MOMENT.date(), None, None],
+    "time": [MOMENT.time(), None, None],
+    "moment": pl.Series([MOMENT, None, None]).dt.replace_time_zone("UTC"),
+    "span": [MOMENT - MOMENT, None, None],
+    "price": [Decimal("1.50"), None, Decimal("2.25")],
+    "pair": pl.Series([[1, 2], [3, 4], [5, 6]], dtype=pl.Array(pl.Int64, 2)),
+    "names": [["a", "b"], None, []],
+    "nested": [[["a"], []], [], None],
+    "both": [{"a": 1, "b": "x"}, {"a": None, "b": "y"}, {"a": 3, "b": None}],
+    "nothing": [None, None, None],
+    "boxes": pl.Series(
+        [[[0, 0, 1, 1], [1, 1, 9, 9]], [], [[2, 2, 3, 3]]], dtype=pl.List(pl.Array(pl.Float64, 4))
+    ),
+    "box_labels": pl.Series([["y", "x"], [], ["x"]], dtype=pl.List(pl.Enum(["z", "x", "y"]))),
+    "points": pl.Series([[[1, 2, 1]], [[3, 4, 0]], [[5, 6, 1]]]).cast(
+        pl.List(pl.Array(pl.Float64, 3))
+    ),
+}
+
+
+def every_dtype(copies: int = 1) -> Manifest:
+    base = {"path": ["a/1.jpg", "b/2.jpg", "a/3.jpg"], "label": [0, 1, 0]}
+    sizes = {"width": [40, 30, 20], "height": [10, 30, 60]}
+    frame = pl.DataFrame({**base, **sizes, **COLUMNS})
+    return Manifest(pl.concat([frame] * copies, rechunk=False), "/data", ("ant", "bee"))
+
+
+@pytest.fixture
+def table(pictures: Manifest, tmp_path: Path) -> Path:
+    """An Arrow file of several record batches, as others write them."""
+    path = tmp_path / "list.arrow"
+    pictures.frame.write_ipc(path, record_batch_size=5)
+    return path
+
+
+@pytest.mark.parametrize("length", [1, 3, 8, 10])
+def test_pieces_do_not_show(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = every_dtype(copies=5)
+    whole, pixels = made.fingerprint(), made.most_pixels(limit=1000)
+    monkeypatch.setattr(rows, "PIECE", length)
+    again = Manifest(made.frame, "/data", made.classes)
+    assert (again.fingerprint(), again.most_pixels(limit=1000)) == (whole, pixels) == (whole, 900)
+    assert again.most_objects() == 2
+    bad = made.frame.with_columns(width=pl.when(pl.int_range(15) == 9).then(1).otherwise("width"))
+    with pytest.raises(ManifestError, match=r"row 9 \(a/1.jpg\): the box .* of 1x10 pixels"):
+        Manifest(bad, "/data", made.classes)
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+def test_a_saved_manifest_is_the_same(copies: int, tmp_path: Path) -> None:
+    made = every_dtype(copies)
+    made = Manifest(made.frame, "/data", made.classes, repairs={"x": 2}, reduce_depth=True)
+    made.save(tmp_path / "birds.manifest")
+    read = gpufeed.read_manifest(tmp_path / "birds.manifest")
+    assert read.frame.schema == made.frame.schema
+    assert read.frame.equals(made.frame)
+    for name in ("classes", "repairs", "reduce_depth", "root", "box_classes", "selected_from"):
+        assert getattr(read, name) == getattr(made, name)
+    assert read.fingerprint() == Manifest(read.frame, "/", made.classes).fingerprint()
+    part = read.filter(pl.col("width") > 20)
+    assert part.fingerprint() == made.filter(pl.col("width") > 20).fingerprint()
+    part.save(tmp_path / "part.manifest")
+    assert gpufeed.read_manifest(tmp_path / "part.manifest").frame.equals(part.frame)
+
+
+def test_batches_of_a_mapped_list_are_the_same(
+    pictures: Manifest, table: Path, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {
+        "transforms": [tf.BoxCrop(), tf.Resize((24, 24)), tf.Normalize()],
+        "targets": ("boxes",),
+        "collate_fn": "pad",
+        "columns": ["path", "width"],
+    }
+    mapped = gpufeed.read_table(table, root=pictures.root)
+    assert mapped.frame.n_chunks() > 3
+    mapped.save(tmp_path / "list.manifest")
+    read = gpufeed.read_manifest(tmp_path / "list.manifest")
+    assert read.frame.n_chunks() == mapped.frame.n_chunks()
+    with make(pictures, **options) as loader:
+        batches = [digest(batch) for batch in loader]
+    for each in (mapped, read):
+        keys = [5, 0, 5]
+        for look in (each.sizes, each.boxes, each.labels.groups_of):
+            assert np.array_equal(look(np.array(keys)), look(None)[keys])
+        with make(each, **options) as loader:
+            assert [digest(batch) for batch in loader] == batches
+
+
+PROBE = """
+import json, os, signal, sys
+from pathlib import Path
+import polars as pl
+import gpufeed
+from tests.support.loaders import make
+
+def own():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("RssAnon"))
+
+held = []
+
+def plan(manifest):
+    held.append(make(manifest, batch_size=256))
+    return [held[-1]._planner.plan(step).sizes.tolist() for step in range(3)]
+
+plan(gpufeed.read_manifest(sys.argv[1]))
+before = own()
+manifest = gpufeed.read_manifest(sys.argv[2])
+plans = plan(manifest)
+taken = own() - before
+manifest.filter(pl.col("label") == 1)  # starts polars' threads
+child = os.fork()
+if not child:
+    signal.alarm(60)  # polars' threads do not survive a fork, and waiting for them would not end
+    os._exit(plan(manifest) != plans)
+status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+print(json.dumps({"taken": taken, "child": status, "plans": plans}))
+"""
+
+
+def test_processes_share_a_saved_manifest(tmp_path: Path) -> None:
+    """Each takes less of its own than a copy of any column but one would, also after a fork."""
+    number = pl.int_range(1 << 18, dtype=pl.Int32)
+    columns = {"label": number % 7, "width": number % 900 + 100, "height": number % 700 + 100}
+    piece = pl.select(
+        path=pl.format("folder/{}.jpg", number.cast(pl.String).str.zfill(9)), **columns
+    )
+    made = Manifest(pl.concat([piece] * 8, rechunk=False), "/data", [*"abcdefg"])
+    made.save(tmp_path / "large.manifest")
+    made.take(np.arange(1000)).save(tmp_path / "small.manifest")
+    command = [
+        sys.executable,
+        "-c",
+        PROBE,
+        *(f"{tmp_path}/{s}.manifest" for s in ("small", "large")),
+    ]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
+    found = [json.loads(process.communicate()[0]) for process in started]
+    planner = make(made, batch_size=256)._planner
+    for each in found:
+        assert each["plans"] == [planner.plan(step).sizes.tolist() for step in range(3)]
+        assert each["taken"] < 4 * len(made)
+        assert each["child"] == 0
+
+
+def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
+    path, copied = tmp_path / "a.manifest", tmp_path / "b.manifest"
+    every_dtype().save(path)
+    shutil.copyfile(path, copied)
+    assert gpufeed.read_manifest(copied).fingerprint() == every_dtype().fingerprint()
+    with pa.ipc.open_file(path) as reader:
+        table = reader.read_all()
+    assert b"gpufeed" in table.schema.metadata
+    table = table.set_column(1, "label", pa.array([1, 1, 1], pa.int32()))
+    with pa.ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table)
+    with pytest.raises(ManifestError, match=r"a\.manifest has been changed since it was"):
+        gpufeed.read_manifest(path)
+
+
+def test_a_pickle_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    every_dtype().save(tmp_path / "a.manifest")
+    monkeypatch.chdir(tmp_path)
+    read = gpufeed.read_manifest("a.manifest", root="elsewhere")
+    kept = pickle.dumps(read)
+    assert len(kept) < 1000
+    monkeypatch.chdir("/")
+    again = pickle.loads(kept)  # noqa: S301
+    assert again.frame.equals(read.frame)
+    assert again.root == read.root == tmp_path / "elsewhere"
+    part = pickle.loads(pickle.dumps(read.take([1])))  # noqa: S301
+    assert part.frame.equals(read.frame[[1]])
+    read.take([1]).save(tmp_path / "a.manifest")
+    assert again.frame.equals(every_dtype().frame)  # of the file that was replaced
+    with pytest.raises(ManifestError, match="holds another manifest than when it was pickled"):
+        pickle.loads(kept)  # noqa: S301
+
+
+def test_images_that_are_no_files(tmp_path: Path, pictures: Manifest) -> None:
+    images = [(pictures.root / path).read_bytes() for path in pictures.frame["path"]]
+    path = tmp_path / "a.manifest"
+    Manifest(pictures.frame, MemorySource(images), pictures.classes).save(path)
+    read = gpufeed.read_manifest(path, source=MemorySource(images))
+    assert read[3].image() == pictures[3].image()
+    assert pickle.loads(pickle.dumps(read))[3].image() == pictures[3].image()  # noqa: S301
+    with pytest.raises(ManifestError, match="not files in one folder; pass source="):
+        gpufeed.read_manifest(path)
+    with pytest.raises(ManifestError, match=r"there are .* rows, but .* has 1 images"):
+        gpufeed.read_manifest(path, source=MemorySource(images[:1]))
+    with pytest.raises(ConfigError, match="root is '/', but source is given too"):
+        gpufeed.read_manifest(path, root="/", source=MemorySource(images))
+
+
+def test_commands_take_saved_manifests(tmp_path: Path) -> None:
+    path = tmp_path / "a.manifest"
+    every_dtype().save(path)
+    assert open_manifest(path).frame.equals(every_dtype().frame)
+    assert open_manifest(path, options=ListOptions(root=tmp_path)).root == tmp_path
+    assert list_images(path).frame.equals(every_dtype().frame)
+    with pytest.raises(ConfigError, match=r"label is given, .*; .* is a saved manifest"):
+        open_manifest(path, options=ListOptions(label="x"))
+
+
+def test_what_it_refuses(table: Path, tmp_path: Path) -> None:
+    made, path = every_dtype(), tmp_path / "a.manifest"
+    with pytest.raises(ConfigError) as caught:
+        made.save("a.arrow")
+    assert str(caught.value) == "path is 'a.arrow'; it must end in .manifest"
+    with pytest.raises(ManifestError, match=r"is not a manifest that Manifest.save wrote"):
+        gpufeed.read_manifest(table)
+    with pytest.raises(ManifestError, match=r"cannot read .*: No such file"):
+        gpufeed.read_manifest(path)
+    made.save(path)
+    os.truncate(path, path.stat().st_size - 100)
+    with pytest.raises(ManifestError, match="is not a valid Arrow IPC file: Not an Arrow file"):
+        gpufeed.read_manifest(path)
+    made.save(path)
+    about = json.loads(read_arrow(path)[1][b"gpufeed"])
+    with pa.ipc.open_file(path) as reader:
+        old = reader.read_all()
+    newer = {b"gpufeed": json.dumps({**about, "version": 2}).encode()}
+    with pa.ipc.new_file(path, old.schema.with_metadata(newer)) as writer:
+        writer.write_table(old.replace_schema_metadata(newer))
+    with pytest.raises(
+        ManifestError, match=r"has version 2 of saved manifests, .* reads version 1"
+    ):
+        gpufeed.read_manifest(path)
+
+
+def test_without_pyarrow(
+    pictures: Manifest, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "pyarrow.ipc", None)
+    read = gpufeed.read_table(table, root=pictures.root)
+    assert read.fingerprint() == Manifest(read.frame, "/", read.classes).fingerprint()
+    with pytest.raises(MissingExtraError, match=r'pip install "gpufeed\[arrow\]"'):
+        read.save(tmp_path / "a.manifest")
+    assert not [*tmp_path.glob("*.manifest")]

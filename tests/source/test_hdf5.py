@@ -1,0 +1,114 @@
+"""HDF5: datasets of pixels, what is not a dataset of images, and what lies in other files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from gpufeed import Hdf5Source, ManifestError, MemorySource, read_table
+from gpufeed.source.base import open_image
+from tests.support.loaders import digest, make
+from tests.support.media import picture
+
+PIXELS = np.stack([np.asarray(picture(40, 50, seed=key)) for key in range(8)])
+LABELS = {"label": np.arange(8) % 2}
+
+
+@pytest.mark.parametrize("options", [{}, {"chunks": (3, 20, 20, 3), "compression": "gzip"}])
+@pytest.mark.parametrize("opener", ["threads", "graph"])
+def test_batches_of_pixels_are_those_of_memory(
+    tmp_path: Path, options: dict[str, Any], opener: str
+) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("train/x", data=PIXELS, **options)
+    manifest = read_table(LABELS, source=Hdf5Source(tmp_path / "x.h5", "train/x"))
+    assert manifest.frame["path"][3] == "train/x/3"
+    plain = read_table(LABELS, source=MemorySource(PIXELS))
+    with make(manifest, opener=opener) as loader, make(plain, opener=opener) as wanted:
+        assert [digest(batch)[:8] for batch in loader] == [digest(batch)[:8] for batch in wanted]
+
+
+def test_grey_becomes_three_channels(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["x"] = PIXELS[..., 1]
+    for key, read in enumerate(Hdf5Source(tmp_path / "x.h5", "x").read(np.arange(8))):
+        assert np.array_equal(read, np.stack([PIXELS[key, ..., 1]] * 3, axis=-1))
+
+
+def test_sizes_of_pixels_are_known_without_reading_any(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["x"] = PIXELS
+    monkeypatch.setattr(h5py.Dataset, "__getitem__", None)
+    source = Hdf5Source(tmp_path / "x.h5", "x")
+    assert read_table(LABELS, source=source).sizes().tolist() == [[40, 50]] * 8
+    assert open_image(source, 0).read() == b"P6 50 40 255\n"
+
+
+def test_a_damaged_image_costs_no_others(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        dataset = file.create_dataset("x", data=PIXELS, chunks=(1, 40, 50, 3), fletcher32=True)
+        at = dataset.id.get_chunk_info(5).byte_offset
+    content = bytearray((tmp_path / "x.h5").read_bytes())
+    content[at + 9] ^= 1
+    (tmp_path / "x.h5").write_bytes(content)
+    manifest = read_table(LABELS, source=Hdf5Source(tmp_path / "x.h5", "x"))
+    with make(manifest, on_error="blank", max_failures=1) as loader:
+        list(loader)
+        (failure,) = loader.quarantine
+    assert failure.record_key == 5
+    assert failure.reason.startswith("cannot be read: Can't synchronously read data")
+
+
+WRONG: list[tuple[Any, str]] = [
+    (PIXELS.astype(np.float32), r"float32 \(8, 40, 50, 3\)"),
+    (PIXELS.transpose(0, 3, 1, 2), r"uint8 \(8, 3, 40, 50\)"),
+    (PIXELS[0, 0, 0], r"uint8 \(3,\)"),
+    (["a", "b"], r"object \(2,\)"),
+    (h5py.Empty("u1"), "uint8 None"),
+]
+
+
+@pytest.mark.parametrize(("data", "said"), WRONG)
+def test_other_datasets_are_refused(tmp_path: Path, data: Any, said: str) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["x"] = data
+    with pytest.raises(
+        ManifestError, match=rf"x\.h5: the dataset 'x' is {said}; it must be uint8 of the shape"
+    ):
+        Hdf5Source(tmp_path / "x.h5", "x")
+
+
+def test_a_dataset_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["train/x"] = PIXELS
+        file["train/y"] = [1, 2]
+        file["soft"] = h5py.SoftLink("/nowhere")
+        file["none"] = PIXELS[:0]
+    for name in ("images", "train", "soft"):
+        said = rf"'{name}' does not exist; there are 'none', 'train/x', 'train/y'$"
+        with pytest.raises(ManifestError, match=said):
+            Hdf5Source(tmp_path / "x.h5", name)
+    with pytest.raises(ManifestError, match=r"'none' is empty: its shape is \(0, 40, 50, 3\)"):
+        Hdf5Source(tmp_path / "x.h5", "none")
+
+
+def test_a_dataset_leads_to_no_other_file(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(PIXELS.tobytes())
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["x"] = PIXELS
+    layout = h5py.VirtualLayout(PIXELS.shape, np.uint8)
+    layout[:] = h5py.VirtualSource(tmp_path / "other.h5", "x", PIXELS.shape)
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["link"] = h5py.ExternalLink(str(tmp_path / "other.h5"), "x")
+        file.create_virtual_dataset("virtual", layout)
+        outside = [(str(tmp_path / "secret"), 0, PIXELS.size)]
+        file.create_dataset("stored", PIXELS.shape, np.uint8, external=outside)
+    for name in ("link", "virtual", "stored"):
+        with pytest.raises(ManifestError, match=f"'{name}' is stored in other files; copy it into"):
+            Hdf5Source(tmp_path / "x.h5", name)
