@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import io
 import os
 import pickle
 import subprocess
 import sys
+import tarfile
 import threading
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -462,6 +465,73 @@ def test_tables_and_tools_take_urls(
         assert main(arguments) == 0
     with pytest.raises(ManifestError, match=r"cannot read s3://.*/none.csv: there is no such file"):
         gpufeed.read_table(f"{ROOT}/none.csv")
+
+
+@pytest.mark.parametrize("kind", ["tar", "parquet", "arrow", "zip"])
+def test_images_in_larger_files(
+    kind: str, store: FaultyStore, files: Manifest, wanted: list[str], tmp_path: Path
+) -> None:
+    contents = [Path(files.root, path).read_bytes() for path in files.frame["path"]]
+    rows = list(zip(files.frame["path"], files.labels.column.to_list(), contents, strict=True))
+    halves = [rows[:9], rows[9:]]
+    for number, half in enumerate(halves if kind != "zip" else [rows]):
+        file = tmp_path / f"{number}.{kind}"
+        if kind == "tar":
+            with tarfile.open(file, "w") as tar:
+                for path, label, content in half:
+                    for ending, data in ((".jpg", content), (".cls", b"%d" % label)):
+                        member = tarfile.TarInfo(path.removesuffix(".jpg") + ending)
+                        member.size = len(data)
+                        tar.addfile(member, io.BytesIO(data))
+        elif kind == "zip":
+            with zipfile.ZipFile(file, "w") as archive:
+                for path, _, content in half:
+                    archive.writestr(path, content)
+        else:
+            frame = pl.DataFrame(half, schema=["path", "label", "image"], orient="row")
+            frame.write_parquet(file) if kind == "parquet" else frame.write_ipc(file)
+        put(f"larger/{file.name}", file.read_bytes())
+    url = f"s3://{BUCKET}/larger"
+    if kind == "tar":
+        url += "/{0..1}*.tar"
+        manifest = gpufeed.read_webdataset(url)
+    elif kind == "zip":
+        url += "/0.zip"
+        manifest = gpufeed.read_folder(url)
+    else:
+        url += f"/*.{kind}"
+        manifest = gpufeed.read_table(url, image="image")
+    assert digests(manifest) == wanted
+    column = ["--image", "image"] if kind in ("parquet", "arrow") else []
+    assert main(["check", url, *column]) == 0
+    copied = pickle.loads(pickle.dumps(manifest))  # noqa: S301
+    assert digests(copied.take(range(5))) == digests(files.take(range(5)))
+
+
+def test_a_saved_manifest_has_its_url(
+    store: FaultyStore, wanted: list[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "photos.manifest"
+    gpufeed.read_folder(ROOT).save(file)
+    assert gpufeed.read_manifest(file).root == ROOT
+    manifest = gpufeed.read_manifest(file, root=RemoteStorage(ROOT, timeout=9))
+    copied = pickle.loads(pickle.dumps(manifest))  # noqa: S301
+    assert copied.source.storage.options["timeout"] == 9
+    assert digests(copied) == wanted
+
+
+def test_masks_beside_images(store: FaultyStore) -> None:
+    sizes = [(40 + number, 90 - 2 * number) for number in range(2)]
+    for number, (height, width) in enumerate(sizes):
+        mask = io.BytesIO()
+        Image.fromarray(np.full((height, width), number + 1, np.uint8)).save(mask, "PNG")
+        put(f"masked/{number}.png", mask.getvalue())
+        put(f"masked/{number}.jpg", photo(number)[1])
+    table = {"path": ["0.jpg", "1.jpg"], "label": [0, 1], "mask": ["0.png", "1.png"]}
+    manifest = gpufeed.read_table(table, root=f"s3://{BUCKET}/masked")
+    with feed(manifest, targets=[gpufeed.Mask("mask")]) as loader:
+        (batch,) = loader
+    assert [np.unique(mask).max() for mask in np.asarray(batch["mask"])[:2]] == [1, 2]
 
 
 def test_memory_and_files(files: Manifest, wanted: list[str]) -> None:
