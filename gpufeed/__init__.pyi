@@ -63,6 +63,7 @@ from gpufeed.source import Hdf5Source as Hdf5Source
 from gpufeed.source import LmdbSource as LmdbSource
 from gpufeed.source import MemorySource as MemorySource
 from gpufeed.source import Source as Source
+from gpufeed.source.remote.storage import RemoteStorage as RemoteStorage
 from gpufeed.transforms import JPEG as JPEG
 from gpufeed.transforms import AugMix as AugMix
 from gpufeed.transforms import AutoAugment as AutoAugment

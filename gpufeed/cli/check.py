@@ -95,7 +95,7 @@ def check(
         raise typer.Exit(FAILED)
 
 
-def _print_report(report: Report, data: Path, images: Listed) -> None:
+def _print_report(report: Report, data: str, images: Listed) -> None:
     from rich import box
     from rich.table import Table
 

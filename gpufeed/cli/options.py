@@ -92,10 +92,11 @@ Device = Annotated[str, typer.Option(help="Device to run on: auto, cpu, cuda or 
 _DATA = (
     "A table of images (CSV, Parquet, ...), a pattern of several, a folder with a folder for each "
     "class, also in a zip archive, a folder of images, tar shards, a NABirds folder, or its "
-    "metadata.parquet."
+    "metadata.parquet; or the URL (s3://, gs://, ...) of a table, class folders, a zip archive or "
+    "tar shards."
 )
-Data = Annotated[Path, typer.Option(help=_DATA)]
-DataArgument = Annotated[Path, typer.Argument(help=_DATA, metavar="DATA")]
+Data = Annotated[str, typer.Option(help=_DATA)]
+DataArgument = Annotated[str, typer.Argument(help=_DATA, metavar="DATA")]
 LabelsOption = Annotated[
     Labels | None, typer.Option(help="Kind of labels; species by default, if the data have them.")
 ]
@@ -118,8 +119,10 @@ LabelColumn = Annotated[
     typer.Option("--label", help="A table's column of labels; by default label, if there is one."),
 ]
 Root = Annotated[
-    Path | None,
-    typer.Option(help="Folder that a table's paths are relative to; by default the table's own."),
+    str | None,
+    typer.Option(
+        help="Folder, or its URL, that a table's paths are relative to; by default the table's own."
+    ),
 ]
 FollowLinks = Annotated[
     bool, typer.Option("--follow-links", help="Follow symbolic links that leave the folder.")

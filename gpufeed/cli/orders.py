@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpufeed._util.urls import location, public_url
 from gpufeed.cli.app import app
 from gpufeed.cli.console import keep_interruptible, say, stdout
 from gpufeed.cli.options import Data, LabelsOption, Sampler, Seed, Split
@@ -69,14 +70,22 @@ def shuffle_report(
         power=power,
         records_per_class=records_per_class,
     )
-    source = data.expanduser().resolve()
-    within = f"{source.parent.name}/" if source.is_file() else ""
-    subject = f"{within}{source.name} (split: {name})"
+    subject = f"{_title(data)} (split: {name})"
     save_sheet(draw_report(report, subject), target)
     console = stdout()
     say(console, f"{subject}: the sampler {sampler.value}, seed {seed}")
     _print_report(console, report)
     say(console, f"Plot: {target}")
+
+
+def _title(data: str) -> str:
+    """Return the name of data in a title: the last parts of their path, or their URL."""
+    where = location(data)
+    if isinstance(where, str):
+        return public_url(where)
+    source = where.expanduser().resolve()
+    within = f"{source.parent.name}/" if source.is_file() else ""
+    return f"{within}{source.name}"
 
 
 def _print_report(console: Console, report: Report) -> None:

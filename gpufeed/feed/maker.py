@@ -26,7 +26,8 @@ from gpufeed.open.base import KEPT
 from gpufeed.open.budget import Budget
 from gpufeed.open.cached import Cache, CacheSettings
 from gpufeed.open.further import Further
-from gpufeed.source.base import Content, Source, fetcher, tell
+from gpufeed.source.base import Content, Source, fetcher, starter, tell
+from gpufeed.source.concurrent import Concurrent
 from gpufeed.source.selection import join, reusing_memory
 from gpufeed.source.threads import Threaded
 from gpufeed.source.timeout import Timeout
@@ -209,7 +210,10 @@ class Maker:
         """Return a reader of the images, which the caller closes; all share their threads."""
         if self._reader is None:
             source, seconds = reusing_memory(self._source), self._read_timeout
-            self._reader = Threaded(source) if seconds is None else Timeout(source, seconds)
+            if (start := starter(source)) is not None:
+                self._reader = Concurrent(source, start, seconds)
+            else:
+                self._reader = Threaded(source) if seconds is None else Timeout(source, seconds)
         return self._reader.share()
 
     def prepare(self, step: int, reader: Wrapper) -> Future[Opened]:

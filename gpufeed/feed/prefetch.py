@@ -57,7 +57,8 @@ def _succeeded(future: Future[Any]) -> bool:
 class Prefetcher:
     """Hands out batches in order, and prepares those that follow.
 
-    One thread plans and reads upcoming batches and passes them to the opener. Opened batches go to
+    One thread, or a few for a source that makes requests, plans and reads upcoming batches and
+    passes them to the opener. Opened batches go to
     the engine, in order. Each of these two stages holds at most `prefetch + 1` batches. A batch
     with bad images does not go to the engine until it is requested, and is repaired then. Between
     two passes no work is started; work already started is kept for the next pass.
@@ -104,8 +105,8 @@ class Prefetcher:
     def _begin(self, count: int) -> None:
         """Start to plan and read batches until `count` are in progress."""
         if self._thread is None or self._reader is None:
-            self._thread = ThreadPoolExecutor(1, "gpufeed-plan")
             self._reader = self._maker.reader()
+            self._thread = ThreadPoolExecutor(self._reader.batches, "gpufeed-plan")
         while len(self._queue) < count:
             step = next(self._steps, None)
             if step is None:

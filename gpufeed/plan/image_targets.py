@@ -12,10 +12,13 @@ import polars as pl
 
 from gpufeed._util.numbers import is_number
 from gpufeed._util.sanitize import short
+from gpufeed._util.urls import location
 from gpufeed.decode.values import decode_values
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.source.base import Content, Source, check_source
-from gpufeed.source.files import FileSource
+from gpufeed.source.files import FileSource, PathSource
+from gpufeed.source.locate import Root, source_of
+from gpufeed.source.objects import ObjectSource
 from gpufeed.source.paths import escape_message, find_escapes, make_relative
 from gpufeed.source.selection import take
 from gpufeed.transforms.arguments import check_sampling
@@ -39,7 +42,8 @@ class ImageTarget:
         name: the array's key in the batch.
         column: the manifest's column of paths; by default the one called `name`. With `source`, a
             column of integers, the keys of the images.
-        root: folder that relative paths are relative to; by default that of the manifest's images.
+        root: folder, or its URL, that relative paths are relative to; by default that of the
+            manifest's images.
         suffix: what the suffix of each path is replaced with; None to keep it.
         source: source of the images, instead of files: without the column, key i is the image of
             row i of the loader's manifest, so a manifest that is filtered or split needs the
@@ -119,23 +123,26 @@ class ImageTarget:
             return take(self._source, column.to_numpy().astype(np.int64))
         return self._files(manifest, column)
 
-    def _files(self, manifest: Manifest, paths: pl.Series) -> FileSource:
+    def _files(self, manifest: Manifest, paths: pl.Series) -> PathSource:
         def row_name(row: int) -> str:
             return f"row {row} of column {self.column!r}"
 
         if self._suffix is not None:
             paths = paths.str.replace(r"\.[^./]*$", "") + self._suffix
-        root = None if self._root is None else Path(self._root)
+        root = None if self._root is None else location(self._root)
         source = manifest.source
-        folder = source.root if isinstance(source, FileSource) else Path()
+        folder = source.root if isinstance(source, PathSource) else Path()
         found, relative = make_relative(paths, root, folder, row_name)
-        if root is None and found is folder and not isinstance(source, FileSource):
+        if root is None and found is folder and not isinstance(source, PathSource):
             raise ConfigError(
                 f"targets has {self}, whose paths are relative, and the images are {source!r} and "
                 "no files in a folder; pass root="
             )
-        files = FileSource(found, relative, where=row_name)
-        if not self._follow_links:
+        at: Root = found
+        if isinstance(source, ObjectSource) and found is folder:
+            at = source.storage  # with its options
+        files = source_of(at, relative, where=row_name)
+        if isinstance(files, FileSource) and not self._follow_links:
             escapes = find_escapes(files.root, relative)
             if escapes.any():
                 raise ManifestError(escape_message(files.root, relative, escapes, row_name))
@@ -176,7 +183,8 @@ class Mask(ImageTarget):
         name: the array's key in the batch.
         column: the manifest's column of paths; by default the one called `name`. With `source`, a
             column of integers, the keys of the masks.
-        root: folder that relative paths are relative to; by default that of the manifest's images.
+        root: folder, or its URL, that relative paths are relative to; by default that of the
+            manifest's images.
         suffix: what the suffix of each path is replaced with, as ".png" for images/1.jpg and
             masks/1.png; None to keep it.
         source: source of the masks, instead of files: without the column, key i is the mask of
@@ -245,7 +253,8 @@ class Depth(ImageTarget):
         name: the array's key in the batch.
         column: the manifest's column of paths; by default the one called `name`. With `source`, a
             column of integers, the keys of the maps.
-        root: folder that relative paths are relative to; by default that of the manifest's images.
+        root: folder, or its URL, that relative paths are relative to; by default that of the
+            manifest's images.
         suffix: what the suffix of each path is replaced with; None to keep it.
         source: source of the maps, instead of files: see `Mask`.
         scale: factor of the values.

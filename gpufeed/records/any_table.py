@@ -12,7 +12,8 @@ import polars as pl
 
 from gpufeed._util.sanitize import sanitize
 from gpufeed.errors import ManifestError
-from gpufeed.records.table_files import FAILURES, find_files, first_line, read_file
+from gpufeed.records.table_files import FAILURES, file_name, find_files, first_line, read_file
+from gpufeed.source.locate import common_folder
 
 __all__ = ["AnyTable", "Table", "join_files", "load_table", "with_names"]
 
@@ -41,7 +42,7 @@ AnyTable = (
     | Sequence[Mapping[str, Any]]
     | Sequence[str | Path]
 )
-"""Table files, or a table of polars, pandas, pyarrow, datasets or plain Python."""
+"""Table files, or their URLs, or a table of polars, pandas, pyarrow, datasets or plain Python."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +52,14 @@ class Table:
     Attributes:
         frame: the table.
         name: its name in error messages.
-        folder: the folder that its paths are relative to by default.
+        folder: the folder, or its URL, that its paths are relative to by default.
         from_text: whether it is a text file in which numbers and text look the same.
         files: the name of each of several files, and the number of its rows.
     """
 
     frame: pl.DataFrame
     name: str = "the table"
-    folder: Path = Path()
+    folder: Path | str = Path()
     from_text: bool = False
     files: Sequence[tuple[str, int]] = ()
 
@@ -101,20 +102,21 @@ def load_table(table: object, texts: Collection[str]) -> Table:
 
 
 def join_files(
-    files: Sequence[Path], frames: Sequence[pl.DataFrame], from_text: bool = False
+    files: Sequence[Path | str], frames: Sequence[pl.DataFrame], from_text: bool = False
 ) -> Table:
     """Return the tables of several files, one after the other, as one.
 
     Raises:
         ManifestError: their columns differ.
     """
-    name, folder = str(files[0]), files[0].parent
+    folder, _ = common_folder(files)
+    name = file_name(files[0])
     if len(files) == 1:
         return Table(frames[0], name, folder, from_text)
     for file, frame in zip(files, frames, strict=True):
         if set(frame.columns) != set(frames[0].columns):
             raise ManifestError(
-                f"{file} has the columns {sanitize(str(frame.columns))}, but {name} has "
+                f"{file_name(file)} has the columns {sanitize(str(frame.columns))}, but {name} has "
                 f"{sanitize(str(frames[0].columns))}; the files of a table must have the same"
             )
     for column in frames[0].columns:
@@ -128,8 +130,7 @@ def join_files(
         if len(dtypes) == 1:
             frames = [each.with_columns(pl.col(column).cast(*dtypes)) for each in frames]
     joined = pl.concat([each.select(frames[0].columns) for each in frames], how="vertical_relaxed")
-    folder = Path(os.path.commonpath([file.parent.absolute() for file in files]))
-    parts = [(str(file), frame.height) for file, frame in zip(files, frames, strict=True)]
+    parts = [(file_name(file), frame.height) for file, frame in zip(files, frames, strict=True)]
     return Table(joined, f"{name} and {len(files) - 1} more", folder, from_text, parts)
 
 

@@ -11,7 +11,7 @@ from gpufeed._util.rows import RowName
 from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.source.base import Source
-from gpufeed.source.files import FileSource
+from gpufeed.source.files import FileSource, PathSource
 from gpufeed.source.paths import all_escape_message, escape_message, find_escapes
 
 __all__ = ["OnBadImage", "bad_images_error", "check_on_bad_image", "drop_links"]
@@ -46,7 +46,7 @@ def bad_images_error(
     """
     first = min(failures)
     missing = all(isinstance(error, FileNotFoundError) for error in failures.values())
-    if missing and len(failures) == count and isinstance(source, FileSource):
+    if missing and len(failures) == count and isinstance(source, PathSource):
         return ManifestError(
             f"none of the {count} {examined} exists, such as {source.name(first)}; the root "
             f"{source.root} looks wrong: pass the folder that the paths are relative to as "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,9 @@ from gpufeed.records.annotations import BOX_LABELS, BOX_POINTS, BOXES, POINTS
 from gpufeed.records.bounding_box import BOX_COLUMNS
 from gpufeed.records.lists import flatten, ragged
 from gpufeed.records.manifest import Manifest
+from gpufeed.source.base import Source
 from gpufeed.source.files import FileSource
+from gpufeed.source.objects import ObjectSource, join_objects
 from gpufeed.source.selection import join
 
 __all__ = ["concat"]
@@ -28,8 +30,9 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
     """Concatenate the images of several manifests into one manifest.
 
     Classes of the same name become one class; labels are renumbered in the order in which the
-    manifests name their classes. If all images are files, the root is the common parent folder of
-    all roots, so the fingerprint depends on their locations within it. A column that only some
+    manifests name their classes. If all images are files, or all are in one kind of object store,
+    the root is the common parent folder of all roots, so the fingerprint depends on their locations
+    within it. A column that only some
     manifests have is null for the others; boxes, points and `is_training_img` are kept only if all
     manifests have them. The column `source` (Int32) gives the index of each image's manifest and
     replaces a column of that name. Labels must be of one kind. `MixtureSampler` mixes the manifests
@@ -59,13 +62,7 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
         _check_same("classes", [manifest.classes for manifest in manifests])
     classes = tuple(dict.fromkeys(name for manifest in manifests for name in manifest.classes))
     label_of = {name: label for label, name in enumerate(classes)}
-    # Resolved, since one may lead to another by "..".
-    roots = [
-        Path(os.path.realpath(manifest.source.root))
-        for manifest in manifests
-        if type(manifest.source) is FileSource
-    ]
-    root = Path(os.path.commonpath(roots)) if len(roots) == len(manifests) else None
+    joined, prefixes = _join(manifests)
     dropped = {
         name
         for name in _NOT_NULLABLE
@@ -76,12 +73,10 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
         names = _check_same("point_names", [manifest.point_names for manifest in manifests])
     frames = []
     for source, manifest in enumerate(manifests):
-        folder = "." if root is None else roots[source].relative_to(root).as_posix()
-        prefix = "" if folder == "." else f"{folder}/"
         frames.append(
             manifest.frame.drop(dropped, strict=False).with_columns(
                 *_renumbered(manifest, label_of),
-                path=prefix + pl.col("path"),
+                path=prefixes[source] + pl.col("path"),
                 source=pl.lit(source, dtype=pl.Int32),
             )
         )
@@ -100,17 +95,30 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
     for manifest in manifests:
         for name, count in manifest.repairs.items():
             repairs[name] = repairs.get(name, 0) + count
-    joined = join(
-        [manifest.source for manifest in manifests], [len(manifest) for manifest in manifests]
-    )
     return Manifest(
         frame,
-        joined if root is None else root,
+        joined,
         classes,
         repairs=repairs,
         reduce_depth=manifests[0].reduce_depth,
         point_names=names,
     )
+
+
+def _join(manifests: Sequence[Manifest]) -> tuple[Source | Path, list[str]]:
+    """Return the images of all manifests, and what comes before the paths of each."""
+    sources = [manifest.source for manifest in manifests]
+    files = [source for source in sources if type(source) is FileSource]
+    if len(files) == len(sources):
+        # Resolved, since one may lead to another by "..".
+        roots = [Path(os.path.realpath(source.root)) for source in files]
+        root = Path(os.path.commonpath(roots))
+        folders = [each.relative_to(root).as_posix() for each in roots]
+        return root, ["" if folder == "." else f"{folder}/" for folder in folders]
+    objects = [source for source in sources if isinstance(source, ObjectSource)]
+    if len(objects) == len(sources) and (found := join_objects(objects)) is not None:
+        return found
+    return join(sources, [len(manifest) for manifest in manifests]), [""] * len(manifests)
 
 
 def _check_same(what: str, lists: list[tuple[str, ...]]) -> tuple[str, ...]:

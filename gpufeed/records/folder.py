@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,14 +11,19 @@ from pathlib import Path
 import polars as pl
 
 from gpufeed._util.sanitize import sanitize, short
+from gpufeed._util.urls import location, public_url
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.bad_images import OnBadImage, check_on_bad_image
 from gpufeed.records.labels import number_labels
 from gpufeed.records.manifest import Manifest, class_names
 from gpufeed.records.sizes import with_sizes
 from gpufeed.records.splits import canonical_split, is_split
-from gpufeed.source.files import FileSource
+from gpufeed.source.files import FileSource, PathSource
+from gpufeed.source.locate import Root, storage_of
+from gpufeed.source.objects import ObjectSource
 from gpufeed.source.paths import PATH_CHARS, all_escape_message, is_inside
+from gpufeed.source.remote.storage import RemoteStorage
+from gpufeed.source.storage import LocalStorage, Stamp
 from gpufeed.source.zipped import ZipSource, open_archive
 
 __all__ = ["EXTENSIONS", "FolderListing", "list_folder", "read_folder"]
@@ -27,7 +33,7 @@ EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp")
 
 
 def read_folder(
-    path: str | Path,
+    path: Root,
     *,
     classes: Sequence[str] | Manifest | None = None,
     extensions: Sequence[str] = EXTENSIONS,
@@ -43,8 +49,9 @@ def read_folder(
     gives the same manifest.
 
     Args:
-        path: folder that contains the class folders; or a zip archive of it, "photos.zip", or a
-            folder in one, "photos.zip/train".
+        path: folder that contains the class folders, its URL, or a `RemoteStorage`; or a zip
+            archive of it, "photos.zip", or a folder in one, "photos.zip/train". An object store is
+            listed once; a web server has no listing, and needs a table.
         classes: the names of the class folders, in the order of their labels; or a manifest, whose
             classes are taken. By default, the folders in sorted order. Folders of the list may be
             missing or empty.
@@ -75,7 +82,7 @@ def read_folder(
         on_bad_image=on_bad_image,
     )
     if listing.frame.is_empty():
-        raise ManifestError(all_escape_message(Path(path)))
+        raise ManifestError(all_escape_message(listing.source.root))
     frame, source, repairs = with_sizes(
         listing.frame,
         listing.source,
@@ -102,13 +109,13 @@ class FolderListing:
     """
 
     frame: pl.DataFrame
-    source: FileSource | ZipSource
+    source: PathSource | ZipSource
     classes: Sequence[str]
     links: Sequence[str]
 
 
 def list_folder(
-    path: str | Path,
+    path: Root,
     *,
     classes: Sequence[str] | None = None,
     extensions: Sequence[str] = EXTENSIONS,
@@ -128,45 +135,37 @@ def list_folder(
         raise ConfigError(
             f"extensions must be a sequence such as ('.jpg', '.png'), not {short(extensions)}"
         )
-    root = Path(path)
-    archive = open_archive(path)
-    if archive is None and not root.is_dir():
-        raise ManifestError(f"there is no folder {root}")
     suffixes = tuple(each.lower() for each in extensions)
-    escapes = _EscapingLinks(root, allowed=follow_links)
+    given = location(path) if isinstance(path, str | os.PathLike) else path.root
+    root = public_url(given) if isinstance(given, str) else given
+    archive = None if isinstance(path, LocalStorage | RemoteStorage) else open_archive(path)
+    links: list[str] = []
     packed: dict[str, dict[str, list[str]]] = {}
-    linked_folders: list[str] = []
-    if archive is None:
-        names, linked_folders = _entries(root, "", suffixes, escapes)
-        # An escaping folder is a class too, so that labels do not depend on what is dropped.
-        folders = sorted([name for name, is_folder in names if is_folder] + linked_folders)
-    else:
+    if archive is not None:
         packed = _packed_folders(archive.paths, suffixes)
-        folders = sorted(packed)
+        files_of = {
+            # By folder and then by name, so that "a-b/" comes before "a/c/".
+            name: [file for _, files in sorted(packed[name].items()) for file in sorted(files)]
+            for name in sorted(packed)
+        }
+        empty = [name for name, files in files_of.items() if not files]
+    elif isinstance(storage := storage_of(path), RemoteStorage):
+        files_of, stamps = _list_remote(storage, suffixes)
+        empty = [name for name, files in files_of.items() if not files]
+    else:
+        files_of, empty, escapes = _list_local(Path(root), suffixes, follow_links=follow_links)
+        links = escapes.paths()
+    folders = list(files_of)
     if not allow_splits and not set(folders) <= set(classes or ()):
         _check_no_splits(root, folders)
     (images,) = packed.values() if len(packed) == 1 else ({},)
     if classes is None and images and folders[0] not in images:
         raise ManifestError(
             f"{root} has one folder, {folders[0]}, with nothing but folders in it; pass "
-            f"{root / folders[0]} if they are the classes, or classes=[{folders[0]!r}] if it is one"
+            f"{root}/{folders[0]} if they are the classes, or classes=[{folders[0]!r}] if it is one"
         )
-    files_of: dict[str, list[str]] = {name: [] for name in folders}
-    empty: list[str] = []
-    for name in folders:
-        if name in linked_folders:
-            continue
-        count = escapes.count
-        if archive is None:
-            found = _walk(root, name, suffixes, frozenset(), escapes)
-        else:
-            found = [(folder, sorted(files)) for folder, files in packed[name].items()]
-        # By folder and then by name, so that "a-b/" comes before "a/c/".
-        files_of[name] = [file for _, files in sorted(found) for file in files]
-        if not files_of[name] and escapes.count == count:
-            empty.append(name)
-    if escapes.links and on_bad_image != "drop":
-        raise ManifestError(_escapes_message(root, escapes.paths()))
+    if links and on_bad_image != "drop":
+        raise ManifestError(_escapes_message(Path(root), links))
     if not folders:
         raise ManifestError(
             f"{root} has no class folder; put the images of each class into a folder of their own, "
@@ -174,7 +173,7 @@ def list_folder(
         )
     if empty and (classes is None or len(empty) == len(folders)):
         raise ManifestError(
-            f"the class folder {root / empty[0]} has no image (no file ends in "
+            f"the class folder {root}/{empty[0]} has no image (no file ends in "
             f"{', '.join(suffixes)})"
         )
     if classes is None:
@@ -190,10 +189,14 @@ def list_folder(
         },
         schema={"path": pl.String, "label": pl.Int32, "class_name": pl.String},
     )
+    source: PathSource | ZipSource
     if archive is not None:
-        return FolderListing(frame, archive.find(frame["path"]), classes, [])
-    files = FileSource(root, frame["path"], where=lambda row: f"{root}, file {row}")
-    return FolderListing(frame, files, classes, escapes.paths())
+        source = archive.find(frame["path"])
+    elif isinstance(storage, RemoteStorage):
+        source = ObjectSource(storage, frame["path"], stamps=stamps)
+    else:
+        source = FileSource(root, frame["path"], where=lambda row: f"{root}, file {row}")
+    return FolderListing(frame, source, classes, links)
 
 
 def _packed_folders(paths: pl.Series, suffixes: tuple[str, ...]) -> dict[str, dict[str, list[str]]]:
@@ -213,7 +216,66 @@ def _packed_folders(paths: pl.Series, suffixes: tuple[str, ...]) -> dict[str, di
     return classes
 
 
-def _check_no_splits(root: Path, folders: Sequence[str]) -> None:
+def _list_local(
+    root: Path, suffixes: tuple[str, ...], *, follow_links: bool
+) -> tuple[dict[str, list[str]], list[str], _EscapingLinks]:
+    """List class folders of this machine.
+
+    Returns:
+        The images of each class folder; those without any image; and the links that leave the root.
+
+    Raises:
+        ManifestError: there is no such folder, or a folder cannot be listed.
+    """
+    if not root.is_dir():
+        raise ManifestError(f"there is no folder {root}")
+    escapes = _EscapingLinks(root, allowed=follow_links)
+    names, linked_folders = _entries(root, "", suffixes, escapes)
+    # An escaping folder is a class too, so that labels do not depend on what is dropped.
+    folders = sorted([name for name, is_folder in names if is_folder] + linked_folders)
+    files_of: dict[str, list[str]] = {name: [] for name in folders}
+    empty: list[str] = []
+    for name in folders:
+        if name in linked_folders:
+            continue
+        count = escapes.count
+        found = _walk(root, name, suffixes, frozenset(), escapes)
+        # By folder and then by name, so that "a-b/" comes before "a/c/".
+        files_of[name] = [file for _, files in sorted(found) for file in files]
+        if not files_of[name] and escapes.count == count:
+            empty.append(name)
+    return files_of, empty, escapes
+
+
+def _list_remote(
+    storage: RemoteStorage, suffixes: tuple[str, ...]
+) -> tuple[dict[str, list[str]], dict[str, Stamp]]:
+    """List class folders of an object store, as `_list_local` lists others.
+
+    Returns:
+        The images of each class folder, and the stamps of all of them.
+
+    Raises:
+        ManifestError: the store cannot be listed, or has nothing there.
+    """
+    try:
+        found = storage.find_all()
+    except OSError as error:
+        raise ManifestError(
+            f"cannot list {public_url(storage.root)}: {error.strerror or error}"
+        ) from error
+    if not found:
+        raise ManifestError(f"there is nothing below {public_url(storage.root)}")
+    visible = [path for path in found if "/" in path and not re.search(r"(^|/)\.", path)]
+    files_of: dict[str, list[str]] = {path.partition("/")[0]: [] for path in sorted(visible)}
+    files_of = dict(sorted(files_of.items()))
+    for path in sorted(visible, key=lambda path: path.rpartition("/")[::2]):
+        if path.lower().endswith(suffixes):
+            files_of[path.partition("/")[0]].append(path)
+    return files_of, {path: found[path] for files in files_of.values() for path in files}
+
+
+def _check_no_splits(root: Path | str, folders: Sequence[str]) -> None:
     """Check that the folders are not the splits of a dataset.
 
     They are if all have names of splits, or if two different splits are among them: "train" and
@@ -227,10 +289,10 @@ def _check_no_splits(root: Path, folders: Sequence[str]) -> None:
         return
     # Train, if it is there, gives the classes.
     first, *others = sorted(splits, key=lambda name: canonical_split(name) != "train")
-    advice = f"pass {root / first}"
+    advice = f"pass {root}/{first}"
     if others:
         advice = (
-            f"read {root / first} first, as `{first.lower()}`, and {root / others[0]} with "
+            f"read {root}/{first} first, as `{first.lower()}`, and {root}/{others[0]} with "
             f"classes={first.lower()}, so that their labels are the same"
         )
     raise ManifestError(

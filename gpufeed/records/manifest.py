@@ -36,9 +36,12 @@ from gpufeed.records.record import Record
 from gpufeed.records.splits import rows_of_split
 from gpufeed.records.table_files import read_parquet
 from gpufeed.source.base import Source, check_source
-from gpufeed.source.files import FileSource
+from gpufeed.source.files import PathSource
 from gpufeed.source.limits import Limits
+from gpufeed.source.locate import Root, source_of
+from gpufeed.source.remote.storage import RemoteStorage
 from gpufeed.source.selection import OWN, take
+from gpufeed.source.storage import LocalStorage
 
 __all__ = ["DROPPED", "SAVED", "Manifest", "check_images", "class_names"]
 
@@ -78,7 +81,7 @@ class Manifest:
 
             All other columns are kept unchanged.
         source: source of the images, with key i for the image of row i; or the folder that the
-            paths are relative to.
+            paths are relative to, its URL or a `RemoteStorage`.
         classes: the name of each class; none if there are no labels, or numbers.
         repairs: counts of what was repaired or dropped when the dataset was read.
         reduce_depth: whether images of 16 bits per channel (PNG, TIFF, PNM) are reduced to 8, by
@@ -107,7 +110,7 @@ class Manifest:
     def __init__(
         self,
         frame: pl.DataFrame,
-        source: Source | str | Path,
+        source: Source | Root,
         classes: Sequence[str] = (),
         *,
         repairs: Mapping[str, int] | None = None,
@@ -144,13 +147,13 @@ class Manifest:
         return self._source
 
     @property
-    def root(self) -> Path:
-        """The absolute path of the folder of the images: `root / path` is the file.
+    def root(self) -> Path | str:
+        """The absolute path of the folder of the images, of which `root / path` is one; or its URL.
 
         Raises:
             ManifestError: the images are not files in one folder.
         """
-        if not isinstance(self._source, FileSource):
+        if not isinstance(self._source, PathSource):
             raise ManifestError(f"the images are not files in one folder but {self._source!r}")
         return self._source.root
 
@@ -738,15 +741,15 @@ def _check_boxes(frame: pl.DataFrame, row_name: RowName) -> None:
 
 
 def check_images(
-    source: Source | str | Path, frame: pl.DataFrame, numbers: Sequence[int] | None
+    source: Source | Root, frame: pl.DataFrame, numbers: Sequence[int] | None
 ) -> Source:
     """Check and return the source; files that are too long for their pixels are rejected."""
-    if isinstance(source, str | Path):
+    if isinstance(source, str | os.PathLike | LocalStorage | RemoteStorage):
         numbers = range(frame.height) if numbers is None else numbers
-        source = FileSource(source, frame["path"], where=lambda row: f"row {numbers[row]}")
+        source = source_of(source, frame["path"], where=lambda row: f"row {numbers[row]}")
         return _limit_files(source, frame)
     check_source(source, frame.height)
-    if isinstance(source, FileSource):
+    if isinstance(source, PathSource):
         differ = frame["path"].ne_missing(source.paths)
         if (row := first_true(differ)) is not None:
             raise ManifestError(

@@ -20,6 +20,9 @@ from gpufeed.records.probe import probed
 from gpufeed.records.table_files import read_arrow
 from gpufeed.source.base import Source
 from gpufeed.source.files import FileSource
+from gpufeed.source.locate import Root, storage_of
+from gpufeed.source.objects import ObjectSource
+from gpufeed.source.storage import LocalStorage
 from gpufeed.source.zipped import open_archive
 
 __all__ = ["read_again", "read_manifest", "save_manifest"]
@@ -34,6 +37,9 @@ def save_manifest(manifest: Manifest, path: str | os.PathLike[str]) -> None:
     if not os.fspath(path).endswith(SAVED):
         raise ConfigError(f"path is {short(os.fspath(path))}; it must end in {SAVED}")
     source, seconds = manifest.source, int(time.time())
+    root = None
+    if type(source) is FileSource or isinstance(source, ObjectSource):
+        root = os.fspath(source.root)
     about = {
         "version": _VERSION,
         "saved": seconds,
@@ -42,7 +48,7 @@ def save_manifest(manifest: Manifest, path: str | os.PathLike[str]) -> None:
         "repairs": dict(manifest.repairs),
         "reduce_depth": manifest.reduce_depth,
         "point_names": manifest.point_names,
-        "root": os.fspath(source.root) if type(source) is FileSource else None,
+        "root": root,
         "named": _misnamed(source, manifest.frame) is None,
     }
 
@@ -58,7 +64,7 @@ def save_manifest(manifest: Manifest, path: str | os.PathLike[str]) -> None:
 def read_manifest(
     file: str | os.PathLike[str],
     *,
-    root: str | os.PathLike[str] | None = None,
+    root: Root | None = None,
     source: Source | None = None,
 ) -> Manifest:
     """Read a manifest that `Manifest.save` wrote, without reading, checking or copying its rows.
@@ -73,8 +79,8 @@ def read_manifest(
 
     Args:
         file: the file.
-        root: the folder of the images, or a zip archive of them, if it is not the one that was
-            saved.
+        root: the folder of the images, a zip archive of them, its URL or a `RemoteStorage`, if it
+            is not the one that was saved; options of a `RemoteStorage` are not saved.
         source: the images, if they are not files: key i is the image of row i. The names of eight
             images are compared with their `path`, if they were alike when the manifest was saved.
 
@@ -105,34 +111,39 @@ def read_manifest(
             f"{file} has been changed since it was saved; make a manifest of the changed table, "
             "and save that"
         )
-    given = source
+    at: Root | None = None
     if source is not None:
-        source = check_images(source, frame, None)
-        key = _misnamed(source, frame)
+        images = check_images(source, frame, None)
+        key = _misnamed(images, frame)
         if about["named"] and key is not None:
             raise ManifestError(
                 f"{file} has {short(frame['path'][key])} in row {key}, but image {key} of source "
-                f"is {short(source.name(key))}; pass the images in the order of the rows"
+                f"is {short(images.name(key))}; pass the images in the order of the rows"
             )
     elif root is None and about["root"] is None:
         raise ManifestError(
             f"{file} is a list of images that are not files in one folder; pass source=, as that "
             "of the manifest that was saved"
         )
-    elif root is not None and (archive := open_archive(os.fspath(root))) is not None:
-        source = check_images(archive.find(frame["path"]), frame, None)
+    elif isinstance(root, str | os.PathLike) and (archive := open_archive(root)) is not None:
+        images, at = archive.find(frame["path"]), archive.root or root
     else:
-        source = FileSource.of_checked(root or about["root"], frame["path"])
+        at = storage_of(root or about["root"])
+        if isinstance(at, LocalStorage):
+            images = FileSource.of_checked(at.root, frame["path"])
+        else:
+            images = ObjectSource(at, frame["path"])
     manifest = Manifest._of_checked(
         frame,
-        source,
+        images,
         classes,
         repairs=about["repairs"],
         reduce_depth=about["reduce_depth"],
         point_names=tuple(about["point_names"]),
         fingerprint=saved,
     )
-    manifest._file = file, manifest.root if given is None else None, given
+    # A pickle needs the options of a storage too.
+    manifest._file = file, at, source
     return manifest
 
 
@@ -142,7 +153,7 @@ def _misnamed(source: Source, frame: pl.DataFrame) -> int | None:
     return next((key for key in keys if not source.name(key).endswith(frame["path"][key])), None)
 
 
-def read_again(fingerprint: str, file: Path, root: Path | None, source: Source | None) -> Manifest:
+def read_again(fingerprint: str, file: Path, root: Root | None, source: Source | None) -> Manifest:
     """Return the manifest that was pickled as the path of its file.
 
     Raises:

@@ -6,13 +6,14 @@ import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import polars as pl
 
 from gpufeed._util.limits import local_world_size
 from gpufeed._util.progress import progress
 from gpufeed._util.thread_map import thread_map
+from gpufeed._util.urls import location
 from gpufeed.decode.headers import ImageHeader, check_depth, image_header
 from gpufeed.errors import ManifestError
 from gpufeed.records.bad_images import OnBadImage, bad_images_error
@@ -20,16 +21,18 @@ from gpufeed.records.cached import cache_files, short_hash, write_cache
 from gpufeed.records.table_files import count_rows, read_parquet
 from gpufeed.source.base import Source, open_image
 from gpufeed.source.buffers import BufferStorage
-from gpufeed.source.files import FileSource
+from gpufeed.source.files import PathSource
 from gpufeed.source.ranges import RangeSource
 from gpufeed.source.selection import take
 from gpufeed.source.zipped import ZipSource
 
 __all__ = ["read_sizes", "with_sizes"]
 
+_Stamp = tuple[int, int]
+
 CachedSizes = dict[str, tuple[int, int, int, int, int]]
-"""Maps a path to its file's length and modification time, and its image's width, height and bits
-per channel."""
+"""Maps a path to the two numbers of `PathSource.stamp`, and its image's width, height and bits per
+channel."""
 
 _SCHEMA = {
     "path": pl.String,
@@ -86,8 +89,9 @@ def read_sizes(
     """Return the width and height of each image, with its EXIF orientation applied.
 
     Sizes of files, and of ranges of files, are cached in the user's cache folder, and reused for
-    files of the same length and modification time. If there is a folder `.gpufeed` in the root,
-    they are cached there instead, for everyone who shares the images.
+    files of the same length and modification time; in an object store, of the same length and
+    ETag. If there is a folder `.gpufeed` in the root, they are cached there instead, for everyone
+    who shares the images.
 
     Args:
         source: the images.
@@ -112,15 +116,16 @@ def read_sizes(
     def read_size(key: int) -> None:
         try:
             header = None
-            if stamped:
-                path, stamp = stamped.paths[key], stamped.stamp(key)
-                if (known := cached.get(path)) is not None and known[:2] == stamp:
-                    width, height, bits = known[2:]
-                    header = ImageHeader(width, height, bits=bits)
+            path = stamped.paths[key] if stamped else ""
+            known = cached.get(path)
+            if stamped and known is not None and known[:2] == stamped.stamp(key):
+                width, height, bits = known[2:]
+                header = ImageHeader(width, height, bits=bits)
             if header is None:
-                with open_image(source, key) as file:
-                    header = image_header(file)
-                if stamped:
+                opened, stamp = stamped.open(key) if stamped else (open_image(source, key), None)
+                with opened:
+                    header = image_header(opened)
+                if stamp is not None:
                     read[path] = *stamp, *header[:2], header.bits
             check_depth(header, reduce_depth=reduce_depth)
             sizes[key] = header[:2]
@@ -129,8 +134,9 @@ def read_sizes(
 
     with progress("Reading image sizes", count, show=show, unit="images") as done:
         threads = max(1, _THREADS // local_world_size())
+        chunk = min(64, -(-count // (4 * threads)))
         thread_map(
-            read_size, range(count), threads=threads, done=done, name="gpufeed-sizes", chunk=64
+            read_size, range(count), threads=threads, done=done, name="gpufeed-sizes", chunk=chunk
         )
     if read and stamped:
         _store(stamped.root, read)
@@ -143,32 +149,40 @@ class _Stamped(NamedTuple):
     """Images whose sizes may be cached.
 
     Attributes:
-        root: the folder of the images, or what else their names are relative to.
+        root: the folder of the images or its URL, or what else their names are relative to.
         paths: String, (n,), the name of each.
         stamp: returns its number of bytes, and a number that changes with its content.
+        open: opens it, and returns its stamp too, or None if nothing tells that it changes.
     """
 
-    root: Path
+    root: Path | str
     paths: pl.Series
-    stamp: Callable[[int], tuple[int, int]]
+    stamp: Callable[[int], _Stamp]
+    open: Callable[[int], tuple[BinaryIO, _Stamp | None]]
 
 
 def _stamped(source: Source) -> _Stamped | None:
-    if isinstance(source, FileSource):
-        return _Stamped(source.root, source.paths, source.stamp)
-    if isinstance(source, ZipSource) and source.root is not None:
-        return _Stamped(source.root, source.paths, source.stamp)
-    if isinstance(source, RangeSource) and not isinstance(source.storage, BufferStorage):
-        return _Stamped(Path(source.storage.name("")), source.places(), source.stamp)
-    return None
+    if isinstance(source, PathSource):
+        return _Stamped(source.root, source.paths, source.stamp, source.open_stamped)
+    if isinstance(source, ZipSource):
+        root, paths = source.root, source.paths
+    elif isinstance(source, RangeSource) and not isinstance(source.storage, BufferStorage):
+        root, paths = location(source.storage.name("")), source.places()
+    else:
+        return None
+    if not all(stamp.version for stamp in source.stamps):
+        return None
+    return _Stamped(root, paths, source.stamp, lambda key: (source.open(key), source.stamp(key)))
 
 
-def _cache_files(root: Path) -> list[Path]:
+def _cache_files(root: Path | str) -> list[Path]:
     """Return the files in which sizes may be cached, in order of preference."""
+    if isinstance(root, str):
+        return cache_files(None, "sizes", f"sizes-{short_hash(root)}")
     return cache_files(root, "sizes", f"sizes-{short_hash(os.fspath(root.resolve()))}")
 
 
-def _load(root: Path, paths: pl.Series) -> CachedSizes:
+def _load(root: Path | str, paths: pl.Series) -> CachedSizes:
     """Return the cached sizes of files; a cache that is damaged or has another schema is ignored.
 
     A folder `.gpufeed` may have come with the images, so a cache that would take much memory is
@@ -188,7 +202,7 @@ def _load(root: Path, paths: pl.Series) -> CachedSizes:
     return cached
 
 
-def _store(root: Path, sizes: CachedSizes) -> None:
+def _store(root: Path | str, sizes: CachedSizes) -> None:
     """Add sizes to the first cache that can be written, if any."""
     rows = [(path, *values) for path, values in sizes.items()]
     added = pl.DataFrame(rows, schema=_SCHEMA, orient="row")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import polars as pl
 
 from gpufeed._util.rows import RowName, first_true
 from gpufeed._util.sanitize import sanitize, short
+from gpufeed._util.urls import location
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.annotations import (
     BOX_LABELS,
@@ -32,8 +32,11 @@ from gpufeed.records.manifest import Manifest, class_names
 from gpufeed.records.probe import probe
 from gpufeed.records.sizes import with_sizes
 from gpufeed.source.base import Source, check_source
-from gpufeed.source.files import FileSource
+from gpufeed.source.files import FileSource, PathSource
+from gpufeed.source.locate import Root, source_of
 from gpufeed.source.paths import make_relative
+from gpufeed.source.remote.storage import RemoteStorage
+from gpufeed.source.storage import LocalStorage
 from gpufeed.source.zipped import open_archive
 
 __all__ = ["TableListing", "list_table", "read_table"]
@@ -56,7 +59,7 @@ def read_table(
     box_columns: Sequence[str] = (),
     points: str | None = None,
     point_names: Sequence[str] = (),
-    root: str | Path | None = None,
+    root: Root | None = None,
     source: Source | None = None,
     follow_links: bool = False,
     on_bad_image: OnBadImage = "raise",
@@ -131,10 +134,10 @@ def read_table(
             their names, and lose the values of boxes that are dropped.
         points: column of lists of (x, y) or (x, y, visible), all of one length; becomes `points`.
         point_names: the names of the points of an image, or else of a box.
-        root: folder of the images, which absolute paths must be below; or a zip archive of them,
-            "photos.zip", or a folder in one, "photos.zip/train". By default, it is the folder that
-            all paths have in common if they are absolute; otherwise the folder of the table's
-            files, or the current one.
+        root: folder of the images, its URL, or a `RemoteStorage`; absolute paths and URLs must be
+            below it. Or a zip archive of the images, "photos.zip", or a folder in one,
+            "photos.zip/train". By default, it is the folder that all paths have in common if they
+            are absolute or URLs; otherwise the folder of the table's files, or the current one.
         source: source of the images, if they are not files: key i is the image of row i. The table
             then needs no column of paths; if it has none, `path` is the source's name of the image.
         follow_links: whether symbolic links may lead out of the root. Pass True only if you trust
@@ -289,7 +292,7 @@ def list_table(
     image: str | None = None,
     label: str | None = "label",
     classes: Sequence[str] | None = None,
-    root: str | Path | None = None,
+    root: Root | None = None,
     source: Source | None = None,
     progress: bool | None = None,
     annotations: Sequence[tuple[str, str]] = (),
@@ -316,7 +319,7 @@ def list_table(
     if source is not None:
         check_source(source, frame.height)
     if source is not None and path not in frame.columns:
-        if isinstance(source, FileSource):
+        if isinstance(source, PathSource):
             found = source.paths.to_list()
         else:
             found = [source.name(key) for key in range(frame.height)]
@@ -345,12 +348,18 @@ def list_table(
     if (row := first_true(paths.is_null())) is not None:
         raise ManifestError(f"{row_name(row)}: {path} is null")
     if source is None:
-        folder, paths = make_relative(paths, root, loaded.folder, row_name)
-        archive = None if root is None else open_archive(root)
-        if archive is None:
-            source = FileSource(folder, paths, where=row_name)
-        else:
+        storage = root if isinstance(root, LocalStorage | RemoteStorage) else None
+        above = storage.root if storage else None
+        archive = None
+        if isinstance(root, str | os.PathLike):
+            above, archive = location(root), open_archive(root)
+        folder, paths = make_relative(paths, above, loaded.folder, row_name)
+        if archive is not None:
             source = archive.find(paths)
+        else:
+            source = source_of(storage or folder, paths, where=row_name)
+            # Those of a web server have no query strings any more.
+            paths = source.paths.alias("path")
     columns = [paths]
     names: Sequence[str] = ()
     repairs: dict[str, int] = {}

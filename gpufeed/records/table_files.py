@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import glob
+import io
 from collections.abc import Callable, Collection
-from io import BufferedReader
-from pathlib import Path
-from typing import TypeVar
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, TypeVar
 
 import polars as pl
 
 from gpufeed._util.open_regular import open_regular
 from gpufeed._util.sanitize import sanitize
+from gpufeed._util.urls import is_url, location, public_url, split_url
 from gpufeed.errors import ManifestError, MissingExtraError
 from gpufeed.records.arrow_file import map_arrow
+from gpufeed.source.locate import storage_of
+from gpufeed.source.patterns import locate
 
 __all__ = [
     "ARROW_FILES",
@@ -21,6 +24,8 @@ __all__ = [
     "PARQUET_FILES",
     "TABLE_FILES",
     "count_rows",
+    "ending",
+    "file_name",
     "find_files",
     "first_line",
     "is_pattern",
@@ -50,12 +55,12 @@ ARROW_FILES = tuple(ending for ending, kind in _KINDS.items() if kind == "Arrow 
 _T = TypeVar("_T")
 
 
-def find_files(table: object) -> list[Path] | None:
+def find_files(table: object) -> list[Path | str] | None:
     """Return the files of a path, of a pattern such as `part-*.parquet`, or of a list of such.
 
     Returns:
-        The files, those of a pattern in the order of their names; None if a table is not one of
-        files.
+        The files, those of a pattern in the order of their names, each a path or as text a URL;
+        None if a table is not one of files.
 
     Raises:
         ManifestError: no file matches a pattern.
@@ -64,9 +69,13 @@ def find_files(table: object) -> list[Path] | None:
         return [file for each in table for file in find_files(each) or []]
     if not isinstance(table, str | Path):
         return None
+    where = location(table)
     if not is_pattern(table):
-        return [Path(table)]
-    found = sorted(glob.glob(str(table), recursive=True))  # noqa: PTH207 - of absolute ones too
+        return [where]
+    if isinstance(where, str):
+        storage, files = locate(where)
+        return [storage.name(file) for file in files]
+    found = sorted(glob.glob(str(where), recursive=True))  # noqa: PTH207 - of absolute ones too
     if not found:
         raise ManifestError(f"no file matches {sanitize(str(table))}")
     return [Path(file) for file in found]
@@ -74,14 +83,27 @@ def find_files(table: object) -> list[Path] | None:
 
 def is_pattern(file: str | Path) -> bool:
     """Return whether this is a pattern, and not the name of a file."""
+    if is_url(file):
+        # A web server has no listing, and a query string begins with a question mark.
+        return glob.has_magic(str(file)) and not str(file).startswith("http")
     return glob.has_magic(str(file)) and not Path(file).exists()
 
 
-def read_file(file: Path, texts: Collection[str]) -> tuple[pl.DataFrame, bool]:
+def file_name(file: Path | str) -> str:
+    """Return the name of a file in errors: its path, or its URL without credentials."""
+    return str(file) if isinstance(file, Path) else public_url(file)
+
+
+def ending(file: Path | str) -> str:
+    """Return the ending of a file's name, such as ".csv", in lower case."""
+    return PurePosixPath(file_name(file)).suffix.lower()
+
+
+def read_file(file: Path | str, texts: Collection[str]) -> tuple[pl.DataFrame, bool]:
     """Read a table from a file, whose ending says of what kind it is.
 
     Args:
-        file: a file; text is UTF-8, and CSV and TSV have a header.
+        file: a file or its URL; text is UTF-8, and CSV and TSV have a header.
         texts: columns of CSV and TSV to read as text; the dtypes of the others are inferred.
 
     Returns:
@@ -90,14 +112,15 @@ def read_file(file: Path, texts: Collection[str]) -> tuple[pl.DataFrame, bool]:
     Raises:
         ManifestError: the ending is none of `TABLE_FILES`, or the file is missing or damaged.
     """
-    suffix = file.suffix.lower()
+    suffix = ending(file)
     if suffix not in _KINDS:
         raise ManifestError(
-            f"{file} ends in {suffix!r}; a table must end in one of {', '.join(TABLE_FILES)}"
+            f"{file_name(file)} ends in {suffix!r}; a table must end in one of "
+            f"{', '.join(TABLE_FILES)}"
         )
     kind = _KINDS[suffix]
 
-    def read(opened: BufferedReader) -> pl.DataFrame:
+    def read(opened: BinaryIO) -> pl.DataFrame:
         if kind == "JSON Lines":
             return pl.read_ndjson(opened, infer_schema_length=None)
         if kind == "Arrow IPC":
@@ -117,8 +140,8 @@ def read_file(file: Path, texts: Collection[str]) -> tuple[pl.DataFrame, bool]:
     return _read(file, kind, read), kind in ("CSV", "TSV")
 
 
-def read_parquet(file: Path) -> pl.DataFrame:
-    """Read a Parquet file; raises ManifestError if it is missing or damaged."""
+def read_parquet(file: Path | str) -> pl.DataFrame:
+    """Read a Parquet file or URL; raises ManifestError if it is missing or damaged."""
     return _read(file, "Parquet", lambda opened: pl.read_parquet(opened))
 
 
@@ -127,7 +150,7 @@ def read_arrow(file: Path) -> tuple[pl.DataFrame, dict[bytes, bytes]]:
     return _read(file, "Arrow IPC", map_arrow)
 
 
-def parquet_columns(file: Path) -> list[str]:
+def parquet_columns(file: Path | str) -> list[str]:
     """Return the names of a Parquet file's columns, by its metadata; errors as `read_parquet`."""
     return _read(file, "Parquet", lambda opened: list(pl.read_parquet_schema(opened)))
 
@@ -135,22 +158,32 @@ def parquet_columns(file: Path) -> list[str]:
 def count_rows(file: Path) -> int:
     """Return the number of rows of a Parquet file, by its metadata; errors as `read_parquet`."""
 
-    def count(_: BufferedReader) -> int:
+    def count(_: BinaryIO) -> int:
         rows: int = pl.scan_parquet(file).select(pl.len()).collect().item()
         return rows
 
     return _read(file, "Parquet", count)
 
 
-def _read(file: Path, kind: str, read: Callable[[BufferedReader], _T]) -> _T:
+def _read(file: Path | str, kind: str, read: Callable[[BinaryIO], _T]) -> _T:
     """Return what `read` makes of an open file."""
+    name = file_name(file)
     try:
-        with open_regular(file) as opened:
+        with _open(file) as opened:
             return read(opened)
     except OSError as error:
-        raise ManifestError(f"cannot read {file}: {error.strerror or error}") from error
+        raise ManifestError(f"cannot read {name}: {error.strerror or error}") from error
     except FAILURES as error:
-        raise ManifestError(f"{file} is not a valid {kind} file: {first_line(error)}") from error
+        raise ManifestError(f"{name} is not a valid {kind} file: {first_line(error)}") from error
+
+
+def _open(file: Path | str) -> BinaryIO:
+    if isinstance(file, Path):
+        return open_regular(file)
+    folder, name = split_url(file)
+    with storage_of(folder).open(name) as opened:
+        # Whole, since what reads tables asks for many small parts.
+        return io.BytesIO(opened.read())
 
 
 def first_line(error: BaseException) -> str:

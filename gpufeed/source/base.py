@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Iterable, Sequence, Sized
+from concurrent.futures import Future
 from typing import BinaryIO, Protocol, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
 from gpufeed._util.sanitize import short
-from gpufeed.errors import ManifestError, SourceError
+from gpufeed.errors import GpufeedError, ManifestError, SourceError
 
 __all__ = [
     "Content",
@@ -18,6 +19,7 @@ __all__ = [
     "Pixels",
     "Source",
     "as_file",
+    "check_read",
     "check_source",
     "describe",
     "fetcher",
@@ -26,6 +28,7 @@ __all__ = [
     "open_image",
     "ppm_header",
     "read_images",
+    "starter",
     "tell",
 ]
 
@@ -47,12 +50,15 @@ class Source(Protocol):
     `name` are called from several threads at once. A source that is sent to worker processes must
     be picklable.
 
-    Three methods are optional. `open(key) -> BinaryIO` opens an image as a seekable file and raises
+    Four methods are optional. `open(key) -> BinaryIO` opens an image as a seekable file and raises
     `OSError` if it cannot; sizes are then read from headers, without reading whole images. For an
     image of pixels, the file is the header alone of a PPM of their size.
     `fetch(keys) -> None` is a hint that these keys will be read soon; it must not block.
     `fingerprint() -> str` returns a text that changes whenever an image does; processes of which it
     is the same then share the memory of `Loader(cache="host")`.
+    `start(keys, seconds) -> concurrent.futures.Future` begins to read and returns at once; the
+    future is of what `read` returns, and an image that takes more than `seconds`, unless that is
+    None, is a `TimeoutError` in it. A loader then asks for whole batches, and not on many threads.
     """
 
     def read(self, keys: Keys) -> Sequence[Content | OSError]:
@@ -126,9 +132,16 @@ def read_images(source: Source, keys: Keys) -> list[Content | OSError]:
     Raises:
         SourceError: the source raised an exception or violated the protocol.
     """
+    return check_read(source, lambda: source.read(keys), keys)
+
+
+def check_read(
+    source: Source, read: Callable[[], Iterable[Content | OSError]], keys: Keys
+) -> list[Content | OSError]:
+    """Call what reads images of a source, and check what it returns: see `read_images`."""
     try:
-        images = list(source.read(keys))
-    except (MemoryError, SourceError):
+        images = list(read())
+    except (MemoryError, GpufeedError):
         raise
     except Exception as error:
         raise SourceError(
@@ -158,7 +171,7 @@ def open_image(source: Source, key: int) -> BinaryIO:
     if opener is not None:
         try:
             opened: BinaryIO = opener(key)
-        except (OSError, MemoryError, SourceError):
+        except (OSError, MemoryError, GpufeedError):
             raise
         except Exception as error:
             raise SourceError(
@@ -196,6 +209,15 @@ def tell(source: Source, fetch: Callable[[Keys], None], keys: Keys) -> None:
 def fetcher(source: Source) -> Callable[[Keys], None] | None:
     """Return the `fetch` of a source, or None if it has none."""
     found: Callable[[Keys], None] | None = getattr(source, "fetch", None)
+    return found
+
+
+def starter(
+    source: Source,
+) -> Callable[[Keys, float | None], Future[Sequence[Content | OSError]]] | None:
+    """Return the `start` of a source, or None if it has none."""
+    found: Callable[[Keys, float | None], Future[Sequence[Content | OSError]]] | None
+    found = getattr(source, "start", None)
     return found
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import abc
 import copy
 import hashlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Self
 
@@ -16,21 +18,21 @@ from gpufeed._util.memory import Slices
 from gpufeed._util.open_regular import open_regular, read_file, read_file_into
 from gpufeed._util.rows import RowName, pieces
 from gpufeed._util.thread_map import thread_map
+from gpufeed.source.base import Encoded
 from gpufeed.source.limits import Limits, no_limits
 from gpufeed.source.paths import check_names
 
-__all__ = ["FileSource"]
+__all__ = ["FileSource", "PathSource"]
 
 MAX_BYTES = 1 << 31
 _THREADS = 16
 """Threads that look at files, of which storage over a network makes each wait."""
 
 
-class FileSource:
-    """Files below one folder.
+class PathSource(abc.ABC):
+    """Images that are named by their paths below one root.
 
     Args:
-        root: the folder; it may be a symbolic link.
         paths: the file of each key, relative to the root, with `/` as the separator.
         max_bytes: longer files are rejected without being read.
         where: function that names a row in error messages.
@@ -40,9 +42,93 @@ class FileSource:
             or contains a backslash or NUL; the message names it.
 
     Attributes:
+        root: the root: a folder as an absolute path, or a URL.
+        paths: String, (n,).
+    """
+
+    root: Path | str
+
+    def __init__(
+        self,
+        paths: pl.Series,
+        *,
+        max_bytes: int = MAX_BYTES,
+        where: RowName = "row {}".format,
+    ) -> None:
+        check_names(paths, where)
+        self.paths = paths
+        self._max_bytes = max_bytes
+        self._limits: Limits = no_limits(len(paths))
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def take(self, keys: npt.NDArray[np.int64]) -> Self:
+        """Return a source of the files of `keys`, in their order, repeats included."""
+        taken = copy.copy(self)
+        taken.paths = self.paths.gather(keys)
+        taken._limits = self._limits[keys]
+        return taken
+
+    def limited(self, limits: Limits) -> Self:
+        """Return a source of the same files with a limit for each, beside `max_bytes`."""
+        limited = copy.copy(self)
+        limited._limits = limits
+        return limited
+
+    def most_bytes(self, keys: npt.NDArray[np.int64]) -> list[int]:
+        """Return the most bytes that the files of keys may have."""
+        most: list[int] = np.minimum(self._limits[keys], self._max_bytes).tolist()
+        return most
+
+    @abc.abstractmethod
+    def read(self, keys: npt.NDArray[np.int64]) -> Sequence[Encoded | OSError]:
+        """Read files: see `Source`."""
+
+    @abc.abstractmethod
+    def name(self, key: int) -> str:
+        """Return a file's full name: see `Source`."""
+
+    @abc.abstractmethod
+    def open(self, key: int) -> BinaryIO:
+        """Open a file: see `Source`."""
+
+    def open_stamped(self, key: int) -> tuple[BinaryIO, tuple[int, int] | None]:
+        """Open a file, and return the stamp that it had before or has; None if it has none.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        stamp = self.stamp(key)
+        return self.open(key), stamp
+
+    @abc.abstractmethod
+    def stamp(self, key: int) -> tuple[int, int]:
+        """Return a file's length in bytes, and a number that changes when the file does.
+
+        Raises:
+            OSError: the file does not exist.
+        """
+
+
+class FileSource(PathSource):
+    """Files below one folder.
+
+    Args:
+        root: the folder; it may be a symbolic link.
+        paths: the file of each key, relative to the root, with `/` as the separator.
+        max_bytes: longer files are rejected without being read.
+        where: function that names a row in error messages.
+
+    Raises:
+        ManifestError: as `PathSource`.
+
+    Attributes:
         root: the folder as an absolute path, independent of the working directory.
         paths: String, (n,).
     """
+
+    root: Path
 
     def __init__(
         self,
@@ -52,12 +138,9 @@ class FileSource:
         max_bytes: int = MAX_BYTES,
         where: RowName = "row {}".format,
     ) -> None:
-        check_names(paths, where)
+        super().__init__(paths, max_bytes=max_bytes, where=where)
         self.root = Path(root).absolute()
-        self.paths = paths
         self._folder = os.fspath(self.root).rstrip("/")  # empty for "/"
-        self._max_bytes = max_bytes
-        self._limits: Limits = no_limits(len(paths))
         self._slices: Slices | None = None
 
     @classmethod
@@ -67,15 +150,12 @@ class FileSource:
         source.paths, source._limits = paths, no_limits(len(paths))
         return source
 
-    def __len__(self) -> int:
-        return len(self.paths)
-
     def __repr__(self) -> str:
         return f"FileSource({str(self.root)!r}, {len(self)} files)"
 
     def read(self, keys: npt.NDArray[np.int64]) -> list[bytes | memoryview | OSError]:
         """Read files: see `Source`."""
-        limits = np.minimum(self._limits[keys], self._max_bytes).tolist()
+        limits = self.most_bytes(keys)
         return [self._read(key, limit) for key, limit in zip(keys.tolist(), limits, strict=True)]
 
     def _read(self, key: int, limit: int) -> bytes | memoryview | OSError:
@@ -100,19 +180,6 @@ class FileSource:
         reusing = copy.copy(self)
         reusing._slices = slices
         return reusing
-
-    def take(self, keys: npt.NDArray[np.int64]) -> Self:
-        """Return a source of the files of `keys`, in their order, repeats included."""
-        taken = copy.copy(self)
-        taken.paths = self.paths.gather(keys)
-        taken._limits = self._limits[keys]
-        return taken
-
-    def limited(self, limits: Limits) -> Self:
-        """Return a source of the same files with a limit for each, beside `max_bytes`."""
-        limited = copy.copy(self)
-        limited._limits = limits
-        return limited
 
     def stamp(self, key: int) -> tuple[int, int]:
         """Return a file's length in bytes and its modification time in nanoseconds.

@@ -1,102 +1,82 @@
-"""Finds the files that patterns with braces and wildcards name, below one root."""
+"""The storage at a path or URL, and the images in it."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpufeed._util.sanitize import sanitize, short
-from gpufeed.errors import ConfigError, ManifestError
-from gpufeed.source.storage import LocalStorage, Storage
+import polars as pl
 
-__all__ = ["expand_braces", "locate", "open_storage"]
+from gpufeed._util.rows import RowName
+from gpufeed._util.urls import location, split_url
+from gpufeed.errors import ManifestError
+from gpufeed.source.files import FileSource, PathSource
+from gpufeed.source.objects import ObjectSource
+from gpufeed.source.remote.storage import RemoteStorage
+from gpufeed.source.storage import LocalStorage, Stamp
 
-_BRACES = re.compile(r"\{([^{}]*)\}")
-_RANGE = re.compile(r"(\d+)\.\.(\d+)")
-_WILDCARD = re.compile(r"[*?[]")
+__all__ = ["Root", "common_folder", "source_of", "storage_of"]
 
-Patterns = str | Path | Sequence[str | Path]
+Root = str | os.PathLike[str] | LocalStorage | RemoteStorage
+"""A folder; its URL; or its storage, such as a `RemoteStorage` with options of its own."""
 
 
-def open_storage(root: str) -> Storage:
-    """Return the storage whose root is a folder or URL.
+def storage_of(root: Root) -> LocalStorage | RemoteStorage:
+    """Return the storage of a folder or URL; a storage is returned as it is.
 
     Raises:
-        ConfigError: it is a URL of a kind that cannot be read.
+        ConfigError: nothing can read such a URL.
+        MissingExtraError: a package for such URLs is not installed.
     """
-    if "://" in root:
-        raise ConfigError(f"{sanitize(root)} is a URL; only files of this machine can be read")
-    return LocalStorage(root)
+    if not isinstance(root, str | os.PathLike):
+        return root
+    where = location(root)
+    return LocalStorage(where) if isinstance(where, Path) else RemoteStorage(where)
 
 
-def locate(patterns: Patterns) -> tuple[Storage, list[str]]:
-    """Return a storage, and the files in it that patterns name.
+def common_folder(files: Sequence[Path | str]) -> tuple[Path | str, list[str]]:
+    """Return the folder that files have in common, or its URL, and their paths below it.
 
     Args:
-        patterns: paths or URLs, in which `{000..099}` and `{a,b}` stand for several, and `*`, `?`,
-            `[ab]` and `**` are as in a glob. A pattern's files are in the order of its braces,
-            those of a glob are sorted.
-
-    Returns:
-        The storage, whose root is the folder that all have in common; and the files, relative to
-        it.
+        files: each a path of this machine, or as text a URL.
 
     Raises:
-        ManifestError: a glob finds nothing, a file is named twice, there are no patterns, or they
-            have no folder in common.
-        ConfigError: an argument is something else, or a URL that cannot be read.
+        ManifestError: they are in different kinds of storage.
     """
-    given = [patterns] if isinstance(patterns, str | Path) else list(patterns)
-    for each in given:
-        if not isinstance(each, str | Path):
-            raise ConfigError(f"{short(each)} is not a path")
-    expanded = [text for each in given for text in expand_braces(str(each))]
-    if not expanded:
-        raise ManifestError("there are no shards: the list is empty")
-    schemes = {text.partition("://")[0] + "://" if "://" in text else "" for text in expanded}
-    scheme = schemes.pop()
-    if schemes:
-        raise ManifestError("the shards are in different places; they must be below one folder")
-    places = [text[len(scheme) :] if scheme else os.path.abspath(text) for text in expanded]  # noqa: PTH100
-    folders = [_WILDCARD.split(place)[0].rpartition("/")[0] for place in places]
-    common = os.path.commonpath([folder or ("" if scheme else "/") for folder in folders])
-    storage = open_storage(scheme + common)
-    files: list[str] = []
-    for place in places:
-        file = place[len(common) :].lstrip("/")
-        if not _WILDCARD.search(file):
-            files.append(file)
-            continue
-        try:
-            found = storage.find(file)
-        except OSError as error:
-            raise ManifestError(f"cannot list {storage.name(file)}: {error}") from error
-        if not found:
-            raise ManifestError(f"no file matches {storage.name(file)}")
-        files += found
-    twice = [file for file, count in Counter(files).items() if count > 1]
-    if twice:
-        raise ManifestError(f"{storage.name(twice[0])} is listed twice")
-    return storage, files
+    schemes = {each.partition("://")[0] if isinstance(each, str) else "" for each in files}
+    if len(schemes) > 1:
+        raise ManifestError("the files are in different places; they must be below one folder")
+    (scheme,) = schemes
+    if not scheme:
+        paths = [Path(each).absolute() for each in files]
+        root = Path(os.path.commonpath([each.parent for each in paths]))
+        return root, [each.relative_to(root).as_posix() for each in paths]
+    folders = [split_url(str(each))[0].partition("://")[2] for each in files]
+    url = f"{scheme}://{os.path.commonpath(folders)}"
+    return url, [str(each)[len(url) :].lstrip("/") for each in files]
 
 
-def expand_braces(pattern: str) -> list[str]:
-    """Return what a pattern with braces stands for, as in a shell: `{1..3}` or `{a,b}`."""
-    for braces in _BRACES.finditer(pattern):
-        numbers = _RANGE.fullmatch(braces[1])
-        if numbers is None and "," not in braces[1]:
-            continue
-        if numbers is None:
-            items = braces[1].split(",")
-        else:
-            first, last = int(numbers[1]), int(numbers[2])
-            padded = any(text.startswith("0") and len(text) > 1 for text in numbers.groups())
-            width = max(map(len, numbers.groups())) if padded else 0
-            step = 1 if first <= last else -1
-            items = [f"{number:0{width}}" for number in range(first, last + step, step)]
-        start, rest = pattern[: braces.start()], expand_braces(pattern[braces.end() :])
-        return [f"{start}{item}{tail}" for item in items for tail in rest]
-    return [pattern]
+def source_of(
+    root: Root,
+    paths: pl.Series,
+    *,
+    where: RowName = "row {}".format,
+    stamps: dict[str, Stamp] | None = None,
+) -> PathSource:
+    """Return the source of the images that are files below a root.
+
+    Args:
+        root: their root.
+        paths: the file of each key.
+        where: names a row in error messages.
+        stamps: of the files, by their paths, where they are known; local files need none.
+
+    Raises:
+        ManifestError: as `PathSource`.
+        ConfigError: as `storage_of`.
+    """
+    storage = storage_of(root)
+    if isinstance(storage, LocalStorage):
+        return FileSource(storage.root, paths, where=where)
+    return ObjectSource(storage, paths, stamps=stamps, where=where)

@@ -12,6 +12,7 @@ import polars as pl
 from gpufeed._util.limits import available_threads
 from gpufeed._util.rows import RowName, first_true, pieces
 from gpufeed._util.sanitize import sanitize
+from gpufeed._util.urls import URL, is_url, public_url
 from gpufeed.errors import ManifestError
 
 __all__ = [
@@ -38,29 +39,31 @@ _RULES = [
 
 
 def make_relative(
-    paths: pl.Series, root: str | Path | None, folder: Path, row_name: RowName
-) -> tuple[Path, pl.Series]:
+    paths: pl.Series, root: Path | str | None, folder: Path | str, row_name: RowName
+) -> tuple[Path | str, pl.Series]:
     """Return the root of paths, and the paths relative to it.
 
     Args:
-        paths: relative or absolute.
-        root: their root, or None to find it: the folder that all have in common if they are
-            absolute, otherwise `folder`.
+        paths: relative, absolute or URLs.
+        root: their root or its URL, or None to find it: the folder that all have in common if they
+            are absolute or URLs, otherwise `folder`.
         folder: the default root.
         row_name: names a row in an error message.
 
     Raises:
         ManifestError: an absolute path is not below the root, or is beside relative ones.
     """
-    absolute = paths.str.starts_with("/")
+    urls = paths.str.contains(URL)
+    absolute = urls | paths.str.starts_with("/")
     if not absolute.any():
-        return folder if root is None else Path(root), paths
+        return folder if root is None else root, paths
 
     def describe(row: int) -> str:
-        return f"{row_name(row)}: the path {sanitize(repr(paths[row]))}"
+        path = public_url(paths[row]) if is_url(paths[row]) else paths[row]
+        return f"{row_name(row)}: the path {sanitize(repr(path))}"
 
     if root is not None:
-        above = os.path.join(Path(root).absolute(), "")  # noqa: PTH118 - with a slash at its end
+        above = f"{root}/" if isinstance(root, str) else os.path.join(root.absolute(), "")  # noqa: PTH118
         if (row := first_true(absolute & ~paths.str.starts_with(above))) is not None:
             raise ManifestError(
                 f"{describe(row)} is absolute and not below the root {root}; leave out root "
@@ -72,10 +75,18 @@ def make_relative(
                 f"{describe(row)} is relative, but {row_name(first_true(absolute) or 0)} has an "
                 "absolute one; make all of them absolute, or pass a root that all are below"
             )
+        schemes = paths.str.extract(f"({URL})")
+        if (row := first_true(schemes.ne_missing(schemes[0]))) is not None:
+            raise ManifestError(
+                f"{describe(row)} and that of {row_name(0)} are not in the same kind of storage; "
+                "make a table of each, and join their manifests with concat"
+            )
         # Those of the first and the last in order have in common what all have.
         above = os.path.commonprefix([str(paths.min()), str(paths.max())])  # noqa: RUF071
+        # A query string, which only comes after the name, may contain slashes.
+        above = above.partition("?")[0] if urls.any() else above
         above = above[: above.rindex("/") + 1]
-    return Path(above), paths.str.strip_prefix(above)
+    return (above if urls.any() else Path(above)), paths.str.strip_prefix(above)
 
 
 def check_names(paths: pl.Series, row_name: RowName) -> None:
@@ -159,7 +170,7 @@ def escape_message(root: Path, paths: pl.Series, escapes: pl.Series, row_name: R
     )
 
 
-def all_escape_message(root: Path) -> str:
+def all_escape_message(root: Path | str) -> str:
     """Return the error message for on_bad_image="drop" when every path leaves the root."""
     return (
         f"every image listed leaves the root {root} through a symbolic link; follow the links "

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Sequence
-from typing import BinaryIO, Self
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -69,25 +70,35 @@ class RangeSource:
 
     def read(self, keys: Int64) -> list[bytes | memoryview | OSError]:
         """Read images: see `Source`."""
-        ranges = [
+        ranges = self._ranges(keys)
+        fit = [each for each in ranges if not isinstance(each, OSError)]
+        read = self.storage.read(fit)
+        if len(fit) == len(ranges):
+            return read
+        contents = iter(read)
+        return [each if isinstance(each, OSError) else next(contents) for each in ranges]
+
+    @property
+    def start(self) -> Callable[[Int64, float | None], Future[Any]] | None:
+        """A function that starts to read images: see `Source`; None if the storage has none."""
+        start = getattr(self.storage, "start", None)
+        if start is None:
+            return None
+        return lambda keys, seconds: start(self._ranges(keys), seconds)
+
+    def _ranges(self, keys: Int64) -> list[StoredRange | OSError]:
+        """Return the ranges to read; an error for those that are not read."""
+        return [
             StoredRange(self.files[file], start, length, self.stamps[file])
-            for file, start, length in zip(
+            if 0 < length <= limit
+            else _not_read(length, limit)
+            for file, start, length, limit in zip(
                 self._which[keys].tolist(),
                 self._starts[keys].tolist(),
                 self._lengths[keys].tolist(),
+                np.minimum(self._limits[keys], _MAX_BYTES).tolist(),
                 strict=True,
             )
-        ]
-        limits = np.minimum(self._limits[keys], _MAX_BYTES).tolist()
-        fit = [0 < each.length <= limit for each, limit in zip(ranges, limits, strict=True)]
-        if all(fit):
-            return self.storage.read(ranges)
-        read = iter(
-            self.storage.read([each for each, fits in zip(ranges, fit, strict=True) if fits])
-        )
-        return [
-            next(read) if fits else _not_read(each.length, limit)
-            for each, limit, fits in zip(ranges, limits, fit, strict=True)
         ]
 
     def name(self, key: int) -> str:
@@ -134,8 +145,7 @@ class RangeSource:
 
     def stamp(self, key: int) -> tuple[int, int]:
         """Return an image's number of bytes, and a number that changes with its file's stamp."""
-        version = hashlib.sha256(repr(self.stamps[self._which[key]]).encode()).digest()
-        return int(self._lengths[key]), int.from_bytes(version[:8], "little") >> 1
+        return int(self._lengths[key]), self.stamps[self._which[key]].numbers()[1]
 
     def fingerprint(self) -> str:
         """Return a digest of all ranges and of the files' names and stamps: see `Source`."""

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from typing import BinaryIO, get_args
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, BinaryIO, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from gpufeed._util.memory import Slices
-from gpufeed.source.base import Content, Source, fetcher, fingerprint_of, open_image, read_images
-from gpufeed.source.files import FileSource
+from gpufeed.source.base import (
+    Content,
+    Source,
+    fetcher,
+    fingerprint_of,
+    open_image,
+    read_images,
+    starter,
+)
+from gpufeed.source.files import FileSource, PathSource
 from gpufeed.source.ranges import RangeSource
 from gpufeed.source.zipped import ZipSource
 
 __all__ = ["OWN", "Selection", "join", "reusing_memory", "take"]
 
-OWN = FileSource | RangeSource | ZipSource
+OWN = PathSource | RangeSource | ZipSource
 """Sources that gpufeed reads from storage; each has a limit of bytes for an image."""
+
+_REUSING = FileSource | RangeSource | ZipSource
+"""Those that read files of this machine."""
 
 Int64 = npt.NDArray[np.int64]
 
@@ -39,6 +51,17 @@ class Selection:
         self.fetch = self._fetch if any(self._fetchers) else None
         self.which = which
         self.keys = keys
+
+    @property
+    def start(self) -> Callable[[Int64, float | None], Future[Any]] | None:
+        """A function that starts to read images: see `Source`.
+
+        None unless there is one source, which has it: several may be of different kinds.
+        """
+        start = starter(self.sources[0])
+        if start is None or len(self.sources) > 1:
+            return None
+        return lambda keys, seconds: start(self.keys[keys], seconds)
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -104,7 +127,7 @@ def reusing_memory(source: Source, slices: Slices | None = None) -> Source:
     """Return a source of the same images; those in files are read into memory that is reused."""
     slices = slices or Slices()
     # A user's subclass may expect bytes.
-    if isinstance(source, OWN) and type(source) in get_args(OWN):
+    if isinstance(source, _REUSING) and type(source) in get_args(_REUSING):
         return source.reusing_memory(slices)
     if isinstance(source, Selection):
         reusing = [reusing_memory(each, slices) for each in source.sources]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import os
 import threading
 from collections import OrderedDict
@@ -32,6 +33,11 @@ class Stamp(NamedTuple):
 
     length: int
     version: str
+
+    def numbers(self) -> tuple[int, int]:
+        """Return the length, and an int64 that changes with the stamp."""
+        digest = hashlib.sha256(repr(self).encode()).digest()
+        return self.length, int.from_bytes(digest[:8], "little", signed=True)
 
 
 class StoredRange(NamedTuple):

@@ -27,7 +27,12 @@ class Wrapper(abc.ABC):
 
     Args:
         source: the source to read.
+
+    Attributes:
+        batches: how many batches it should read at a time: one call of `read` for each.
     """
+
+    batches = 1
 
     def __init__(self, source: Source) -> None:
         self.source = source

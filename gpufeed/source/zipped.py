@@ -11,6 +11,7 @@ import re
 import struct
 import zipfile
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Self
 
@@ -21,14 +22,15 @@ import polars as pl
 from gpufeed._util.memory import Slices
 from gpufeed._util.open_regular import EmptyFileError, FileTooLongError
 from gpufeed._util.sanitize import sanitize
+from gpufeed._util.urls import location
 from gpufeed.errors import ManifestError
 from gpufeed.source.archives import TAR, ZIP, archive_kind
 from gpufeed.source.base import Encoded
 from gpufeed.source.limits import Limits, no_limits
-from gpufeed.source.locate import open_storage
+from gpufeed.source.locate import storage_of
 from gpufeed.source.paths import PATH_CHARS
 from gpufeed.source.ranges import RangeSource
-from gpufeed.source.storage import LocalStorage, Storage
+from gpufeed.source.storage import Stamp, Storage
 from gpufeed.source.window import Read, Window
 
 __all__ = ["ZipSource", "open_archive"]
@@ -77,14 +79,18 @@ class ZipSource:
         return f"{name}/{self._folder}".rstrip("/")
 
     @property
-    def root(self) -> Path | None:
-        """The archive as a path, with the folder in it; None if it is not on this machine."""
-        return Path(self._root) if isinstance(self._ranges.storage, LocalStorage) else None
+    def root(self) -> Path | str:
+        """The archive as a path or URL, with the folder in it."""
+        return location(self._root)
+
+    @property
+    def stamps(self) -> Sequence[Stamp]:
+        """The stamp of the archive."""
+        return self._ranges.stamps
 
     def stamp(self, key: int) -> tuple[int, int]:  # noqa: ARG002 - as `FileSource.stamp`
-        """Return the archive's length in bytes and its modification time in nanoseconds."""
-        (stamp,) = self._ranges.stamps
-        return stamp.length, int(stamp.version)
+        """Return the archive's length in bytes, and a number that changes with its stamp."""
+        return self.stamps[0].numbers()
 
     def read(self, keys: Int64) -> list[Encoded | OSError]:
         """Read images: see `Source`."""
@@ -257,7 +263,7 @@ class _Inflater:
                 return content
 
 
-def open_archive(path: str | Path) -> ZipSource | None:
+def open_archive(path: str | os.PathLike[str]) -> ZipSource | None:
     """Return the files of a zip archive, or of a folder in one, in the archive's order.
 
     Args:
@@ -325,19 +331,19 @@ def _refused(name: str, kind: str) -> str:
     )
 
 
-def _split(path: str | Path) -> tuple[Storage, str, str] | None:
+def _split(path: str | os.PathLike[str]) -> tuple[Storage, str, str] | None:
     """Return the storage of an archive, its path there, and the folder in it; or None."""
-    text = os.fspath(path)
-    if "://" in text:
-        parts = _IN_URL.fullmatch(text)
+    where = location(path)
+    if isinstance(where, str):
+        parts = _IN_URL.fullmatch(where)
         if parts is None:
             return None
-        storage, file, folder = open_storage(parts[1]), parts[2], parts[3] or ""
+        storage, file, folder = storage_of(parts[1]), parts[2], parts[3] or ""
     else:
-        local = Path(os.path.abspath(text))  # noqa: PTH100 - keeps links
+        local = Path(os.path.abspath(where))  # noqa: PTH100 - keeps links
         archive = next((each for each in (local, *local.parents) if each.is_file()), None)
         if archive is None:
             return None
-        storage, file = open_storage(str(archive.parent)), archive.name
+        storage, file = storage_of(archive.parent), archive.name
         folder = local.relative_to(archive).as_posix().removeprefix(".")
     return storage, file, f"{folder.rstrip('/')}/" if folder else ""

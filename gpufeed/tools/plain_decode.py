@@ -14,7 +14,7 @@ import numpy.typing as npt
 from gpufeed._util.limits import available_threads
 from gpufeed.decode.accept import as_ppm
 from gpufeed.engine.device import Device
-from gpufeed.source.base import Encoded, Source, read_images
+from gpufeed.source.base import Encoded, Source, read_images, starter
 
 __all__ = ["PlainDecode"]
 
@@ -44,7 +44,8 @@ class PlainDecode:
         self._threads = threads or available_threads()
         self._device = device
         self._decoders = threading.local()
-        readers = _READERS if device.is_cuda else self._threads
+        waits = device.is_cuda or starter(source) is not None
+        readers = _READERS if waits else self._threads
         self._pool = ThreadPoolExecutor(readers, thread_name_prefix="plain-decode")
 
     def __enter__(self) -> Self:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from gpufeed import presets
 from gpufeed._util.sanitize import sanitize, short
+from gpufeed._util.urls import location, public_url
 from gpufeed.errors import ConfigError, ManifestError
 
 if TYPE_CHECKING:
@@ -87,14 +88,15 @@ class ListOptions:
     Attributes:
         path: a table's column of paths; None for "path".
         label: a table's column of labels; None for "label" if there is one, or no labels.
-        root: the folder that a table's paths are relative to; None as for `read_table`.
+        root: the folder, or its URL, that a table's paths are relative to; None as for
+            `read_table`.
         follow_links: whether symbolic links may lead out of the root.
         image: a table's column of encoded images; None if it has their paths.
     """
 
     path: str | None = None
     label: str | None = None
-    root: Path | None = None
+    root: str | None = None
     follow_links: bool = False
     image: str | None = None
 
@@ -193,7 +195,7 @@ def list_images(path: str | Path, options: ListOptions = ListOptions()) -> Liste
     from gpufeed.records.nabirds import list_nabirds
     from gpufeed.records.table import list_table
     from gpufeed.records.webdataset import list_webdataset
-    from gpufeed.source.files import FileSource
+    from gpufeed.source.locate import source_of
 
     found = _find(path, options)
     follow_links = options.follow_links
@@ -214,7 +216,7 @@ def list_images(path: str | Path, options: ListOptions = ListOptions()) -> Liste
         return Listed(folder.frame, folder.source, "read_folder")
     links = pl.DataFrame({"path": folder.links}, schema={"path": pl.String})
     frame = pl.concat([folder.frame, links], how="diagonal")
-    return Listed(frame, FileSource(found.source, frame["path"]), "read_folder")
+    return Listed(frame, source_of(found.source, frame["path"]), "read_folder")
 
 
 @dataclass(frozen=True)
@@ -222,7 +224,7 @@ class _Found:
     """Data, and what they are: class folders if nothing else.
 
     Attributes:
-        source: the file or folder.
+        source: the file or folder, or its URL.
         is_nabirds: whether they are NABirds.
         is_tar: whether they are tar shards.
         table: a table for `read_table`, if they are one.
@@ -230,10 +232,10 @@ class _Found:
         saved: the manifest, if they are a saved one.
     """
 
-    source: Path
+    source: Any
     is_nabirds: bool = False
     is_tar: bool = False
-    table: Path | list[Path] | Mapping[str, list[str]] | None = None
+    table: Path | str | list[Path | str] | Mapping[str, list[str]] | None = None
     columns: dict[str, Any] = field(default_factory=dict)
     saved: Manifest | None = None
 
@@ -244,33 +246,47 @@ def _find(path: str | Path, options: ListOptions) -> _Found:
     They are a saved manifest, a table (CSV, Parquet or another file that `read_table` takes),
     NABirds' folder, the course's metadata.parquet or its folder, a folder of images without
     folders, tar shards (also with braces or wildcards), or class folders, also in a zip archive.
+    A URL is one of a table, a pattern of several, tar shards, or class folders, also in a zip
+    archive.
     """
     from gpufeed.records.manifest import SAVED
     from gpufeed.records.nabirds.course import is_course
     from gpufeed.records.saved import read_manifest
-    from gpufeed.records.table_files import TABLE_FILES, find_files, is_pattern
+    from gpufeed.records.table_files import (
+        TABLE_FILES,
+        ending,
+        file_name,
+        find_files,
+        is_pattern,
+    )
 
-    source = Path(path).expanduser()
+    where = location(path)
+    source = where.expanduser() if isinstance(where, Path) else where
     named = ("path", "image", "label", "root")
     given = [name for name in named if getattr(options, name) is not None]
-    is_tar = source.suffix.lower() == ".tar" and not source.is_dir()
-    if is_tar or any(
-        each.suffix == ".zip" and each.is_file() for each in (source, *source.parents)
-    ):
+    is_tar = ending(source) == ".tar" and not (isinstance(source, Path) and source.is_dir())
+    if is_tar or _is_zip(source):
         unfit = [name for name in given if not (is_tar and name == "label")]
         if unfit:
-            raise ConfigError(f"{unfit[0]} is given, which goes with a table; {source} is none")
+            raise ConfigError(
+                f"{unfit[0]} is given, which goes with a table; {file_name(source)} is none"
+            )
         return _Found(source, is_tar=is_tar)
     if is_pattern(source):
         files = find_files(source) or []
         return _Found(source, table=files, columns=_columns(files[0], options))
+    if isinstance(source, str):
+        if ending(source) in TABLE_FILES:
+            return _Found(source, table=source, columns=_columns(source, options))
+        _check_no_table(given, file_name(source))
+        return _Found(source)
     if source.is_file():
         if source.suffix == SAVED:
             if given and given != ["root"]:
                 raise ConfigError(
                     f"{given[0]} is given, which goes with a table; {source} is a saved manifest"
                 )
-            return _Found(source, saved=read_manifest(source, root=options.root))
+            return _Found(source, saved=read_manifest(source, root=_root(options)))
         if source.suffix.lower() not in TABLE_FILES:
             raise ManifestError(
                 f"{source} is not a data set; pass a NABirds folder, a folder of class folders or "
@@ -284,8 +300,7 @@ def _find(path: str | Path, options: ListOptions) -> _Found:
         if source.exists():
             raise ManifestError(f"{source} is neither a file nor a folder")
         raise ManifestError(f"there is no file or folder {source}")
-    if given:
-        raise ConfigError(f"{given[0]} is given, which goes with a table; {source} is a folder")
+    _check_no_table(given, source)
     parquet = source / "metadata.parquet"
     # Any of them, so that an incomplete distribution is reported as one.
     if any((source / name).is_file() for name in _NABIRDS_FILES) or (
@@ -297,7 +312,19 @@ def _find(path: str | Path, options: ListOptions) -> _Found:
     return _Found(source)
 
 
-def _columns(file: Path, options: ListOptions) -> dict[str, Any]:
+def _is_zip(source: Path | str) -> bool:
+    """Return whether the data are in a zip archive."""
+    if isinstance(source, str):
+        return any(part.lower().endswith(".zip") for part in public_url(source).split("/"))
+    return any(each.suffix == ".zip" and each.is_file() for each in (source, *source.parents))
+
+
+def _check_no_table(given: Sequence[str], folder: object) -> None:
+    if given:
+        raise ConfigError(f"{given[0]} is given, which goes with a table; {folder} is a folder")
+
+
+def _columns(file: Path | str, options: ListOptions) -> dict[str, Any]:
     """Return the arguments of `read_table` for a table, or for several of which this is the first.
 
     Raises:
@@ -305,9 +332,9 @@ def _columns(file: Path, options: ListOptions) -> dict[str, Any]:
     """
     from gpufeed.records.any_table import load_table
     from gpufeed.records.embedded.arrow_files import arrow_columns
-    from gpufeed.records.table_files import PARQUET_FILES, parquet_columns
+    from gpufeed.records.table_files import PARQUET_FILES, ending, file_name, parquet_columns
 
-    if file.suffix.lower() in PARQUET_FILES:
+    if ending(file) in PARQUET_FILES:
         names = parquet_columns(file)
     elif options.image is not None:
         names = arrow_columns(file)
@@ -320,11 +347,15 @@ def _columns(file: Path, options: ListOptions) -> dict[str, Any]:
     for option, column in columns.items():
         if column is not None and column not in names:
             raise ManifestError(
-                f"{file}: there is no column {short(column)}; the columns are "
+                f"{file_name(file)}: there is no column {short(column)}; the columns are "
                 f"{sanitize(str(names))}; pass one of them as --{option}"
             )
-    root = options.root.expanduser() if options.root else None
-    return {**columns, "root": root}
+    return {**columns, "root": _root(options)}
+
+
+def _root(options: ListOptions) -> Path | str | None:
+    root = None if options.root is None else location(options.root)
+    return root.expanduser() if isinstance(root, Path) else root
 
 
 def _flat_images(folder: Path) -> list[str]:

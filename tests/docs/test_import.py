@@ -114,6 +114,7 @@ MAY_IMPORT = {
         "tools/plain_decode.py",
         "transforms/operators",
     },
+    **{name: {"source/remote"} for name in ("aiohttp", "botocore", "fsspec", "obstore", "yarl")},
     "torch": {"adapters/torch.py"},
     "jax": {"adapters/jax.py"},
 }

@@ -231,7 +231,7 @@ def test_images_that_are_no_files(tmp_path: Path, pictures: Manifest) -> None:
     named = dict(zip(pictures.frame["path"], images, strict=True))
     Manifest(pictures.frame, MemorySource(named), pictures.classes).save(path)
     turned = MemorySource(dict(reversed(named.items())))
-    with pytest.raises(ManifestError, match="in row 0, but image 0 of source is .*; pass the ima"):
+    with pytest.raises(ManifestError, match=r"in row 0, but image 0 of source is .*; pass the"):
         gpufeed.read_manifest(path, source=turned)
 
 

@@ -206,7 +206,11 @@ def test_a_label_that_is_not_asked_for_is_left_out(root: Path) -> None:
     ("columns", "options", "message"),
     [
         ({}, {"path": "file"}, "there is no column 'file'; the columns are ['path', 'label']"),
-        ({"jpg": [b""] * 4}, {"path": "file"}, "; pass image='jpg' if that column holds the images"),
+        (
+            {"jpg": [b""] * 4},
+            {"path": "file"},
+            "; pass image='jpg' if that column holds the images",
+        ),
         ({}, {"label": "kind"}, "there is no column 'kind'; the columns are ['path', 'label']"),
         ({}, {"label": "path"}, "column 'path' cannot be both the path and the label"),
         (

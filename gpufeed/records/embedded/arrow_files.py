@@ -18,6 +18,8 @@ from gpufeed.records.embedded.part import (
     to_frame,
     unreadable,
 )
+from gpufeed.records.table_files import file_name
+from gpufeed.source.locate import common_folder, storage_of
 from gpufeed.source.ranges import RangeSource
 from gpufeed.source.storage import LocalStorage, Storage
 
@@ -74,13 +76,14 @@ def read_arrow_files(
     return parts, source
 
 
-def arrow_columns(file: Path) -> list[str]:
+def arrow_columns(file: Path | str) -> list[str]:
     """Return the names of an Arrow file's columns; raises ManifestError if it cannot be read."""
     import_pyarrow()
     try:
-        names: list[str] = _open(_content(LocalStorage(file.parent), file.name)).schema.names
+        root, (name,) = common_folder([file])
+        names: list[str] = _open(_content(storage_of(root), name)).schema.names
     except UNREADABLE as error:
-        raise unreadable(str(file), "Arrow", error) from error
+        raise unreadable(file_name(file), "Arrow", error) from error
     return names
 
 

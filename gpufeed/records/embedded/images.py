@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,10 +22,11 @@ from gpufeed.records.embedded.part import (
     other_columns,
     row_names,
 )
-from gpufeed.records.table_files import ARROW_FILES, PARQUET_FILES, find_files
+from gpufeed.records.table_files import ARROW_FILES, PARQUET_FILES, ending, file_name, find_files
 from gpufeed.source.chunks import ChunkStorage
+from gpufeed.source.locate import common_folder, storage_of
 from gpufeed.source.ranges import RangeSource
-from gpufeed.source.storage import LocalStorage, Storage
+from gpufeed.source.storage import Storage
 
 __all__ = ["is_dataset", "take_images"]
 
@@ -76,17 +76,17 @@ _Taken = tuple[Table, RangeSource, pl.Series | None, pl.Series]
 """A table, its images, their own paths if they have such, and other names of them."""
 
 
-def _of_files(files: Sequence[Path], image: str, show: bool | None) -> _Taken:
-    kinds = {file.suffix.lower() in PARQUET_FILES for file in files}
-    other = [file for file in files if file.suffix.lower() not in (*PARQUET_FILES, *ARROW_FILES)]
+def _of_files(files: Sequence[Path | str], image: str, show: bool | None) -> _Taken:
+    kinds = {ending(file) in PARQUET_FILES for file in files}
+    other = [file for file in files if ending(file) not in (*PARQUET_FILES, *ARROW_FILES)]
     if other:
         raise ManifestError(
-            f"{other[0]} ends in {other[0].suffix!r}; a table with images must end in one of "
-            f"{', '.join((*PARQUET_FILES, *ARROW_FILES))}"
+            f"{file_name(other[0])} ends in {ending(other[0])!r}; a table with images must end in "
+            f"one of {', '.join((*PARQUET_FILES, *ARROW_FILES))}"
         )
     if len(kinds) > 1:
         raise ManifestError(
-            f"{files[0]} and others are of Parquet and Arrow; pass files of one kind"
+            f"{file_name(files[0])} and others are of Parquet and Arrow; pass files of one kind"
         )
     storage, inside = _storage_of(files)
     parts: Sequence[Part]
@@ -116,10 +116,10 @@ def _of_files(files: Sequence[Path], image: str, show: bool | None) -> _Taken:
     )
 
 
-def _storage_of(files: Sequence[Path]) -> tuple[Storage, list[str]]:
+def _storage_of(files: Sequence[Path | str]) -> tuple[Storage, list[str]]:
     """Return the storage of files, and their paths in it."""
-    root = Path(os.path.commonpath([file.parent.absolute() for file in files]))
-    return LocalStorage(root), [file.absolute().relative_to(root).as_posix() for file in files]
+    root, inside = common_folder(files)
+    return storage_of(root), inside
 
 
 def _of_frame(loaded: Table, image: str) -> _Taken:

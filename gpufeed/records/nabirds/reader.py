@@ -10,6 +10,7 @@ from typing import Literal
 import polars as pl
 
 from gpufeed._util.sanitize import short
+from gpufeed._util.urls import is_url, public_url
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.bad_images import OnBadImage, check_on_bad_image
 from gpufeed.records.labels import number_labels
@@ -126,6 +127,12 @@ def list_nabirds(
     follow_links: bool = False,
 ) -> Listing:
     """List the images of NABirds, opening a few at most; raises what `read_nabirds` raises."""
+    for given in (path, images):
+        if is_url(given):
+            raise ManifestError(
+                f"read_nabirds reads folders of this machine, not {public_url(str(given))}; pass "
+                "its table to read_table, with root= the URL of the images"
+            )
     source = Path(path)
     folder = None if images is None else Path(images)
     if folder is not None and not folder.is_dir():

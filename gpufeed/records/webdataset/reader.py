@@ -19,8 +19,8 @@ from gpufeed.records.table_files import FAILURES, first_line
 from gpufeed.records.webdataset.index import index_shards
 from gpufeed.records.webdataset.shard import value_column
 from gpufeed.records.webdataset.wanted import Wanted, parse_image, parse_value
-from gpufeed.source.locate import Patterns, locate
 from gpufeed.source.paths import PATH_CHARS
+from gpufeed.source.patterns import Patterns, locate
 from gpufeed.source.ranges import RangeSource
 from gpufeed.source.storage import Stamp, Storage
 

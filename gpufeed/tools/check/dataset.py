@@ -23,8 +23,9 @@ from gpufeed.decode.diagnose import MAX_PIXELS
 from gpufeed.decode.headers import max_file_bytes
 from gpufeed.open.budget import Budget
 from gpufeed.records.bounding_box import BOX_COLUMNS
-from gpufeed.source.base import Source, check_source
+from gpufeed.source.base import Source, check_source, starter
 from gpufeed.source.files import FileSource
+from gpufeed.source.locate import source_of
 from gpufeed.source.paths import find_escapes
 from gpufeed.source.selection import OWN
 from gpufeed.tools.check.examiner import Examined, Examiner, Size
@@ -32,6 +33,8 @@ from gpufeed.tools.check.kinds import KINDS, Finding, Kind
 
 __all__ = ["Report", "check"]
 
+_WAITING = 16
+"""Threads that examine images of an object store, for which most of them wait."""
 _COLUMNS = {
     "record_key": pl.Int64,
     "path": pl.String,
@@ -105,7 +108,7 @@ def check(
     if "width" in frame.columns:
         expected = frame.select("height", "width").rows()
     if isinstance(source, str | Path):
-        source = FileSource(source, frame["path"])
+        source = source_of(source, frame["path"])
     check_source(source, frame.height)
     leads_out: set[int] = set()
     if isinstance(source, OWN):
@@ -113,7 +116,9 @@ def check(
     if isinstance(source, FileSource) and not follow_links:
         leads_out = set(find_escapes(source.root, source.paths).arg_true().to_list())
     within = [key for key in range(frame.height) if key not in leads_out]
-    threads = threads or available_threads()
+    if threads is None:
+        # Reading waits where requests are made.
+        threads = max(available_threads(), _WAITING if starter(source) else 1)
     items = [(key, expected[key]) for key in within]
     examined = [Examined() for _ in range(frame.height)]
     budget = Budget(max_pixels, threads, quarter_of_memory())

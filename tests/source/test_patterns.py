@@ -8,7 +8,7 @@ import pytest
 from braceexpand import braceexpand
 
 from gpufeed import ConfigError, ManifestError
-from gpufeed.source.locate import expand_braces, locate
+from gpufeed.source.patterns import expand_braces, locate
 
 
 @pytest.mark.parametrize(

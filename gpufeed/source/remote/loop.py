@@ -1,0 +1,131 @@
+"""The event loop of this process's requests, on one thread, which is made when first used."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from typing import Any, TypeVar
+
+from gpufeed.source.wrapper import ReadCancelled
+
+__all__ = ["Loop", "event_loop", "result"]
+
+T = TypeVar("T")
+
+_POLL_SECONDS = 0.2
+"""Interval at which a wait checks for signals."""
+
+_THREADS = 64
+"""Threads at most for libraries whose calls block. They are made when needed."""
+
+
+class Loop:
+    """An event loop on a thread of its own, which ends when nothing refers to this object.
+
+    Attributes:
+        loop: the event loop.
+        shared: what requests on this loop share, by name.
+        closers: called on the loop before it ends.
+    """
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.shared: dict[str, Any] = {}
+        self.closers: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        arguments = (self.loop, self.closers)
+        self._thread = threading.Thread(None, _run, "gpufeed-requests", arguments, daemon=True)
+        self._thread.start()
+        weakref.finalize(self, _stop, self.loop).atexit = False
+        _loops.add(self)
+
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start a coroutine on the loop; callable from any thread."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def end(self) -> None:
+        """Cancel what is under way, and end the thread."""
+        _stop(self.loop)
+        self._thread.join()
+
+
+def event_loop() -> Loop:
+    """Return the event loop of this process."""
+    global _current
+    with _lock:
+        loop = _current()
+        if loop is None:
+            loop = Loop()
+            _current = weakref.ref(loop)
+        return loop
+
+
+def result(future: Future[T]) -> T:
+    """Wait for a result without blocking Ctrl-C.
+
+    Raises:
+        ReadCancelled: the future was cancelled, or the interpreter is exiting.
+    """
+    # Polling, since with polars' signal handler a blocked main thread never sees Ctrl-C.
+    try:
+        while not future.done():
+            wait([future], timeout=_POLL_SECONDS)
+        return future.result()
+    except (CancelledError, asyncio.CancelledError):
+        raise ReadCancelled from None
+    except BaseException:
+        future.cancel()
+        raise
+
+
+def _run(
+    loop: asyncio.AbstractEventLoop, closers: list[Callable[[], Coroutine[Any, Any, None]]]
+) -> None:
+    asyncio.set_event_loop(loop)
+    loop.set_default_executor(ThreadPoolExecutor(_THREADS, "gpufeed-requests"))
+    loop.run_forever()
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+    for close in closers:
+        loop.run_until_complete(close())
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
+
+
+def _stop(loop: asyncio.AbstractEventLoop) -> None:
+    with contextlib.suppress(RuntimeError):  # it has ended
+        loop.call_soon_threadsafe(loop.stop)
+
+
+def _no_loop() -> None:
+    return None
+
+
+_lock = threading.Lock()
+_current: Callable[[], Loop | None] = _no_loop
+_loops: weakref.WeakSet[Loop] = weakref.WeakSet()
+
+
+def _forget() -> None:
+    """Let a forked process make a loop of its own: threads do not survive a fork."""
+    global _lock, _current
+    _lock, _current = threading.Lock(), _no_loop
+    _loops.clear()
+
+
+def _end_all() -> None:
+    for loop in list(_loops):
+        loop.end()
+
+
+os.register_at_fork(after_in_child=_forget)
+# `atexit` would be too late: concurrent.futures first joins its threads, and one of them may wait
+# for a request. On a Python without this private function, the exit waits for the requests.
+with contextlib.suppress(AttributeError, RuntimeError):
+    threading._register_atexit(_end_all)  # type: ignore[attr-defined]

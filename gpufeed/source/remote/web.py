@@ -1,0 +1,139 @@
+"""Files of web servers, by aiohttp: any URL as it is, with ranges where the server has them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from gpufeed._util.open_regular import FileTooLongError
+from gpufeed.errors import MissingExtraError
+from gpufeed.source.remote.backend import Get, Part, TransientError, check_length, past_end, refusal
+from gpufeed.source.remote.loop import Loop
+from gpufeed.source.storage import Stamp
+
+try:
+    import aiohttp
+    from yarl import URL
+except ImportError:
+    raise MissingExtraError("aiohttp", extra="remote") from None
+
+__all__ = ["Web"]
+
+_CHUNK = 1 << 16
+_MOST = 1 << 31
+
+
+class Web:
+    """Makes requests to web servers.
+
+    Args:
+        loop: the loop that all requests run on.
+        timeout: seconds without an answer after which a request fails.
+        options: further arguments of aiohttp's requests, such as `headers`.
+    """
+
+    def __init__(self, loop: Loop, timeout: float, options: Mapping[str, Any]) -> None:
+        self._loop = loop
+        options = dict(options)
+        # So that a length is that of the file, and a range one of its bytes.
+        self._headers = {"Accept-Encoding": "identity", **options.pop("headers", {})}
+        limit = aiohttp.ClientTimeout(total=None, sock_connect=timeout, sock_read=timeout)
+        self._options = {"timeout": limit, **options}
+
+    async def get(self, wanted: Get) -> Part:
+        """Read a file: see `Backend`."""
+        # A whole file is a range too: the answer then tells its length apart from the body's.
+        last = "" if wanted.stop is None else wanted.stop - 1
+        headers = {**self._headers, "Range": f"bytes={wanted.start}-{last}"}
+        if wanted.stamp is not None and wanted.stamp.version.startswith('"'):
+            headers["If-Match"] = wanted.stamp.version
+        try:
+            async with self._request(wanted.url, headers) as answer:
+                _check(answer, wanted)
+                stamp = _stamp(answer)
+                known = stamp.length >= 0
+                check_length(wanted, stamp.length if known else 1)
+                # Without ranges everything comes: what is before is dropped, the rest not read.
+                skipped = 0 if answer.status == 206 else wanted.start
+                stop = wanted.stop if known and wanted.stop is not None else None
+                needed = _MOST if stop is None else stop - wanted.start + skipped
+                content = await _read(answer, needed, min(wanted.limit, _MOST))
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise _translated(error) from None
+        if known and len(content) < min(needed, stamp.length - wanted.start + skipped):
+            raise TransientError(f"only {len(content):,} bytes arrived")
+        if not known:
+            stamp = Stamp(len(content), stamp.version)
+        return Part(memoryview(content)[skipped:][: _length(wanted)], stamp)
+
+    async def stamp(self, url: str) -> Stamp:
+        """Return a file's length and ETag: see `Backend`."""
+        # No HEAD, which some servers refuse, and for which a signed URL is not signed.
+        headers = {**self._headers, "Range": "bytes=0-0"}
+        try:
+            async with self._request(url, headers) as answer:
+                _check(answer, Get(url))
+                return _stamp(answer)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise _translated(error) from None
+
+    async def find(self, url: str) -> list[tuple[str, Stamp]]:  # noqa: ARG002
+        """Raise `OSError`: a web server does not list its files."""
+        raise OSError("a web server lists no files; pass a table of their URLs")
+
+    def _request(self, url: str, headers: Mapping[str, str]) -> Any:
+        session = self._loop.shared.get("aiohttp")
+        if session is None:
+            # Made here, since it belongs to the loop that is running.
+            session = self._loop.shared["aiohttp"] = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                trust_env=True,
+            )
+            self._loop.closers.append(session.close)
+        # A URL that is encoded already is left as it is, since it may be signed.
+        parsed = URL(url, encoded=url.isascii() and " " not in url)
+        return session.get(parsed, headers=headers, **self._options)
+
+
+async def _read(answer: aiohttp.ClientResponse, needed: int, limit: int) -> bytearray:
+    """Read the first `needed` bytes of a body.
+
+    Raises:
+        FileTooLongError: it has more than `limit` bytes.
+    """
+    content = bytearray()
+    async for chunk in answer.content.iter_chunked(_CHUNK):
+        content += chunk
+        if len(content) > limit:
+            raise FileTooLongError(f"the file has more than {limit:,} bytes")
+        if len(content) >= needed:
+            break
+    return content
+
+
+def _length(wanted: Get) -> int:
+    return _MOST if wanted.stop is None else wanted.stop - wanted.start
+
+
+def _check(answer: aiohttp.ClientResponse, wanted: Get) -> None:
+    if answer.status == 416:
+        raise past_end(wanted)
+    if not 200 <= answer.status < 300:
+        raise refusal(answer.status, answer.reason or "")
+
+
+def _stamp(answer: aiohttp.ClientResponse) -> Stamp:
+    """Return a stamp; its length is -1 if the server does not tell it."""
+    headers = answer.headers
+    whole = re.search(r"/(\d+)$", headers.get("Content-Range", ""))
+    length = whole[1] if whole else headers.get("Content-Length", -1)
+    return Stamp(int(length), headers.get("ETag") or headers.get("Last-Modified") or "")
+
+
+def _translated(error: Exception) -> OSError:
+    """Return an error of aiohttp's without the URL, which may be signed."""
+    if isinstance(error, aiohttp.InvalidURL):
+        return OSError("this is no valid URL")
+    return TransientError(f"the request failed: {type(error).__name__}")

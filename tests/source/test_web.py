@@ -1,0 +1,154 @@
+"""Images of web servers, whatever these can do; and URLs as paths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import gpufeed
+from gpufeed import ConfigError, Manifest, ManifestError, RemoteStorage
+from gpufeed._util.rows import RowName
+from gpufeed._util.urls import is_url, location, public_url, split_url
+from gpufeed.source.paths import make_relative
+from gpufeed.source.remote import storage as remote
+from gpufeed.source.storage import StoredRange
+from tests.support.loaders import digest, make
+from tests.support.media import make_manifest
+from tests.support.web_server import WebServer, web_server
+
+COUNT = 9
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
+    return make_manifest(tmp_path_factory.mktemp("files"), [(40 + n, 60 - n) for n in range(COUNT)])
+
+
+@pytest.fixture
+def server(files: Manifest, monkeypatch: pytest.MonkeyPatch) -> Iterator[WebServer]:
+    monkeypatch.setattr(remote, "_FIRST_WAIT", 1e-3)
+    paths = files.frame["path"]
+    served = {
+        f"/x y/{name}?signature=a/b=&n={number}": (files.root / name).read_bytes()
+        for number, name in enumerate(paths)
+    }
+    with web_server({**served, "/large.bin": bytes(range(256)) * 1000, "/empty": b""}) as started:
+        yield started
+
+
+def table(server: WebServer, files: Manifest) -> pl.DataFrame:
+    """URLs as they come: with query strings, and partly encoded."""
+    urls = [
+        f"{server.url}/{'x%20y' if number % 2 else 'x y'}/{name}?signature=a/b=&n={number}"
+        for number, name in enumerate(files.frame["path"])
+    ]
+    return pl.DataFrame({"path": urls, "label": [number % 3 for number in range(COUNT)]})
+
+
+@pytest.mark.parametrize(
+    ("version", "ranges", "lengths"),
+    [('"1"', True, True), ('"1"', False, True), (None, False, False), ('W/"1"', True, False)],
+)
+def test_images_are_those_of_files(
+    server: WebServer, files: Manifest, version: str | None, ranges: bool, lengths: bool
+) -> None:
+    server.ranges, server.lengths, server.version, server.cut = ranges, lengths, version, 4
+    manifest = gpufeed.read_table(table(server, files), progress=False)
+    assert manifest.sizes().tolist() == files.sizes().tolist()
+    with make(files, batch_size=4) as one, make(manifest, batch_size=4) as other:
+        for ours, theirs in zip(other, one, strict=True):
+            assert digest({**ours, "record_key": 0}) == digest({**theirs, "record_key": 0})
+    storage = RemoteStorage(server.url)
+    content = server.files["/large.bin"]
+    server.cut, server.short = 2, 2 * ranges
+    wanted = [StoredRange("large.bin", start, 100) for start in (0, 70_000, 255_900)]
+    assert [bytes(each) for each in storage.read(wanted)] == [
+        content[start : start + 100] for start in (0, 70_000, 255_900)
+    ]
+    with storage.open("large.bin") as opened:
+        opened.seek(100_000)
+        assert opened.read() == content[100_000:]
+    late, empty = storage.read([StoredRange("large.bin", 300_000, 9), StoredRange("empty", 0, 9)])
+    assert isinstance(late, OSError)
+    assert isinstance(empty, OSError)
+
+
+def test_names_have_no_query_strings(server: WebServer, files: Manifest) -> None:
+    listed = table(server, files)
+    manifest = gpufeed.read_table(listed, progress=False)
+    assert "signature" not in repr((manifest, manifest.frame, manifest.source.name(0)))
+    signed_anew = listed.with_columns(pl.col("path") + "#top")
+    assert gpufeed.read_table(signed_anew, progress=False).fingerprint() == manifest.fingerprint()
+    server.files = {}
+    with pytest.raises(ManifestError) as caught:
+        gpufeed.read_table(listed, progress=False)
+    assert "none of the 9 images exists, such as http://127.0.0.1" in str(caught.value)
+    assert "signature" not in str(caught.value)
+    (read,) = manifest.source.read(np.array([3]))
+    assert str(read) == "[Errno 2] there is no such file (404 Not Found)"
+
+
+def test_what_has_changed_is_not_read(server: WebServer, files: Manifest) -> None:
+    storage = RemoteStorage(server.url)
+    # A weak ETag is no condition, so what comes is compared.
+    for before, after in (('"1"', '"2"'), ('W/"1"', 'W/"2"')):
+        server.version = before
+        wanted = StoredRange("large.bin", 5, 9, storage.stamp("large.bin"))
+        assert bytes(storage.read([wanted])[0]) == bytes(range(5, 14))
+        server.version = after
+        assert [str(each) for each in storage.read([wanted])] == [
+            "the file has changed since it was indexed"
+        ]
+    # What tells no versions is not kept to be compared.
+    server.version = None
+    manifest = gpufeed.read_table(table(server, files), progress=False)
+    assert manifest.source.open_stamped(0)[1] is None
+
+
+def test_what_is_too_long_is_not_read(server: WebServer) -> None:
+    for lengths, said in ((True, "the file has 256,000 bytes; the limit is 1,000"),
+                          (False, "the file has more than 1,000 bytes")):  # fmt: skip
+        server.lengths = server.ranges = lengths
+        frame = pl.DataFrame({"path": ["large.bin"], "label": [0], "width": [9], "height": [9]})
+        source = Manifest(frame, server.url, ["x"]).source.limited(np.array([1000]))
+        assert [str(each) for each in source.read(np.array([0]))] == [said]
+
+
+def test_urls() -> None:
+    assert location("file:///a/b%20c") == Path("/a/b c")
+    assert location("a/b") == location(Path("a/b")) == Path("a/b")
+    assert location("S3://bucket/a/") == "s3://bucket/a"
+    assert location("s3://") == "s3://"
+    assert not is_url("a/b:c//d")
+    with pytest.raises(ConfigError, match="names another machine"):
+        location("file://host/a")
+    with pytest.raises(ConfigError, match="pass a URL as text"):
+        location(Path("s3://bucket/a"))
+    assert public_url("https://user:secret@host:1/a?b=c#d") == "https://host:1/a"
+    assert public_url("s3://bucket/a?b#c") == "s3://bucket/a?b#c"
+    assert public_url("abfss://container@account/a") == "abfss://container@account/a"
+    assert split_url("https://host/a/b.csv?c=/d") == ("https://host/a", "b.csv?c=/d")
+    assert split_url("s3://bucket/b.csv") == ("s3://bucket", "b.csv")
+
+
+def test_roots_of_urls() -> None:
+    name: RowName = "row {}".format
+    cases = [
+        (["s3://b/x/1", "s3://b/x/y/2"], "s3://b/x/", ["1", "y/2"]),
+        (["s3://b/1", "s3://c/2"], "s3://", ["b/1", "c/2"]),
+        (["https://h/1?a=/b", "https://h/1?a=/c"], "https://h/", ["1?a=/b", "1?a=/c"]),
+        (["file:///x/1", "file:///x/2"], "file:///x/", ["1", "2"]),
+    ]
+    for paths, root, names in cases:
+        found, relative = make_relative(pl.Series(paths), None, Path(), name)
+        assert (found, relative.to_list()) == (root, names)
+    assert make_relative(pl.Series(["s3://b/x/1"]), "s3://b", Path(), name)[1].to_list() == ["x/1"]
+    assert make_relative(pl.Series(["1"]), None, "s3://b", name)[0] == "s3://b"
+    with pytest.raises(ManifestError, match="is absolute and not below the root s3://c"):
+        make_relative(pl.Series(["s3://b/x/1"]), "s3://c", Path(), name)
+    with pytest.raises(ManifestError, match="is relative, but row 0 has an absolute one"):
+        make_relative(pl.Series(["s3://b/x/1", "2"]), None, Path(), name)
