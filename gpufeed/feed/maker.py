@@ -325,6 +325,8 @@ class Maker:
             else:
                 key = int(plan.record_keys[place])
                 contents.append(too_large(tuple(size), self._max_pixels, key, self._source.name))
+        if not self._further.targets:
+            return contents, []
         return contents, self._add_further(plan, np.flatnonzero(opened), further, contents)
 
     def _with_further(self, images: Keys, further: Keys) -> Keys:

@@ -154,7 +154,7 @@ def test_dali_has_what_a_cache_on_the_device_asks_for(
             monkeypatch.setattr(device_cache, "DeviceStore", mock.Mock())
             cache = maker._make_opener()
             assert isinstance(cache, DeviceCache)
-            encoded = maker._read(opened.plan, reader)
+            encoded, _ = maker._read(opened.plan, reader)
         size, stages = len(opened.plan), opened.plan.stages
         with Pipeline(batch_size=size, num_threads=1, device_id=0):
             assert {image.device for image in cache.build(stages)} == {"gpu"}

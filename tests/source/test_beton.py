@@ -68,7 +68,7 @@ def test_fields_of_one_number_are_columns(file: Path) -> None:
         "score": [number / 2 for number in range(COUNT)],
     }
     assert read_beton(file, classes=["x", "y", "z"]).classes == ("x", "y", "z")
-    assert read_beton(file, label=None).classes == ("image",)
+    assert read_beton(file, label=None).classes == ()
 
 
 @pytest.mark.parametrize("opener", ["threads", "graph"])
