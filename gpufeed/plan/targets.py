@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,7 +14,7 @@ import polars as pl
 from gpufeed._util.rows import pieces, take_rows
 from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
-from gpufeed.plan.fields import BATCH_KEYS, Field, batch_dtype
+from gpufeed.plan.fields import BATCH_KEYS, Field, narrowed
 from gpufeed.plan.image_targets import ImageTarget
 from gpufeed.records.annotations import BOX_POINTS, BOXES, check_box_format
 from gpufeed.records.lists import flatten
@@ -118,27 +119,29 @@ def _values_of_boxes(manifest: Manifest, name: str, *, wide: bool) -> Lookup:
         raise ConfigError(
             f"box_columns has {short(name)}, but the manifest has only {frame.columns}"
         )
-    column, extremes = frame[name], []
-    inner = column.dtype.inner if isinstance(column.dtype, pl.List) else column.dtype
-    numbers = inner.is_integer() or inner.is_float() or inner == pl.Boolean
-    for piece in pieces(frame[list({name, BOXES} & {*frame.columns})]):
-        boxes = piece[BOXES].list.len() if BOXES in piece.columns else 1
-        counts = piece[name].list.len().fill_null(0) if inner != column.dtype else None
-        if counts is None or (counts != boxes).any():
+    column: Any = frame[name]
+    dtypes = []
+    boxes = pieces(frame[BOXES]) if BOXES in frame.columns else itertools.repeat(None)
+    for piece, lists in zip(pieces(column), boxes, strict=False):
+        counts = 1 if lists is None else np.diff(flatten(lists)[1])
+        is_list = isinstance(column.dtype, pl.List)
+        values, offsets = flatten(piece) if is_list else (np.zeros(0), np.zeros(1))
+        if not is_list or (np.diff(offsets) != counts).any():
             raise ConfigError(
                 f"box_columns has {short(name)}, which is no column of lists with a value for each "
                 f"box; pass box_columns=[{short(name)}] to read_table as well, so that it loses "
                 "the values of boxes that are dropped"
             )
-        flat = piece[name].filter(counts > 0).explode()
-        if flat.null_count() or not (numbers or flat.is_empty()):
+        kind = values.dtype.kind
+        if not len(values) and kind not in "biuf":
+            values = np.zeros(0)  # a column of empty lists has any dtype
+        elif kind not in "biuf" or (kind == "f" and not column.dtype.inner.is_float()):
             raise ConfigError(
                 f"box_columns has {short(name)}, a column of {column.dtype}; it must hold numbers "
                 "or booleans, without nulls"
             )
-        extremes += [flat.min(), flat.max()]
-    kept = pl.Series(extremes, dtype=inner if numbers else pl.Float32)
-    dtype = batch_dtype(kept, f"column {name!r} has", wide=wide)
+        dtypes.append(narrowed(values, f"column {name!r} has", wide=wide).dtype)
+    dtype = np.result_type(*dtypes)
     return lambda keys: flatten(take_rows(column, keys))[0].astype(dtype)
 
 

@@ -16,14 +16,30 @@ Int64 = npt.NDArray[np.int64]
 def flatten(column: pl.Series) -> tuple[npt.NDArray[Any], Int64]:
     """Return the concatenated items of a column of n lists, and their offsets, int64 (n + 1).
 
-    Null is a list of none.
+    Null is a list of none. Items of an Enum are numbers, and null numbers are NaN. A forked process
+    may call it, unlike some of polars' expressions, whose threads do not survive a fork.
     """
-    counts = column.list.len().fill_null(0).to_numpy().astype(np.int64)
-    # explode() would turn an empty list into a null
-    inner = column.filter(pl.Series(counts > 0)).explode()
-    if isinstance(inner.dtype, pl.Enum):
-        inner = inner.to_physical()
-    return inner.to_numpy(), np.concatenate([[0], np.cumsum(counts)])
+    try:
+        import pyarrow
+    except ModuleNotFoundError:
+        return _flatten_each(column)
+    lists = column.to_arrow()
+    offsets = lists.offsets.to_numpy()
+    items = lists.values[offsets[0] : offsets[-1]]
+    if isinstance(items, pyarrow.DictionaryArray):
+        items = items.indices
+    return pl.Series(items).to_numpy(), offsets - offsets[0]
+
+
+def _flatten_each(column: pl.Series) -> tuple[npt.NDArray[Any], Int64]:
+    dtype: Any = column.dtype
+    empty = pl.Series([], dtype=dtype.inner).to_numpy()
+    lists = [empty if each is None else each for each in column.to_numpy()]
+    items = np.concatenate([empty, *lists])
+    if isinstance(dtype.inner, pl.Enum):
+        numbers = {name: number for number, name in enumerate(dtype.inner.categories)}
+        items = np.array([numbers.get(name, np.nan) for name in items])
+    return items, np.cumsum([0, *map(len, lists)])
 
 
 def ragged(values: npt.NDArray[Any] | pl.Series, offsets: Int64) -> pl.Series:

@@ -272,7 +272,7 @@ class Manifest:
         """Return the most boxes that an image has, at least 1."""
         if BOXES not in self._frame.columns:
             return 1
-        counts = (piece.list.len().to_numpy() for piece in pieces(self._frame[BOXES]))
+        counts = (np.diff(flatten(piece)[1]) for piece in pieces(self._frame[BOXES]))
         return max(1, *(int(count.max()) for count in counts))
 
     @property
@@ -301,18 +301,19 @@ class Manifest:
             Boxes, float64 (m, 4) of x0, y0, x1, y1 in pixels; their labels, int32 (m,); and
             offsets, int64 (n + 1): the boxes of image i are those in [offsets[i], offsets[i + 1]).
         """
-        labels = self.labels.groups_of(self._rows(keys))
         if BOXES in self._frame.columns:
             boxes, offsets = flatten(self._lists(BOXES, keys))
-            if BOX_LABELS not in self._frame.columns:
-                return boxes, np.repeat(labels, np.diff(offsets)), offsets
-            return boxes, flatten(self._lists(BOX_LABELS, keys))[0].astype(np.int32), offsets
-        single = self.boxes(keys)
-        if single is None:
+            if BOX_LABELS in self._frame.columns:
+                labels = flatten(self._lists(BOX_LABELS, keys))[0]
+                return boxes, labels.astype(np.int32, copy=False), offsets
+        elif (single := self.boxes(keys)) is not None:
+            start = single[:, :2].astype(np.float64)
+            boxes = np.concatenate([start, start + single[:, 2:]], axis=1)
+            offsets = np.arange(len(boxes) + 1)
+        else:
             return None
-        start = single[:, :2].astype(np.float64)
-        boxes = np.concatenate([start, start + single[:, 2:]], axis=1)
-        return boxes, labels, np.arange(len(boxes) + 1)
+        groups = self.labels.groups_of(self._rows(keys))
+        return boxes, np.repeat(groups, np.diff(offsets)), offsets
 
     def points(self, keys: npt.ArrayLike | None = None) -> npt.NDArray[np.float64] | None:
         """Return the points, float64 (n, k, 3) of x, y in pixels and visible, or None."""
@@ -331,7 +332,7 @@ class Manifest:
     def num_points(self) -> int:
         """The number of points of each image, or else of each box; 0 if there are none."""
         if self.has_points:
-            return int(self._frame[POINTS][:1].list.len()[0])
+            return len(flatten(self._frame[POINTS][:1])[0])
         return self._points_of_a_box()
 
     def _points_of_a_box(self) -> int:

@@ -101,6 +101,57 @@ def test_a_saved_manifest_is_the_same(copies: int, tmp_path: Path) -> None:
     assert gpufeed.read_manifest(tmp_path / "part.manifest").frame.equals(part.frame)
 
 
+KINDS: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "classes": ([1, 0, 1], ("ant", "bee")),
+    "several": (pl.Series([[1, 0], [], [0]], dtype=pl.List(pl.Int32)), ("ant", "bee")),
+    "numbers": ([0.5, 2.0, -1.0], ()),
+    "single precision": (pl.Series([0.5, 2, -1], dtype=pl.Float32), ()),
+    "vectors": (pl.Series([[1, 0], [2, 3], [4, 5]], dtype=pl.Array(pl.Float64, 2)), ("x", "y")),
+    "none": (None, ()),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_labels_and_points_of_a_saved_manifest(kind: str, tmp_path: Path) -> None:
+    label, classes = KINDS[kind]
+    faces = [[np.full((2, 3), 7.5), np.ones((2, 3))], [], [np.zeros((2, 3))]]
+    frame = (
+        every_dtype()
+        .frame.drop("label", "points")
+        .with_columns(
+            box_points=pl.Series(
+                [[each.tolist() for each in row] for row in faces],
+                dtype=pl.List(pl.Array(pl.Float64, (2, 3))),
+            )
+        )
+    )
+    if label is not None:
+        frame = frame.with_columns(label=pl.Series(label, dtype=getattr(label, "dtype", None)))
+    made = Manifest(frame, "/data", classes, point_names=["left", "right"])
+    made.save(tmp_path / "a.manifest")
+    read = gpufeed.read_manifest(tmp_path / "a.manifest")
+    assert read.frame.equals(made.frame)
+    assert read.fingerprint() == made.fingerprint()
+    for name in ("classes", "box_classes", "point_names", "num_points"):
+        assert getattr(read, name) == getattr(made, name)
+    for keys in ([0, 1, 2], [2, 0, 2], [1]):
+        rows = np.array(keys)
+        assert_same(read.labels.take(rows), made.take(keys).labels.take(np.arange(len(keys))))
+        assert_same(read.labels.groups_of(rows), made.labels.groups[rows])
+        assert_same(read.box_points(keys), made.take(keys).box_points())
+        for mine, theirs in zip(read.objects(keys), made.take(keys).objects(), strict=True):
+            assert_same(mine, theirs)
+        assert read.box_points(keys).tolist() == [p.tolist() for key in keys for p in faces[key]]
+    assert read.take([2]).point_names == ("left", "right")
+
+
+def assert_same(mine: Any, theirs: Any) -> None:
+    assert (mine is None) == (theirs is None)
+    if mine is not None:
+        assert mine.dtype == theirs.dtype
+        assert np.array_equal(mine, theirs)
+
+
 def test_batches_of_a_mapped_list_are_the_same(
     pictures: Manifest, table: Path, tmp_path: Path
 ) -> None:
@@ -180,6 +231,58 @@ def test_processes_share_a_saved_manifest(tmp_path: Path) -> None:
         assert each["plans"] == [planner.plan(step).sizes.tolist() for step in range(3)]
         assert each["taken"] < 4 * len(made)
         assert each["child"] == 0
+
+
+LISTS = """
+import os, signal, sys
+import numpy as np
+import polars as pl
+import gpufeed
+from gpufeed import transforms as tf
+from tests.support.loaders import make
+
+def plan():
+    loader = make(
+        manifest,
+        batch_size=4,
+        targets=("boxes", "box_points", "points"),
+        box_columns=["area"],
+        flip_pairs=[(0, 1)],
+        columns=["width", "pair", "note"],
+        collate_fn="pad",
+        on_error="substitute",
+        transforms=[tf.Resize((24, 24)), tf.SoftLabels(2)],
+    )
+    plans = [loader._planner.plan(step) for step in range(3)]
+    return [(p.labels.tolist(), p.targets[0].objects.others["area"].tolist()) for p in plans]
+
+manifest = gpufeed.read_manifest(sys.argv[1])
+plans = plan()
+manifest.frame.select("width", pl.col("height") + 1)  # starts polars' threads
+child = os.fork()
+if not child:
+    signal.alarm(60)
+    os._exit(plan() != plans)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_lists_after_a_fork(tmp_path: Path) -> None:
+    two = [[1.0, 2.0, 1.0], [3.0, 4.0, 1.0]]
+    lists = {
+        "label": pl.Series([[1, 0], [], [0]], dtype=pl.List(pl.Int32)),
+        "area": [[1, 2], [], [3]],
+        "points": pl.Series([two] * 3, dtype=pl.List(pl.Array(pl.Float64, 3))),
+        "box_points": pl.Series(
+            [[two, two], [], [two]], dtype=pl.List(pl.Array(pl.Float64, (2, 3)))
+        ),
+    }
+    frame = every_dtype(4).frame
+    lists = {name: pl.concat([pl.Series(name, each)] * 4) for name, each in lists.items()}
+    frame = frame.drop(lists, strict=False).with_columns(**lists, note=pl.lit("x"))
+    Manifest(frame, "/data", ("ant", "bee")).save(tmp_path / "a.manifest")
+    command = [sys.executable, "-c", LISTS, str(tmp_path / "a.manifest")]
+    assert subprocess.run(command, check=False).returncode == 0
 
 
 def test_a_changed_file_is_noticed(tmp_path: Path) -> None:

@@ -180,6 +180,10 @@ def fault(kind: str, file: Path) -> None:
         patched(file, "a/1.jpg", value=b"\xff\xff\xff\xf0", headers=(22, 24))
     elif kind == "shorter":
         patched(file, "a/1.jpg", value=(99).to_bytes(4, "little"), headers=(22, 24))
+    elif kind == "packed":
+        images["a/1.jpg"] = bytes(18 << 20)
+        pack(file, images, (zipfile.ZIP_STORED,))
+        patched(file, "a/1.jpg", value=(99).to_bytes(4, "little"), headers=(22, 24))
     elif kind == "sum":
         patched(file, "a/1.jpg", value=b"none", headers=(14, 16))
     elif kind == "bits":
@@ -195,6 +199,7 @@ FAULTS = {
     "encrypted": "it is encrypted",
     "method": "it is compressed by method 12; write it stored or deflated",
     "bomb": "the file has 4,043,309,055 bytes; the limit is",
+    "packed": "the file has 18,7",
     "shorter": "its content is not what the archive's directory says",
     "sum": "its content is not what the archive's directory says",
     "bits": "Error -3 while decompressing data",
