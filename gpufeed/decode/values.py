@@ -63,8 +63,10 @@ def decode_values(content: Content, size: tuple[int, int]) -> Values:
         raise ValueError(f"not a readable image: {error}") from None
     _check_size(header.height, header.width, size)
     try:
-        # The header was checked, so Pillow decodes no more pixels than expected.
         with Image.open(io.BytesIO(content), formats=_FORMATS) as image:
+            # A PNG may have a second header, which Pillow follows. A TIFF may not be turned yet.
+            if sorted(image.size) != sorted(size):
+                _check_size(image.height, image.width, size)
             if image.mode not in _ONE_CHANNEL:
                 raise ValueError(
                     f"it has the channels {image.mode}, and must have one; convert it to a "
@@ -74,7 +76,9 @@ def decode_values(content: Content, size: tuple[int, int]) -> Values:
             turned = image.format == "TIFF"  # Pillow turns these itself
     except UnidentifiedImageError:
         raise ValueError("Pillow cannot decode this image") from None
-    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
+    except (MemoryError, ValueError):
+        raise
+    except Exception as error:  # Pillow raises any error of its readers
         raise ValueError(f"it is damaged: {error}") from None
     values = values if turned else _UPRIGHT[header.orientation](values)
     if values.dtype == np.bool_:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -120,6 +121,13 @@ class ImageTarget:
                 + ("" if self._source is None else ", the keys of source; name it with column=")
             )
         if self._source is not None:
+            count = len(self._source) if isinstance(self._source, Sized) else 1 << 63
+            if not column.is_between(0, count - 1).all():
+                raise ConfigError(
+                    f"targets has {self}, whose column {self.column!r} has keys from "
+                    f"{short(column.min())} to {short(column.max())}; they must be keys of "
+                    f"{self._source!r}, which count from 0"
+                )
             return take(self._source, column.to_numpy().astype(np.int64))
         return self._files(manifest, column)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import os
 from typing import Any, BinaryIO
 
@@ -28,7 +29,7 @@ class Hdf5Source:
 
     Raises:
         ManifestError: the file cannot be opened, has no such dataset, or it is of another type or
-            shape, empty, or stored in other files.
+            shape, empty, a soft or external link, or stored in other files.
         MissingExtraError: the package h5py is not installed.
     """
 
@@ -39,12 +40,19 @@ class Hdf5Source:
             file = self._files.open()
         except OSError as error:
             raise ManifestError(f"cannot open {os.fspath(path)}: {error}") from error
-        h5py = import_extra("h5py", extra="hdf5")
+        h5py = _h5py()
         where = f"{self._files.paths[0]}: the dataset {short(dataset)}"
         try:
-            found = file.get(dataset)
-        except (OSError, RuntimeError) as error:
+            # Before it is followed: it may lead to a pipe, which would block.
+            link = _is_link(file, dataset)
+            found = None if link else file.get(dataset)
+        except (KeyError, OSError, RuntimeError, ValueError) as error:
             raise ManifestError(f"{where} cannot be opened: {error}") from error
+        if link:
+            raise ManifestError(
+                f"{where} is a link, or in a group that is one; there are "
+                f"{', '.join(_datasets(file))}"
+            )
         if not isinstance(found, h5py.Dataset):
             raise ManifestError(f"{where} does not exist; there are {', '.join(_datasets(file))}")
         # A file from elsewhere may name any file of this machine.
@@ -101,7 +109,22 @@ class Hdf5Source:
 
 
 def _open(path: str) -> Any:
-    return import_extra("h5py", extra="hdf5").File(path, "r")
+    return _h5py().File(path, "r")
+
+
+def _h5py() -> Any:
+    return import_extra("h5py", extra="hdf5")
+
+
+def _is_link(file: Any, dataset: str) -> bool:
+    """Return whether a name leads over a soft or external link, which is not followed."""
+    names = [name for name in dataset.split("/") if name not in ("", ".")]
+    for path in itertools.accumulate(names, "{}/{}".format):
+        if not file.id.links.exists(path.encode()):
+            return False
+        if file.id.links.get_info(path.encode()).type != _h5py().h5l.TYPE_HARD:
+            return True
+    return False
 
 
 def _datasets(file: Any) -> list[str]:

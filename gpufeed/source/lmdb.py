@@ -49,6 +49,13 @@ class LmdbSource:
             environment = self._files.open()
         except OSError as error:
             raise ManifestError(f"cannot open {file}: {error.strerror or error}") from error
+        try:
+            self._list(environment, file, keys)
+        except _lmdb().Error as error:
+            raise ManifestError(f"{file} is damaged: {error}") from error
+
+    def _list(self, environment: Any, file: Path, keys: Iterable[str | bytes] | None) -> None:
+        """Set the keys and their names; errors as `__init__`, and those of lmdb."""
         with environment.begin() as transaction:
             if keys is None:
                 self._keys: list[bytes] = [*transaction.cursor().iternext(values=False)]
@@ -79,9 +86,7 @@ class LmdbSource:
             environment = self._files.open()
         except OSError as error:
             return [error.with_traceback(None)] * len(keys)
-        # Copied, since what LMDB maps is valid within the transaction only.
-        with environment.begin() as transaction:
-            return [transaction.get(self._keys[key]) for key in keys.tolist()]
+        return [_value(environment, self._keys[key]) for key in keys.tolist()]
 
     def name(self, key: int) -> str:
         """Return an image's key as text: see `Source`."""
@@ -90,6 +95,23 @@ class LmdbSource:
     def fingerprint(self) -> str:
         """Return a digest of the database's path and stamp, and of the keys: see `Source`."""
         return self._files.fingerprint(self._keys)
+
+
+def _lmdb() -> Any:
+    return import_extra("lmdb", extra="lmdb")
+
+
+def _value(environment: Any, key: bytes) -> bytes | OSError:
+    """Return a value; copied, since what LMDB maps is valid within a transaction only.
+
+    Each is read in a transaction of its own, which is invalid after an error.
+    """
+    try:
+        with environment.begin() as transaction:
+            value: bytes | None = transaction.get(key)
+    except _lmdb().Error as error:
+        return OSError(str(error))
+    return OSError("its key is gone") if value is None else value
 
 
 def _as_bytes(key: object) -> bytes:
@@ -116,7 +138,7 @@ def _open(path: str) -> Any:
     Raises:
         OSError: it is not a whole database, or the user has opened it.
     """
-    lmdb = import_extra("lmdb", extra="lmdb")
+    lmdb = _lmdb()
     status = os.stat(path)  # noqa: PTH116
     with _lock:
         place = status.st_dev, status.st_ino

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from PIL import Image
 import gpufeed
 from gpufeed import ConfigError, DecodeError, Depth, Loader, Manifest, ManifestError, Mask
 from gpufeed import transforms as tf
+from gpufeed.decode.values import decode_values
 from gpufeed.plan.lookup import Lookup
 from gpufeed.transforms.frame import Frame, Warp
 from tests.support.media import TURNS, jpeg, picture
@@ -370,10 +373,17 @@ def test_the_cache_keeps_images_and_masks_still_come(many: Manifest) -> None:
                 np.testing.assert_array_equal(one["mask"], other["mask"])
 
 
+def two_headers() -> bytes:
+    """A PNG of the image's size, with a second header of another, which Pillow follows."""
+    small, large = png(np.zeros((30, 40), np.uint8)), png(np.zeros((3000, 4000), np.uint8))
+    return small[:33] + large[8:]
+
+
 BAD: dict[int, tuple[bytes | None, str]] = {
     1: (None, "mask: cannot be read: No such file or directory"),
     4: (b"<html>", "mask: not a readable image: not a JPEG, PNG"),
     5: (png(np.full((30, 40), 5, np.uint8))[:-30], "mask: it is damaged"),
+    3: (two_headers(), "mask: it is 4000 x 3000"),
     6: (png(np.zeros((40, 30), np.uint8)), r"mask: it is 30 x 40 \(width x height\), but its ima"),
     7: (jpeg(picture(30, 40, 1)), "mask: it has the channels RGB, and must have one"),
     9: (png(np.full((30, 40), 300, np.uint16)), 'mask: it has the value 300, .*dtype="int32"'),
@@ -471,6 +481,17 @@ def test_masks_may_have_absolute_paths(many: Manifest) -> None:
         assert (batch["mask"] == batch["record_key"][:, None, None]).all()
 
 
+def test_damage_is_a_value_error_whatever_pillow_makes_of_it() -> None:
+    """Such as a TypeError, where text stands for the image's width."""
+    whole = png(np.zeros((30, 40), np.uint8), "TIFF")
+    for place in range(8, 200):
+        for byte in (2, 5, 7):
+            damaged = whole[:place] + bytes([byte]) + whole[place + 1 :]
+            with contextlib.suppress(ValueError), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                assert decode_values(damaged, (30, 40)).shape == (30, 40)
+
+
 def test_masks_of_a_source_follow_a_column_of_keys(many: Manifest) -> None:
     masks = [png(np.full((30, 40), number, np.uint8)) for number in range(COUNT)]
     mask = Mask("m", source=gpufeed.MemorySource(masks))
@@ -512,12 +533,19 @@ def test_what_cannot_be_is_refused(many: Manifest) -> None:
     frame = many.frame.with_columns(none=pl.lit(None, pl.String), number=pl.lit(3))
     other = Manifest(frame, many.source, many.classes)
     unfiled = Manifest(frame, memory, many.classes)
+    numbered = frame.with_row_index("m").with_columns(pl.col("m").cast(pl.Int64))
+    far, below = (
+        Manifest(numbered.with_columns(m), many.source, many.classes)
+        for m in (pl.col("m").replace(COUNT - 1, COUNT), pl.col("m") - 1)
+    )
     up = frame.with_columns(mask=pl.lit("../secret.png"))
     cases: list[tuple[Callable[[], Any], str]] = [
         (lambda: run(other, Mask("seg")), r"Mask\('seg'\), but the manifest has no column 'seg'"),
         (lambda: run(other, Mask("none")), "'none' is String with 12 nulls; it must be String"),
         (lambda: run(other, Mask("number")), "'number' is Int32 with 0 nulls; it must be String"),
         (lambda: run(other, Mask("mask", source=memory)), "must be integers without nulls"),
+        (lambda: run(far, Mask("m", source=memory)), "'m' has keys from 0 to 12; they must be key"),
+        (lambda: run(below, Mask("m", source=memory)), "'m' has keys from -1 to 10; they must be"),
         (lambda: run(unfiled), "whose paths are relative, and the images are .*; pass root="),
         (lambda: run(Manifest(up, many.source, many.classes)), "leaves the root through '..'"),
         (lambda: run(many, Mask("image", column="mask")), "a field with the name 'image'"),

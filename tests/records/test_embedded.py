@@ -311,3 +311,23 @@ def test_damaged_pages(
     except ManifestError:
         return
     assert len(source.read(np.arange(30))) == 30
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"\x1c" * 5000,  # structs in structs
+        b"\x16" + b"\xff" * 100_000,  # an integer without an end, which takes ever longer
+        b"\x15\0\x16" + b"\xfe" * 5 + b"\x7f\x15\2\0",  # a page of terabytes
+    ],
+    ids=["deep", "endless", "huge"],
+)
+def test_headers_of_pages_that_mean_harm(header: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "a.parquet"
+    kept = pa.table({"image": [np.random.default_rng(0).bytes(200_000)]})
+    parquet.write_table(kept, file, compression="gzip", use_dictionary=False)
+    start = parquet.read_metadata(file).row_group(0).column(0).data_page_offset
+    end = start + len(header)
+    write_changed(file, lambda content: content[:start] + header + content[end:])
+    with pytest.raises(ManifestError, match=r"a page of the image column|does not end"):
+        images_of(file)

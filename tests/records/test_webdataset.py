@@ -371,6 +371,15 @@ def header(kind: bytes, size: bytes, name: bytes = b"0005.jpg") -> bytes:
     return bytes(block)
 
 
+def sparse() -> bytes:
+    """An old sparse file whose map goes on, at the end of the archive."""
+    block = bytearray(header(b"S", b"00000000000\0"))
+    block[482] = 1
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block)
+
+
 HUGE = b"77777777777\0"
 HOSTILE = {
     "garbage": bytes(range(256)) * 4,
@@ -399,6 +408,16 @@ def test_headers_that_mean_harm(name: str, folder: Path) -> None:
     kept = 3 if name == "zero" else 2  # one more sample begins
     assert left.frame["key"].to_list() == ["0000", "0001", "0002"][:kept]
     assert left.repairs == {"shards_cut": 1, "images_dropped": 1}
+
+
+def test_a_sparse_map_may_end_with_the_shard(folder: Path) -> None:
+    file = shard(folder / "a.tar", range(3))
+    file.write_bytes(file.read_bytes().rstrip(b"\0") + b"\0")
+    whole = file.read_bytes()
+    file.write_bytes(whole + bytes(-len(whole) % 512) + sparse())
+    with pytest.raises(ManifestError, match=r"a.tar ends too soon or is damaged: .* after byte"):
+        read_webdataset(file)
+    assert len(read_webdataset(file, on_bad_image="drop")) == 2
 
 
 def test_sparse_files_are_refused(folder: Path) -> None:

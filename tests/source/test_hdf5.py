@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,9 @@ def test_a_dataset_that_is_not_there_is_named(tmp_path: Path) -> None:
         file["train/y"] = [1, 2]
         file["soft"] = h5py.SoftLink("/nowhere")
         file["none"] = PIXELS[:0]
-    for name in ("images", "train", "soft"):
+    with pytest.raises(ManifestError, match=r"'soft' is a link, .*; there are 'none', "):
+        Hdf5Source(tmp_path / "x.h5", "soft")
+    for name in ("images", "train"):
         said = rf"'{name}' does not exist; there are 'none', 'train/x', 'train/y'$"
         with pytest.raises(ManifestError, match=said):
             Hdf5Source(tmp_path / "x.h5", name)
@@ -106,9 +109,16 @@ def test_a_dataset_leads_to_no_other_file(tmp_path: Path) -> None:
     layout[:] = h5py.VirtualSource(tmp_path / "other.h5", "x", PIXELS.shape)
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file["link"] = h5py.ExternalLink(str(tmp_path / "other.h5"), "x")
+        file["soft"] = h5py.SoftLink("/link")
+        file["group"] = h5py.ExternalLink(str(tmp_path / "other.h5"), "/")
         file.create_virtual_dataset("virtual", layout)
         outside = [(str(tmp_path / "secret"), 0, PIXELS.size)]
         file.create_dataset("stored", PIXELS.shape, np.uint8, external=outside)
-    for name in ("link", "virtual", "stored"):
+    for name in ("virtual", "stored"):
         with pytest.raises(ManifestError, match=f"'{name}' is stored in other files; copy it into"):
+            Hdf5Source(tmp_path / "x.h5", name)
+    (tmp_path / "other.h5").unlink()  # nor is it opened, which may block
+    os.mkfifo(tmp_path / "other.h5")
+    for name in ("link", "/link", "soft", "group/x", "./group//x"):
+        with pytest.raises(ManifestError, match=f"'{name}' is a link, or in a group that is one"):
             Hdf5Source(tmp_path / "x.h5", name)

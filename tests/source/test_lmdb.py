@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
@@ -94,3 +95,19 @@ def test_a_database_is_closed_with_its_last_source(tmp_path: Path) -> None:
     del second
     with lmdb.open(str(path), readonly=True) as again:
         assert again.stat()["entries"] == 1
+
+
+def test_a_damaged_page_is_an_error(tmp_path: Path) -> None:
+    values = {b"%05d" % key: bytes([key]) * 9000 for key in range(40)}
+    file = write(tmp_path / "x", values, subdir=False, lock=False)
+    source, times = LmdbSource(file), (file.stat().st_atime_ns, file.stat().st_mtime_ns)
+    with file.open("r+b") as opened:
+        opened.seek(opened.read().index(b"00007") + 5)  # where the tree has the value's page
+        opened.write(b"\xff" * 8)
+    os.utime(file, ns=times)
+    before, bad, after = source.read(np.array([6, 7, 8]))
+    assert isinstance(bad, OSError)
+    assert [before, after] == [values[b"00006"], values[b"00008"]]
+    for keys in (None, ["00006", "00007"]):
+        with pytest.raises(ManifestError, match=f"^{file} is damaged: .*MDB_PAGE_NOTFOUND"):
+            LmdbSource(file, keys)

@@ -28,6 +28,10 @@ _PLAIN, _PLAIN_DICTIONARY, _RLE, _RLE_DICTIONARY = 0, 2, 3, 8
 _HEADER_BYTES = 1 << 12
 _MAX_HEADER_BYTES = 1 << 26
 """A header may hold the least and the greatest value, each a whole image."""
+_MAX_PAGE_BYTES = (1 << 31) - 1
+"""The format has no longer pages."""
+_MAX_BITS = 64
+"""Of an integer in groups of seven bits."""
 _SNAPPY = CODECS.index("snappy")
 _SNAPPY_BLOCK = 1 << 16
 _MAX_TAGS = 1 << 8
@@ -81,7 +85,7 @@ def locate(file: BinaryIO, chunk: Any, column: Any) -> Layout:
                 dictionary = pages.values(page, 0, header[7][1])
             elif header[1] in (_DATA, _DATA_V2):
                 found.append(_data_page(pages, header, offset, column, limit, dictionary))
-    except (IndexError, KeyError, OverflowError, TypeError) as error:
+    except (IndexError, KeyError, OverflowError, RecursionError, TypeError) as error:
         raise ValueError("a page of the image column is damaged") from error
     starts, lengths = (np.concatenate(parts) for parts in zip(*found, strict=True))
     if len(starts) != limit:
@@ -179,7 +183,7 @@ class _Pages:
         end = offset + chunk.total_compressed_size
         while offset < end:
             header, length = self._header(offset)
-            if min(header[2], header[3]) < 0:
+            if not 0 <= min(header[2], header[3]) <= max(header[2], header[3]) <= _MAX_PAGE_BYTES:
                 raise ValueError("a page of the image column is damaged")
             yield header, offset + length
             offset += length + header[3]
@@ -335,11 +339,11 @@ def _signed(value: int) -> int:
 
 def _varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
     """Decode an integer of groups of seven bits; return it, and where it ends."""
-    value = shift = 0
-    while True:
+    value = 0
+    for shift in range(0, _MAX_BITS, 7):
         byte = data[at]
         at += 1
         value |= (byte & 127) << shift
-        shift += 7
         if byte < 128:
             return value, at
+    raise ValueError("an integer in a page of the image column does not end")

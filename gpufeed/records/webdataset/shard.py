@@ -37,6 +37,8 @@ BLOCK = 512
 """Bytes of a header, and of a tar's unit."""
 _MAX_HEADER = 1 << 16
 _MAX_VALUE = 1 << 20
+_FAILURES = (tarfile.TarError, ValueError, ArithmeticError, LookupError, RecursionError)
+"""What tarfile raises for damaged headers."""
 _SHOWN = 8
 """Extensions of a sample that an error lists."""
 
@@ -132,7 +134,7 @@ class _Archive:
                         raise tarfile.ReadError("unexpected end of data")
                     yield member
                 offset = archive.offset
-        except (tarfile.TarError, ValueError, ArithmeticError, RecursionError) as error:
+        except _FAILURES as error:
             cut = "end" in str(error) or not self._length
             self.problem = _problem(offset, "unexpected end" if cut else sanitize(str(error)))
             return
