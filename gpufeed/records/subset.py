@@ -36,7 +36,7 @@ def as_manifest(data: Manifest | Subset) -> Manifest:
             else 'of images in memory, read_table({"label": labels}, source=MemorySource(images))'
         )
         raise ConfigError(
-            f"manifest is {short(data)}; it must be a Manifest, as read_folder and read_table "
-            f"return, or a Subset of one; {hint}"
+            f"manifest is {short(data)}; it must be a Manifest, as read_folder, read_table and "
+            f"read_huggingface return, or a Subset of one; {hint}"
         )
     return as_manifest(data.dataset).take(data.indices)

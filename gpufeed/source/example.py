@@ -47,7 +47,10 @@ def read_example(message: bytes) -> dict[str, Values]:
     try:
         features = kind.FromString(message).features.feature
     except damaged as error:
-        raise ValueError(f"not a tf.train.Example: {error}") from None
+        raise ValueError(
+            f"not a tf.train.Example ({error}); ArrayRecordSource(paths) reads records that are "
+            "encoded images"
+        ) from None
     return {name: _values(feature) for name, feature in features.items()}
 
 
