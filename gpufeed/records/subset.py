@@ -30,13 +30,13 @@ def as_manifest(data: Manifest | Subset) -> Manifest:
     if isinstance(data, Manifest):
         return data
     if not (hasattr(data, "dataset") and hasattr(data, "indices")):
-        hint = (
-            "concat([first, second]) joins several"
-            if hasattr(data, "datasets")
-            else 'of images in memory, read_table({"label": labels}, source=MemorySource(images))'
-        )
+        hint = 'of images in memory, read_table({"label": labels}, source=MemorySource(images))'
+        if hasattr(data, "datasets"):
+            hint = "concat([first, second]) joins several"
+        elif hasattr(data, "features"):
+            hint = "read_huggingface(dataset) makes one of a datasets.Dataset"
         raise ConfigError(
-            f"manifest is {short(data)}; it must be a Manifest, as read_folder, read_table and "
-            f"read_huggingface return, or a Subset of one; {hint}"
+            f"manifest is {short(data)}; it must be a Manifest, as read_folder and read_table "
+            f"return, or a Subset of one; {hint}"
         )
     return as_manifest(data.dataset).take(data.indices)

@@ -48,8 +48,7 @@ def read_example(message: bytes) -> dict[str, Values]:
         features = kind.FromString(message).features.feature
     except damaged as error:
         raise ValueError(
-            f"not a tf.train.Example ({error}); ArrayRecordSource(paths) reads records that are "
-            "encoded images"
+            f"not a tf.train.Example: {error} (ArrayRecordSource reads records that are images)"
         ) from None
     return {name: _values(feature) for name, feature in features.items()}
 

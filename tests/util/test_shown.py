@@ -118,7 +118,7 @@ def test_images_given_as_a_manifest_are_told_of_shortly(
         assert len(str(caught.value)) < 300
         assert 'read_table({"label": labels}, source=MemorySource(images))' in str(caught.value)
     with pytest.raises(
-        ConfigError, match=r"manifest is 'photos/'; .* as read_folder, read_table and"
+        ConfigError, match=r"manifest is 'photos/'; .* as read_folder and read_table"
     ):
         take("photos/")
 
