@@ -331,3 +331,15 @@ def test_headers_of_pages_that_mean_harm(header: bytes, tmp_path: Path) -> None:
     write_changed(file, lambda content: content[:start] + header + content[end:])
     with pytest.raises(ManifestError, match=r"a page of the image column|does not end"):
         images_of(file)
+
+
+def test_offsets_of_arrow_must_be_in_order(tmp_path: Path) -> None:
+    """Those of text could lead anywhere in memory, so all are checked."""
+    file = tmp_path / "a.arrow"
+    feather.write_feather(pa.table({"image": [b"x" * 21] * 9}), file, compression="uncompressed")
+    offsets = np.arange(0, 10 * 21, 21, dtype="<i4")
+    changed = offsets.copy()
+    changed[5] = 0
+    write_changed(file, lambda data: data.replace(offsets.tobytes(), changed.tobytes()))
+    with pytest.raises(ManifestError, match=r"a.arrow is not a valid Arrow file: .* offset"):
+        images_of(file)

@@ -55,6 +55,7 @@ def read_arrow_files(
             whole = _content(storage, path)
             table = _open(whole).read_all()
             check_column(table.schema, image, name)
+            table.validate(full=True)  # without, offsets may lead anywhere in memory
             column = [chunk for chunk in table[image].chunks if len(chunk)]
             frame = detached(to_frame(table.select(other_columns(table.schema, image))))
             part = Part(path, stamp, table.num_rows, frame, path_field(column))
