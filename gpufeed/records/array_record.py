@@ -15,8 +15,9 @@ from gpufeed.records.bad_images import OnBadImage, check_on_bad_image
 from gpufeed.records.manifest import Manifest
 from gpufeed.records.sizes import with_sizes
 from gpufeed.records.table import read_table
-from gpufeed.source.array_record import ArrayRecordSource, RecordPaths, image_of
+from gpufeed.source.array_record import ArrayRecordSource, image_of
 from gpufeed.source.example import Values
+from gpufeed.source.patterns import Patterns
 from gpufeed.source.selection import take
 
 __all__ = ["read_array_record"]
@@ -25,7 +26,7 @@ _KEY = "record number in gpufeed"
 
 
 def read_array_record(
-    paths: RecordPaths,
+    paths: Patterns,
     *,
     image: str = "image",
     label: str | None = "label",

@@ -11,12 +11,12 @@ from typing import BinaryIO, TypeVar
 import polars as pl
 
 from gpufeed._util.open_regular import open_regular
-from gpufeed._util.sanitize import sanitize
 from gpufeed._util.urls import is_url, location, public_url, split_url
 from gpufeed.errors import ManifestError, MissingExtraError
 from gpufeed.records.arrow_file import map_arrow
 from gpufeed.source.locate import storage_of
-from gpufeed.source.patterns import locate
+from gpufeed.source.patterns import expand_braces, locate
+from gpufeed.source.storage import LocalStorage
 
 __all__ = [
     "ARROW_FILES",
@@ -69,24 +69,20 @@ def find_files(table: object) -> list[Path | str] | None:
         return [file for each in table for file in find_files(each) or []]
     if not isinstance(table, str | Path):
         return None
-    where = location(table)
     if not is_pattern(table):
-        return [where]
-    if isinstance(where, str):
-        storage, files = locate(where)
-        return [storage.name(file) for file in files]
-    found = sorted(glob.glob(str(where), recursive=True))  # noqa: PTH207 - of absolute ones too
-    if not found:
-        raise ManifestError(f"no file matches {sanitize(str(table))}")
-    return [Path(file) for file in found]
+        return [location(table)]
+    storage, files = locate(table)
+    names = [storage.name(file) for file in files]
+    return [Path(name) if isinstance(storage, LocalStorage) else name for name in names]
 
 
 def is_pattern(file: str | Path) -> bool:
     """Return whether this is a pattern, and not the name of a file."""
-    if is_url(file):
-        # A web server has no listing, and a query string begins with a question mark.
-        return glob.has_magic(str(file)) and not str(file).startswith("http")
-    return glob.has_magic(str(file)) and not Path(file).exists()
+    text = str(file)
+    if not glob.has_magic(text) and expand_braces(text) == [text]:
+        return False
+    # A web server has no listing, and a query string begins with a question mark.
+    return not text.startswith("http") if is_url(file) else not Path(file).exists()
 
 
 def file_name(file: Path | str) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import glob
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +14,10 @@ from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError, ManifestError, SourceError
 from gpufeed.source.example import Values, read_example
 from gpufeed.source.native import NativeFiles
+from gpufeed.source.patterns import Patterns, locate
+from gpufeed.source.storage import LocalStorage
 
-__all__ = ["ArrayRecordSource", "RecordPaths"]
-
-RecordPaths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+__all__ = ["ArrayRecordSource"]
 
 # Small enough for one record: what is read ahead would be of records that nobody wants.
 _READING = {"options": "readahead_buffer_size:0", "file_reader_buffer_size": 1 << 15}
@@ -32,8 +30,9 @@ class ArrayRecordSource:
     record reads and decompresses all of its group.
 
     Args:
-        paths: a file, a pattern as of `glob`, whose files are sorted; or a list of such, whose
-            order is kept.
+        paths: a file; a pattern, in which `{000..099}` and `{a,b}` stand for several and `*`, `?`,
+            `[ab]` and `**` are wildcards, whose files are sorted; or a list of such, whose order is
+            kept.
         image: the name of the feature that is the encoded image, if the records are serialized
             `tf.train.Example` messages; None if the records are encoded images themselves.
 
@@ -42,12 +41,12 @@ class ArrayRecordSource:
         MissingExtraError: the package array_record, or protobuf for Examples, is not installed.
     """
 
-    def __init__(self, paths: RecordPaths, image: str | None = None) -> None:
+    def __init__(self, paths: Patterns, image: str | None = None) -> None:
         self.image = image
         self._files: NativeFiles[Any]
         counts = []
         try:
-            self._files = NativeFiles(_expand(paths), _open)
+            self._files = NativeFiles(_files_of(paths), _open)
             for number, _ in enumerate(self._files.paths):
                 counts.append(self._files.open(number).num_records())
         except OSError as error:
@@ -125,25 +124,14 @@ def image_of(example: dict[str, Values], name: str) -> bytes:
     return found[0]
 
 
-def _expand(paths: RecordPaths) -> list[str]:
-    """Return the files that paths and patterns name.
-
-    Raises:
-        ManifestError: a pattern matches nothing, or there is none.
-    """
-    patterns = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    files = []
-    for pattern in patterns:
-        if not isinstance(pattern, str | os.PathLike):
-            raise ConfigError(f"paths has {short(pattern)}; it must be a path, or a list of paths")
-        text = os.fspath(pattern)
-        found = [text] if Path(text).exists() else sorted(glob.glob(text, recursive=True))  # noqa: PTH207
-        if not found:
-            raise ManifestError(f"no file matches {short(text)}")
-        files += found
-    if not files:
-        raise ManifestError("there are no files: the list is empty")
-    return files
+def _files_of(patterns: Patterns) -> list[str]:
+    storage, files = locate(patterns)
+    if not isinstance(storage, LocalStorage):
+        raise ConfigError(
+            f"{storage.name(files[0])} is a URL, and ArrayRecord's library reads files of this "
+            "machine only; copy them"
+        )
+    return [storage.name(file) for file in files]
 
 
 _process: int | None = None

@@ -19,7 +19,7 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 _WILDCARD = re.compile(r"[*?[]")
 
-Patterns = str | Path | Sequence[str | Path]
+Patterns = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 def locate(patterns: Patterns) -> tuple[Storage, list[str]]:
@@ -27,8 +27,8 @@ def locate(patterns: Patterns) -> tuple[Storage, list[str]]:
 
     Args:
         patterns: paths or URLs, in which `{000..099}` and `{a,b}` stand for several, and `*`, `?`,
-            `[ab]` and `**` are as in a glob. A pattern's files are in the order of its braces,
-            those of a glob are sorted.
+            `[ab]` and `**` are as in a glob, which finds no hidden files. A pattern's files are in
+            the order of its braces, those of a glob are sorted.
 
     Returns:
         The storage, whose root is the folder that all have in common; and the files, relative to
@@ -39,17 +39,17 @@ def locate(patterns: Patterns) -> tuple[Storage, list[str]]:
             have no folder in common.
         ConfigError: an argument is something else, or a URL that cannot be read.
     """
-    given = [patterns] if isinstance(patterns, str | Path) else list(patterns)
+    given = [patterns] if isinstance(patterns, str | os.PathLike) else list(patterns)
     for each in given:
-        if not isinstance(each, str | Path):
+        if not isinstance(each, str | os.PathLike):
             raise ConfigError(f"{short(each)} is not a path")
-    expanded = [text for each in given for text in expand_braces(str(each))]
+    expanded = [text for each in given for text in expand_braces(os.fspath(each))]
     if not expanded:
-        raise ManifestError("there are no shards: the list is empty")
+        raise ManifestError("there are no files: the list is empty")
     schemes = {text.partition("://")[0] + "://" if "://" in text else "" for text in expanded}
     scheme = schemes.pop()
     if schemes:
-        raise ManifestError("the shards are in different places; they must be below one folder")
+        raise ManifestError("the files are in different places; they must be below one folder")
     places = [text[len(scheme) :] if scheme else os.path.abspath(text) for text in expanded]  # noqa: PTH100
     folders = [_WILDCARD.split(place)[0].rpartition("/")[0] for place in places]
     common = os.path.commonpath([folder or ("" if scheme else "/") for folder in folders])
@@ -57,13 +57,14 @@ def locate(patterns: Patterns) -> tuple[Storage, list[str]]:
     files: list[str] = []
     for place in places:
         file = place[len(common) :].lstrip("/")
-        if not _WILDCARD.search(file):
+        if not _WILDCARD.search(file) or (not scheme and Path(place).exists()):
             files.append(file)
             continue
         try:
             found = storage.find(file)
         except OSError as error:
             raise ManifestError(f"cannot list {storage.name(file)}: {error}") from error
+        found = [path for path in found if "/." not in f"/{path}" or "/." in f"/{file}"]
         if not found:
             raise ManifestError(f"no file matches {storage.name(file)}")
         files += found

@@ -414,3 +414,14 @@ def test_several_files(root: Path, tmp_path: Path) -> None:
     odd = tmp_path / "odd[1].csv"
     whole.write_csv(odd)
     assert len(read_table(odd, root=root)) == 4
+
+
+def test_patterns_have_braces_and_find_no_hidden_files(root: Path) -> None:
+    """So that what gpufeed itself keeps in `.gpufeed` is not taken for a part of the data."""
+    (root / ".gpufeed").mkdir()
+    for number, name in enumerate(("1.csv", "2.csv", ".3.csv", ".gpufeed/4.csv")):
+        table()[number : number + 1].write_csv(root / name)
+    paths = ["0.png", "1.png"]
+    for pattern in ("{1..2}.csv", "{1,2}.csv", "*.csv", "**/*.csv", "[12].csv"):
+        assert read_table(root / pattern).frame["path"].to_list() == paths, pattern
+    assert read_table(root / ".gpufeed" / "*.csv", root=root).frame["path"].to_list() == ["3.png"]

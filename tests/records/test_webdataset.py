@@ -467,7 +467,7 @@ def test_shards_that_are_not_there(folder: Path) -> None:
         (folder / "{0..1}.tar", f"cannot read the shard {folder}/1.tar: No such file or directory"),
         (folder / "x*.tar", f"no file matches {folder}/x*.tar"),
         ([folder / "0.tar", folder / "*.tar"], f"{folder}/0.tar is listed twice"),
-        ([], "there are no shards: the list is empty"),
+        ([], "there are no files: the list is empty"),
         (folder, f"no sample|cannot read the shard {folder}"),
     ]:
         with pytest.raises(ManifestError, match=said.replace("*", r"\*")):

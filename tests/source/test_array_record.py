@@ -165,11 +165,11 @@ def test_what_is_asked_for_must_be_there(shards: str, tmp_path: Path) -> None:
         read_array_record(shards, label="species", progress=False)
     with pytest.raises(ManifestError, match=r"12 of 12 images are bad: .* the feature 'photo'"):
         read_array_record(shards, image="photo", progress=False)
-    with pytest.raises(ManifestError, match=r"no file matches '.*/absent-[*]'"):
+    with pytest.raises(ManifestError, match=r"no file matches .*/absent-[*]"):
         ArrayRecordSource(tmp_path / "absent-*")
     with pytest.raises(ManifestError, match="there are no files: the list is empty"):
         ArrayRecordSource([])
-    with pytest.raises(ConfigError, match="paths has 3; it must be a path, or a list of paths"):
+    with pytest.raises(ConfigError, match="3 is not a path"):
         ArrayRecordSource([3])  # type: ignore[list-item]
     write(tmp_path / "empty", [])
     with pytest.raises(ManifestError, match="has no records"):

@@ -63,7 +63,7 @@ def test_what_cannot_be_located(folder: Path) -> None:
         locate("a/x*")
     with pytest.raises(ManifestError, match=r"/a/0.tar is listed twice"):
         locate(["a/0.tar", "a/*.tar"])
-    with pytest.raises(ManifestError, match="the shards are in different places"):
+    with pytest.raises(ManifestError, match="the files are in different places"):
         locate(["gs://b/0.tar", "a/0.tar"])
     with pytest.raises(ConfigError, match="3 is not a path"):
         locate(["a/0.tar", 3])  # type: ignore[list-item]
