@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import mmap
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import polars as pl
 
-from gpufeed.errors import MissingExtraError
+from gpufeed._util.extras import import_extra
 
 __all__ = ["map_arrow", "write_arrow"]
 
@@ -22,7 +22,7 @@ def map_arrow(opened: BinaryIO) -> tuple[pl.DataFrame, dict[bytes, bytes]]:
         MissingExtraError: pyarrow is not installed.
         ValueError: the file is not a valid Arrow IPC file.
     """
-    arrow = _pyarrow()
+    arrow = import_extra("pyarrow", extra="arrow")
     mapped = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
     with arrow.ipc.open_file(arrow.py_buffer(mapped)) as reader:
         table = reader.read_all()
@@ -38,17 +38,9 @@ def write_arrow(file: BinaryIO, frame: pl.DataFrame, metadata: dict[bytes, bytes
         MissingExtraError: pyarrow is not installed.
         OSError: the file cannot be written.
     """
-    arrow = _pyarrow()
+    arrow = import_extra("pyarrow", extra="arrow")
     if len(set(frame.n_chunks("all"))) > 1:
         frame = frame.rechunk()  # each part of a longer chunk would be written with all its text
     table = frame.to_arrow(compat_level=pl.CompatLevel.newest()).replace_schema_metadata(metadata)
     with arrow.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
-
-
-def _pyarrow() -> Any:
-    try:
-        import pyarrow.ipc
-    except ModuleNotFoundError:
-        raise MissingExtraError("pyarrow", extra="arrow") from None
-    return pyarrow

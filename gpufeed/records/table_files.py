@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import io
 from collections.abc import Callable, Collection
@@ -120,10 +121,10 @@ def read_file(file: Path | str, texts: Collection[str]) -> tuple[pl.DataFrame, b
         if kind == "JSON Lines":
             return pl.read_ndjson(opened, infer_schema_length=None)
         if kind == "Arrow IPC":
-            try:
-                return map_arrow(opened)[0]
-            except MissingExtraError:
-                return pl.read_ipc(opened)
+            if isinstance(file, Path):
+                with contextlib.suppress(MissingExtraError):
+                    return map_arrow(opened)[0]
+            return pl.read_ipc(opened)
         return pl.read_csv(
             opened,
             separator="\t" if kind == "TSV" else ",",

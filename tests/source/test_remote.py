@@ -430,12 +430,17 @@ def test_tables_and_tools_take_urls(
     store: FaultyStore, files: Manifest, wanted: list[str], tmp_path: Path
 ) -> None:
     listed = files.frame.with_columns(label="class_name").drop("class_name", "width", "height")
-    for name, write in (("list.csv", listed.write_csv), ("list.parquet", listed.write_parquet)):
+    for name, write in (
+        ("list.csv", listed.write_csv),
+        ("list.parquet", listed.write_parquet),
+        ("list.arrow", listed.write_ipc),
+    ):
         write(tmp_path / name)
         put(f"photos/{name}", (tmp_path / name).read_bytes())
     tables = [
         gpufeed.read_table(f"{ROOT}/list.csv", progress=False),
         gpufeed.read_table(f"{ROOT}/list.parquet", progress=False),
+        gpufeed.read_table(f"{ROOT}/list.arrow", progress=False),
         gpufeed.read_table(listed, root=ROOT, progress=False),
         gpufeed.read_table(listed, root=RemoteStorage(ROOT), progress=False),
         gpufeed.read_table(listed.with_columns(path=f"{ROOT}/" + pl.col("path")), progress=False),

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from gpufeed._util.extras import import_extra
 from gpufeed._util.sanitize import sanitize, short
-from gpufeed.errors import ManifestError, MissingExtraError
+from gpufeed.errors import ManifestError
 from gpufeed.records.any_table import with_names
 from gpufeed.records.table_files import FAILURES, first_line
 from gpufeed.source.storage import Stamp
@@ -49,16 +50,8 @@ class Part(NamedTuple):
 
 
 def import_pyarrow() -> Any:
-    """Return pyarrow.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
-    try:
-        import pyarrow
-    except ModuleNotFoundError:
-        raise MissingExtraError("pyarrow", extra="arrow") from None
-    return pyarrow
+    """Return pyarrow; raise `MissingExtraError` if it is not installed."""
+    return import_extra("pyarrow", extra="arrow")
 
 
 def is_image(arrow_type: Any) -> bool:
