@@ -198,13 +198,13 @@ def test_places_are_found_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     parquet.write_table(table(values), file, row_group_size=10)
     check_images(images_of(file), values)
     found: list[int] = []
-    plain = parquet_module.locate
+    plain = parquet_module.locate_images
 
     def counted(*arguments: Any) -> Any:
         found.append(1)
         return plain(*arguments)
 
-    monkeypatch.setattr(parquet_module, "locate", counted)
+    monkeypatch.setattr(parquet_module, "locate_images", counted)
     check_images(images_of(file), values)
     assert found == []
     parquet.write_table(table(values[1:]), file, row_group_size=10)

@@ -243,7 +243,7 @@ def test_a_shard_is_indexed_once(shared: bool, folder: Path, indexed: list[str])
     assert sorted(indexed) == ["0.tar", "1.tar", "2.tar"]  # other values are another index
 
 
-@pytest.mark.parametrize("damage", [b"", b"PAR1", "of another", "too long"])
+@pytest.mark.parametrize("damage", [b"", b"PAR1", "of another", "too long", "nulls"])
 def test_an_index_that_is_none_is_made_anew(
     damage: bytes | str, folder: Path, indexed: list[str]
 ) -> None:
@@ -255,6 +255,8 @@ def test_an_index_that_is_none_is_made_anew(
         file.write_bytes(damage)
     elif damage == "of another":
         frame.rename({"bits": "pits"}).write_parquet(file)
+    elif damage == "nulls":
+        frame.with_columns(start=pl.lit(None, pl.Int64)).write_parquet(file)
     else:
         pl.concat([frame] * 1000).write_parquet(file)
     indexed.clear()

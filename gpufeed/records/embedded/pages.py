@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from gpufeed.source.chunks import CODECS, Chunks
 
-__all__ = ["Layout", "UnknownLayoutError", "locate"]
+__all__ = ["Layout", "UnknownLayoutError", "locate_images"]
 
 Int64 = npt.NDArray[np.int64]
 _Values = tuple[Int64, Int64]
@@ -57,7 +57,7 @@ class Layout(NamedTuple):
     chunks: Chunks | None
 
 
-def locate(file: BinaryIO, chunk: Any, column: Any) -> Layout:
+def locate_images(file: BinaryIO, chunk: Any, column: Any) -> Layout:
     """Return where the values of a column are in one row group.
 
     Args:

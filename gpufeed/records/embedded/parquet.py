@@ -19,7 +19,7 @@ from gpufeed._util.progress import progress
 from gpufeed._util.thread_map import thread_map
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.embedded.arrays import path_field
-from gpufeed.records.embedded.pages import Layout, UnknownLayoutError, locate
+from gpufeed.records.embedded.pages import Layout, UnknownLayoutError, locate_images
 from gpufeed.records.embedded.part import (
     UNREADABLE,
     Part,
@@ -147,7 +147,7 @@ class _File:
         chunk = self._metadata.row_group(group).column(self._column)
         try:
             with self._storage.open(self.part.path) as opened:
-                return locate(opened, chunk, self._schema)
+                return locate_images(opened, chunk, self._schema)
         except UnknownLayoutError as error:
             raise ManifestError(
                 f"{self._name} stores its images as {error}, in which single ones cannot be found; "

@@ -16,7 +16,7 @@ from gpufeed._util.thread_map import thread_map
 from gpufeed.errors import ManifestError
 from gpufeed.records.cached import cache_files, short_hash, write_cache
 from gpufeed.records.table_files import count_rows, read_parquet
-from gpufeed.records.webdataset.shard import BLOCK, read_shard, schema
+from gpufeed.records.webdataset.shard import BLOCK, IMAGE_COLUMNS, read_shard, schema
 from gpufeed.records.webdataset.wanted import Wanted
 from gpufeed.source.paths import PATH_CHARS
 from gpufeed.source.storage import LocalStorage, Stamp, Storage
@@ -111,11 +111,14 @@ def _files(storage: Storage, shard: str, wanted: str) -> list[Path]:
 def _load(files: Sequence[Path], stamp: Stamp, values: int) -> pl.DataFrame | None:
     """Return a cached index that has this stamp, if there is one."""
     for file in files:
-        # One that is damaged or none is ignored, and so is one of more samples than fit the shard.
+        # A damaged or forged one is ignored, and one of more samples than fit the shard.
         with contextlib.suppress(ManifestError):
             if not 0 < count_rows(file) <= 1 + stamp.length // BLOCK:
                 continue
             frame = read_parquet(file)
-            if frame.schema == {**_STAMP, **schema(values)} and frame.row(0)[:2] == stamp:
+            if frame.schema != {**_STAMP, **schema(values)} or frame.row(0)[:2] != stamp:
+                continue
+            images = frame.filter(pl.col("key").is_not_null(), pl.col("problem").is_null())
+            if not any(images[name].null_count() for name in IMAGE_COLUMNS):
                 return frame.drop(*_STAMP)
     return None

@@ -17,7 +17,7 @@ from gpufeed.source.archives import TAR, ZIP, archive_kind
 from gpufeed.source.storage import Stamp, Storage
 from gpufeed.source.window import Window
 
-__all__ = ["BLOCK", "read_shard", "schema", "value_column"]
+__all__ = ["BLOCK", "IMAGE_COLUMNS", "read_shard", "schema", "value_column"]
 
 _SCHEMA = {
     "key": pl.String,
@@ -29,6 +29,8 @@ _SCHEMA = {
     "bits": pl.Int32,
     "problem": pl.String,
 }
+IMAGE_COLUMNS = ("name", "start", "length", "width", "height", "bits")
+"""Columns of an index that no sample without a problem lacks."""
 _NAME = re.compile(r"((?:.*/)?[^./]+)\.([^/]*)", re.DOTALL)
 """A member's name: the key of its sample and its extension. Hidden files are no members."""
 _META = re.compile(r"__[^/]*__($|/)")
