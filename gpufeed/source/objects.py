@@ -115,7 +115,7 @@ class ObjectSource(PathSource):
         for file in files:
             stamp = stamps[file]
             parts.append("" if isinstance(stamp, OSError) else f"{stamp.length} {stamp.version}")
-        digest = hashlib.sha256("\0".join(parts).encode())
+        digest = hashlib.sha256("\0".join(parts).encode(errors="surrogateescape"))
         digest.update(str(self._max_bytes).encode())
         return digest.hexdigest()
 
