@@ -50,10 +50,12 @@ def location(path: str | os.PathLike[str]) -> Path | str:
 def public_url(url: str) -> str:
     """Return a URL without user, password, query string and fragment, as errors show it."""
     scheme, _, rest = url.partition("://")
+    web = scheme in ("http", "https")
+    if web:
+        rest = re.split(r"[?#]", rest, maxsplit=1)[0]
     host, slash, path = rest.partition("/")
-    if scheme in ("http", "https"):
-        path = re.split(r"[?#]", path, maxsplit=1)[0]
-    return f"{scheme}://{host.rpartition('@')[2] if ':' in host else host}{slash}{path}"
+    # In abfss://container@account there is no user.
+    return f"{scheme}://{host.rpartition('@')[2] if web or ':' in host else host}{slash}{path}"
 
 
 def split_url(url: str) -> tuple[str, str]:

@@ -36,11 +36,11 @@ _UPRIGHT: dict[int, Callable[[Values], Values]] = {
 def decode_values(content: Content, size: tuple[int, int]) -> Values:
     """Return the values of an image of one channel, turned by its EXIF orientation.
 
-    They are those of `numpy.asarray(PIL.Image.open(file))`: of a palette its indices, of 1 bit per
-    pixel 0 and 1.
+    They are those of `numpy.asarray(PIL.Image.open(file))`: the indices of a palette, and 0 and 1
+    for 1 bit per pixel.
 
     Args:
-        content: the encoded image; or its pixels, of which the three channels must be equal.
+        content: the encoded image; or its pixels, whose three channels must be equal.
         size: (height, width) that the image must have.
 
     Returns:

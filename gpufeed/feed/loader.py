@@ -154,10 +154,10 @@ class Loader:
             `Mask`, `Depth` and `Field`.
         columns: names of columns of the manifest whose values come with the images.
         box_columns: names of columns of lists whose values come with the boxes, one for each.
-        flip_pairs: pairs of points that change places where an image is flipped, such as
+        flip_pairs: pairs of points that swap places in flipped images, such as
             ("left eye", "right eye"): names of `Manifest.point_names`, or numbers. Without them, a
             point keeps its place in the list. Flips in both directions, which are a rotation by
-            180 degrees, change nothing.
+            180 degrees, swap nothing.
         box_format: "xyxy" for (x0, y0, x1, y1) or "xywh" for (x, y, width, height).
         collate_fn: None; "pad" for boxes in arrays of one shape; or a function from a list of n
             dicts, one for each record of the batch, to what the loader hands out.
@@ -219,23 +219,23 @@ class Loader:
             openers has been run on a GPU yet.
         decoder: a function that makes a decoder for each thread, for use with threads or a share of
             them. The default is nvImageCodec's. States do not record the decoder.
-        cache: "host" decodes each image once and keeps it in host memory, "device" in that of the
-            device, where the DALI graph takes it for each batch; batches are the same as without.
-            What is kept is what the leading transforms that draw no random numbers give: with
-            `presets.evaluate` finished images. If a random crop follows a resize, images are kept
-            before the resize, at their full size: gpufeed resizes only what the crop shows, and
-            cutting that out of the whole resized image would change some pixels by one level. The
-            loader cannot be made if the images need more than 0.9 of the memory that is available;
-            each loader is counted alone. Bad images are not kept. A file that changes after it was
-            decoded is not noticed.
+        cache: "host" decodes each image once and keeps it in host memory; "device" keeps it in the
+            device's memory, from which the DALI graph takes it for each batch. Batches are the same
+            as without a cache. Images are kept as the leading transforms without random numbers
+            leave them: with `presets.evaluate`, finished. If a random crop follows a resize, images
+            are kept before the resize, at their full size: gpufeed resizes only what the crop
+            shows, and cutting that out of the whole resized image would change some pixels by one
+            level. The loader cannot be made if the images need more than 0.9 of the memory that is
+            available; each loader is counted alone. Bad images are not kept. A file that changes
+            after it was decoded is not noticed.
 
             With "host", the processes of a machine share the memory, and it is freed with the last
             loader that uses it, by `close` or as its process ends. Each loader has its own memory
             if the source has no `fingerprint`, with `decoder`, and on processors other than x86.
             Needs opener="threads", the default on the CPU.
 
-            With "device", each loader has its own memory, until `close`, and any opener will do
-            that decodes in the graph. Threads of the host fill the cache too if no resize is left
+            With "device", each loader has its own memory, until `close`, and any opener that
+            decodes in the graph works. Threads of the host fill the cache too if no resize is left
             after it, as with `presets.evaluate`. No `Lambda` can be called. A vertical flip right
             after a resize keeps images before it. "device" has not been run on a GPU yet.
 
@@ -608,8 +608,8 @@ class Loader:
             loader.show(loader.record(5))
 
         Images are drawn pixel by pixel, without their normalisation, with the masks, boxes and
-        points that `targets` requests; depth maps stand beside them, in grey. Captions are those of
-        `gpufeed show`. Views stand side by side.
+        points that `targets` requests; depth maps are shown next to them, in grey. Captions are
+        those of `gpufeed show`. Views stand side by side.
 
         Args:
             batch: a batch of this loader, or what `record` returns; None for the batch that
@@ -755,8 +755,7 @@ class Loader:
         sampler's order; prefetched batches do not count. `fingerprints` holds the manifest's hash
         and, as JSON, the settings of the sampler, the transforms and the opener. A sampler's keys,
         weights or labels take about two bytes a record there; weights without a pattern take
-        eleven.
-        `quarantine` lists the bad records that this process has met.
+        eleven. `quarantine` lists the bad records that this process has met.
         """
         return states.make_state(
             self._schedule.records_before(self._cursor.step),

@@ -58,10 +58,10 @@ class Prefetcher:
     """Hands out batches in order, and prepares those that follow.
 
     One thread, or a few for a source that makes requests, plans and reads upcoming batches and
-    passes them to the opener. Opened batches go to
-    the engine, in order. Each of these two stages holds at most `prefetch + 1` batches. A batch
-    with bad images does not go to the engine until it is requested, and is repaired then. Between
-    two passes no work is started; work already started is kept for the next pass.
+    passes them to the opener. Opened batches go to the engine, in order. Each of these two stages
+    holds at most `prefetch + 1` batches. A batch with bad images does not go to the engine until it
+    is requested, and is repaired then. Between two passes no work is started; work already started
+    is kept for the next pass.
 
     Args:
         maker: makes batches.

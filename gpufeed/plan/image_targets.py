@@ -143,8 +143,8 @@ class ImageTarget:
         found, relative = make_relative(paths, root, folder, row_name)
         if root is None and found is folder and not isinstance(source, PathSource):
             raise ConfigError(
-                f"targets has {self}, whose paths are relative, and the images are {source!r} and "
-                "no files in a folder; pass root="
+                f"targets has {self}, whose paths are relative, and the images are {source!r}, "
+                "not files in a folder; pass root="
             )
         at: Root = found
         if isinstance(source, ObjectSource) and found is folder:
@@ -182,8 +182,8 @@ class Mask(ImageTarget):
 
     The batch has it as uint8 or int32 (n, height, width); int32 is int64 in torch, as labels are.
     With `Views`, it has a list of such arrays. Values are those of `numpy.asarray` of Pillow's
-    image: of a palette its indices, of 1 bit per pixel 0 and 1. Images have one channel: PNG, TIFF,
-    BMP, PGM or PBM.
+    image: the indices of a palette, and 0 and 1 for 1 bit per pixel. Images have one channel: PNG,
+    TIFF, BMP, PGM or PBM.
 
         loader = gpufeed.Loader(manifest, targets=[gpufeed.Mask("mask", root="masks/")])
 
@@ -199,7 +199,7 @@ class Mask(ImageTarget):
             row i of the loader's manifest, so a manifest that is filtered or split needs the
             column.
         fill: value of pixels from outside the image, and of blank images. The default, 255, is the
-            value that losses for segmentation are told to ignore; masks of 0 and 255 need another.
+            usual `ignore_index` of segmentation losses; masks with values 0 and 255 need another.
         dtype: "uint8", or "int32" for values above 255.
         follow_links: whether symbolic links may lead out of the root: see `read_table`.
 
@@ -269,7 +269,7 @@ class Depth(ImageTarget):
         fill: value of pixels from outside the image, and of blank images; not multiplied by
             `scale`.
         interpolation: "nearest", or "bilinear" between the four pixels around a point, without
-            antialiasing. Where 0 stands for no measurement, "bilinear" mixes it in.
+            antialiasing. If 0 means no measurement, "bilinear" mixes it in.
         follow_links: whether symbolic links may lead out of the root: see `read_table`.
 
     Raises:

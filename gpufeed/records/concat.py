@@ -32,11 +32,10 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
     Classes of the same name become one class; labels are renumbered in the order in which the
     manifests name their classes. If all images are files, or all are in one kind of object store,
     the root is the common parent folder of all roots, so the fingerprint depends on their locations
-    within it. A column that only some
-    manifests have is null for the others; boxes, points and `is_training_img` are kept only if all
-    manifests have them. The column `source` (Int32) gives the index of each image's manifest and
-    replaces a column of that name. Labels must be of one kind. `MixtureSampler` mixes the manifests
-    in fixed proportions.
+    within it. A column that only some manifests have is null for the others; boxes, points and
+    `is_training_img` are kept only if all manifests have them. The column `source` (Int32) gives
+    the index of each image's manifest and replaces a column of that name. Labels must be of one
+    kind. `MixtureSampler` mixes the manifests in fixed proportions.
 
     Raises:
         ManifestError: there is no manifest, a column has incompatible dtypes, or the manifests
@@ -106,7 +105,7 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
 
 
 def _join(manifests: Sequence[Manifest]) -> tuple[Source | Path, list[str]]:
-    """Return the images of all manifests, and what comes before the paths of each."""
+    """Return the images of all manifests, and the prefix of the paths of each."""
     sources = [manifest.source for manifest in manifests]
     files = [source for source in sources if type(source) is FileSource]
     if len(files) == len(sources):

@@ -18,9 +18,9 @@ def read_huggingface(
 ) -> Manifest:
     """Make a manifest from a `datasets.Dataset` of images.
 
-    The images are read as they are stored, and never by the dataset's own decoding: as ranges of
-    the Arrow files that the dataset has mapped, or from the image files that it names, or from
-    memory. Rows are those that `select`, `filter`, `shuffle` and so on left, in their order. A
+    Images are read as they are stored, without the dataset's own decoding: from the Arrow files
+    that the dataset has mapped, from the image files that it names, or from memory. The manifest
+    has the rows of the dataset in its order, after `select`, `filter`, `shuffle` and so on. A
     column of `ClassLabel` keeps its names as classes.
 
     Args:

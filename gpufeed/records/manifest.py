@@ -616,8 +616,8 @@ class Manifest:
         """Write the manifest to a file for `read_manifest`, which opens it at once.
 
         It is an Arrow IPC file of all columns, with the names of classes and points, the
-        fingerprint and the root in its metadata. Images are not copied. The file is written whole
-        or not at all.
+        fingerprint and the root in its metadata. Images are not copied. The file is written
+        atomically.
 
         Args:
             path: the file, which must end in ".manifest".

@@ -70,7 +70,7 @@ def read_manifest(
     """Read a manifest that `Manifest.save` wrote, without reading, checking or copying its rows.
 
     The file is mapped into memory, so that the processes of a machine share one copy, and only the
-    parts that are used are read. Do not write to it while it is in use; saving anew is safe, since
+    parts that are used are read. Do not write to it while it is in use; saving again is safe, since
     that makes another file. Needs pyarrow.
 
     The rows are checked against their fingerprint only if the file's modification time is not that

@@ -94,8 +94,8 @@ def read_table(
     images; otherwise they are read from all headers and cached. The columns `box_x`, `box_y`,
     `box_width` and `box_height`, if present, are the images' boxes.
 
-    An uncompressed Arrow IPC file is mapped into memory if pyarrow is installed, and takes none of
-    the process's own; replace such a file rather than write to it while it is in use. To open a
+    An uncompressed Arrow IPC file is mapped into memory if pyarrow is installed, and takes no
+    memory of the process; replace such a file rather than write to it while it is in use. To open a
     long list again, or in many processes, `Manifest.save` it.
 
     A column of lists gives several boxes per image, as for detection. Boxes that extend beyond
@@ -109,17 +109,17 @@ def read_table(
             relative to the root.
         image: column of encoded images: binary, or structs of `bytes` and `path` as Hugging Face
             writes them. It is not in the manifest, and neither are other columns of such structs.
-            `path` is then the table's column `path` if it has one; or else that of the structs, if
-            no two are the same; or else the file and the row in it, as "train-0.parquet/17", or the
-            row of a table in memory. Structs with paths alone are read as a column of paths.
-        label: column of the labels; None for images without labels. A column `label` that is not
-            the one is left out.
+            `path` is then the table's column `path` if it has one; otherwise the structs' `path`,
+            if no two are the same; otherwise the file and the row, such as "train-0.parquet/17", or
+            the row of a table in memory. Structs that only have paths are read as a column of
+            paths.
+        label: column of the labels; None for images without labels. Any other
+            column called `label` is left out.
         classes: the names of the classes, in the order of their numbers, or of a vector's entries;
             or a manifest, whose `classes`, and `box_classes` if it has any, are taken. Classes may
-            be without images.
-            Integer labels index the names, but are looked up like text if a name is an integer.
-            "renumber" numbers the distinct labels, sorted, from 0. `repairs` counts the images
-            whose integer label becomes another number, as `labels_renumbered`.
+            have no images. Integer labels index the names, but are looked up like text if a name is
+            an integer. "renumber" numbers the distinct labels, sorted, from 0. `repairs` counts the
+            images whose integer label becomes another number, as `labels_renumbered`.
         boxes: column of lists of four numbers, in pixels; becomes `boxes`. Null and an empty list
             mean no boxes.
         box_format: "xyxy" for (x0, y0, x1, y1), or "xywh" for (x, y, width, height) as in COCO.

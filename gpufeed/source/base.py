@@ -51,14 +51,14 @@ class Source(Protocol):
     be picklable.
 
     Four methods are optional. `open(key) -> BinaryIO` opens an image as a seekable file and raises
-    `OSError` if it cannot; sizes are then read from headers, without reading whole images. For an
-    image of pixels, the file is the header alone of a PPM of their size.
-    `fetch(keys) -> None` is a hint that these keys will be read soon; it must not block.
-    `fingerprint() -> str` returns a text that changes whenever an image does; processes of which it
-    is the same then share the memory of `Loader(cache="host")`.
-    `start(keys, seconds) -> concurrent.futures.Future` begins to read and returns at once; the
-    future is of what `read` returns, and an image that takes more than `seconds`, unless that is
-    None, is a `TimeoutError` in it. A loader then asks for whole batches, and not on many threads.
+    `OSError` if it cannot; sizes are then read from headers, without reading whole images. For
+    pixels, the file is only the header of a PPM of their size. `fetch(keys) -> None` is a hint that
+    these keys will be read soon; it must not block. `fingerprint() -> str` returns text that
+    changes whenever an image does; processes with the same fingerprint share the memory of
+    `Loader(cache="host")`. `start(keys, seconds) -> concurrent.futures.Future` starts reading and
+    returns at once. The future's result is what `read` returns; an image that takes more than
+    `seconds` (None for no limit) is a `TimeoutError` in it. A loader then requests whole batches,
+    rather than single images on many threads.
     """
 
     def read(self, keys: Keys) -> Sequence[Content | OSError]:

@@ -1,4 +1,4 @@
-"""Reads `tf.train.Example` messages, of which TFDS makes records, without TensorFlow."""
+"""Reads `tf.train.Example` messages, the records of TFDS, without TensorFlow."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def _h5py() -> Any:
 
 
 def _is_link(file: Any, dataset: str) -> bool:
-    """Return whether a name leads over a soft or external link, which is not followed."""
+    """Return whether a name passes through a soft or external link, which is not followed."""
     names = [name for name in dataset.split("/") if name not in ("", ".")]
     for path in itertools.accumulate(names, "{}/{}".format):
         if not file.id.links.exists(path.encode()):

@@ -55,7 +55,7 @@ class LmdbSource:
             raise ManifestError(f"{file} is damaged: {error}") from error
 
     def _list(self, environment: Any, file: Path, keys: Iterable[str | bytes] | None) -> None:
-        """Set the keys and their names; errors as `__init__`, and those of lmdb."""
+        """Set the keys and their names; raises as `__init__` does, and errors of lmdb."""
         with environment.begin() as transaction:
             if keys is None:
                 self._keys: list[bytes] = [*transaction.cursor().iternext(values=False)]
@@ -159,7 +159,7 @@ def _open(path: str) -> Any:
 
 
 def _close_all() -> None:
-    """Close what a forked process has inherited, so that it may open it."""
+    """Close what a forked process has inherited, so that it can open it again."""
     global _lock
     _lock = threading.Lock()
     for environment in list(_environments.values()):

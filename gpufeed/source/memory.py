@@ -23,8 +23,8 @@ _MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK")
 class MemorySource:
     """Images in memory, encoded or as pixels, mixed as you like.
 
-    Pixels go where those of a decoded image would, so the batches are those of the same images in
-    PNG files. Arrays and bytes are not copied: do not change them later.
+    Pixels are used like those of a decoded image, so batches equal those of the same images in PNG
+    files. Arrays and bytes are not copied: do not change them later.
 
     Args:
         images: for each image the content of its file, bytes-like; or its pixels, a uint8 array

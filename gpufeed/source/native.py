@@ -1,4 +1,4 @@
-"""Files that are read by libraries of their own, which each process must open for itself."""
+"""Files that are read by third-party libraries, and that each process must open itself."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class ObjectSource(PathSource):
         return self.storage.name(self._files[key])
 
     def open(self, key: int) -> BinaryIO:
-        """Open a file, of which blocks are read as they are needed: see `Source`."""
+        """Open a file, whose blocks are read as they are needed: see `Source`."""
         return self.storage.open(self._files[key])
 
     def open_stamped(self, key: int) -> tuple[BinaryIO, tuple[int, int] | None]:
@@ -105,7 +105,7 @@ class ObjectSource(PathSource):
     def fingerprint(self) -> str:
         """Return a digest of all files' URLs, lengths and ETags: see `Source`.
 
-        They are those of the listing where there was one; else each file is asked for.
+        They come from the listing if there was one; otherwise each file is requested.
         """
         files = self._files.to_list()
         unknown = [file for file in files if file not in self._stamps]
@@ -115,7 +115,7 @@ class ObjectSource(PathSource):
         for file in files:
             stamp = stamps[file]
             parts.append("" if isinstance(stamp, OSError) else f"{stamp.length} {stamp.version}")
-        digest = hashlib.sha256("\0".join(parts).encode())
+        digest = hashlib.sha256("\0".join(parts).encode(errors="surrogateescape"))
         digest.update(str(self._max_bytes).encode())
         return digest.hexdigest()
 
@@ -125,7 +125,7 @@ class ObjectSource(PathSource):
 
 
 def join_objects(sources: Sequence[ObjectSource]) -> tuple[ObjectSource, list[str]] | None:
-    """Return one source of all files, and what comes before the paths of each of the sources.
+    """Return one source of all files, and the prefix of the paths of each source.
 
     None if they are not of one kind of storage with the same options.
     """

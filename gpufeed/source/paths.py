@@ -65,8 +65,9 @@ def make_relative(
     if root is not None:
         above = f"{root}/" if isinstance(root, str) else os.path.join(root.absolute(), "")  # noqa: PTH118
         if (row := first_true(absolute & ~paths.str.starts_with(above))) is not None:
+            shown = public_url(root) if isinstance(root, str) else root
             raise ManifestError(
-                f"{describe(row)} is absolute and not below the root {root}; leave out root "
+                f"{describe(row)} is absolute and not below the root {shown}; leave out root "
                 "if all paths are absolute"
             )
     else:

@@ -1,4 +1,4 @@
-"""Storage: files below one root, of which byte ranges are read. `LocalStorage` is a folder."""
+"""Storage: files below one root, read by byte ranges. `LocalStorage` is a folder."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ class OpenFiles(Generic[Opened]):
         self._files: OrderedDict[str, Opened] = OrderedDict()
 
     def open(self, path: str) -> Opened:
-        """Return a file, which is opened if it is not."""
+        """Return a file, opening it if it is not open."""
         with self._lock:
             if (file := self._files.get(path)) is not None:
                 self._files.move_to_end(path)

@@ -142,7 +142,7 @@ class ZipSource:
         return io.BufferedReader(Window(read, size), _PIECE)
 
     def find(self, paths: pl.Series) -> Self:
-        """Return a source of the files of these paths; those that there are not are bad images."""
+        """Return a source of the files at these paths; missing files are bad images."""
         number = {path: number for number, path in enumerate(self.paths)}
         keys = np.array([number.get(path, -1) for path in paths], dtype=np.int64)
         found = self.take(np.maximum(keys, 0))
@@ -291,7 +291,7 @@ def open_archive(path: str | os.PathLike[str]) -> ZipSource | None:
                 raise ManifestError(_refused(name, kind))
             with zipfile.ZipFile(opened) as archive:
                 directory = archive.start_dir
-                # Of several files of one name the last counts, as for `unzip`.
+                # The last of several files with one name counts, as for `unzip`.
                 infos = {info.filename: info for info in archive.infolist() if not info.is_dir()}
         rows = [
             (i.header_offset, i.compress_size, i.compress_type, i.flag_bits, i.file_size, i.CRC)

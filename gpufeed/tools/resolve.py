@@ -269,7 +269,7 @@ def _find(path: str | Path, options: ListOptions) -> _Found:
         unfit = [name for name in given if not (is_tar and name == "label")]
         if unfit:
             raise ConfigError(
-                f"{unfit[0]} is given, which goes with a table; {file_name(source)} is none"
+                f"{unfit[0]} is given, which goes with a table; {file_name(source)} is not one"
             )
         return _Found(source, is_tar=is_tar)
     if is_pattern(source):
@@ -325,7 +325,7 @@ def _check_no_table(given: Sequence[str], folder: object) -> None:
 
 
 def _columns(file: Path | str, options: ListOptions) -> dict[str, Any]:
-    """Return the arguments of `read_table` for a table, or for several of which this is the first.
+    """Return the arguments of `read_table` for a table, given its first file.
 
     Raises:
         ManifestError: the table cannot be read, or lacks a column that `options` name.

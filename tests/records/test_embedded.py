@@ -104,7 +104,9 @@ def test_pages_that_many_ask_for_are_kept(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(chunks_module, "SHARED_BYTES", 5000)
     monkeypatch.setattr(chunks_module, "_KEPT_BYTES", 30_000)
     monkeypatch.setattr(parquet_module, "_MAX_CHUNK", 15_000)
-    with pytest.warns(UserWarning, match="1 of 1 files, .*compressed in pages .* write it anew"):
+    with pytest.warns(
+        UserWarning, match="1 of 1 files, .*compressed in pages .* rewrite it: python"
+    ):
         source = images_of(tmp_path / "a.parquet")
     read: list[int] = []
     plain = source.storage.storage.read
@@ -246,7 +248,7 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
                 use_dictionary=False,
                 column_encoding={"image.bytes": "DELTA_BYTE_ARRAY"},
             ),
-            "a.parquet stores its images as values in encoding 7, .* write it anew: python -c",
+            "a.parquet stores its images as values in encoding 7, .* rewrite it: python -c",
         ),
         (
             lambda: parquet.write_table(given.drop("image"), file),
@@ -268,7 +270,7 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
             images_of(file)
     file = tmp_path / "a.feather"
     feather.write_feather(given, file, compression="lz4")
-    with pytest.raises(ManifestError, match=r"a.feather is compressed, .* write it anew: python"):
+    with pytest.raises(ManifestError, match=r"a.feather is compressed, .* rewrite it: python"):
         images_of(file)
     feather.write_feather(given, file, compression="uncompressed")
     write_changed(file, lambda data: data[:200])

@@ -560,3 +560,20 @@ def test_memory_and_files(files: Manifest, wanted: list[str]) -> None:
         assert "the file ends at byte" in str(taken[0])
     finally:
         memory.store.clear()
+
+
+def test_a_short_answer_of_a_file_system_is_no_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    import fsspec
+
+    from gpufeed.source.remote.storage import WholeFile
+
+    memory = fsspec.filesystem("memory")
+    storage = RemoteStorage("memory://short", retry_seconds=0.01)
+    try:
+        memory.pipe("/short/a", bytes(100))
+        monkeypatch.setattr(type(memory), "cat_file", lambda *_: bytes(50))
+        for wanted in (WholeFile("a", 1000), StoredRange("a", 0, 80)):
+            (read,) = storage.read([wanted])
+            assert "only 50 bytes arrived; given up" in str(read)
+    finally:
+        memory.store.clear()

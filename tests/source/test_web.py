@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,8 +14,10 @@ import gpufeed
 from gpufeed import ConfigError, Manifest, ManifestError, RemoteStorage
 from gpufeed._util.rows import RowName
 from gpufeed._util.urls import is_url, location, public_url, split_url
+from gpufeed.source.objects import ObjectSource
 from gpufeed.source.paths import make_relative
 from gpufeed.source.remote import storage as remote
+from gpufeed.source.remote.storage import WholeFile
 from gpufeed.source.storage import StoredRange
 from tests.support.loaders import digest, make
 from tests.support.media import make_manifest
@@ -118,6 +121,56 @@ def test_what_is_too_long_is_not_read(server: WebServer) -> None:
         assert [str(each) for each in source.read(np.array([0]))] == [said]
 
 
+def test_what_tells_no_length_is_compared_by_its_version(server: WebServer) -> None:
+    server.lengths = server.ranges = False
+    storage = RemoteStorage(server.url)
+    wanted = StoredRange("large.bin", 5, 9, storage.stamp("large.bin"))
+    assert bytes(storage.read([wanted])[0]) == bytes(range(5, 14))
+    server.version = '"2"'
+    assert [str(each) for each in storage.read([wanted])] == [
+        "the file has changed since it was indexed"
+    ]
+
+
+def test_encoded_answers_are_those_of_files(server: WebServer) -> None:
+    content = bytes(range(256))  # longer when it is compressed
+    server.files = {"/a": gzip.compress(content)}
+    server.ranges, server.headers = False, {"Content-Encoding": "gzip"}
+    storage = RemoteStorage(server.url, retry_seconds=0.1)
+    assert storage.stamp("a") == (256, '"1"')
+    (read,) = storage.read([WholeFile("a", 1000)])
+    assert not isinstance(read, OSError)
+    assert bytes(read) == content
+
+
+@pytest.mark.parametrize("said", ["bytes 0-8/256000", "bytes 5-13/*", ""])
+def test_another_range_is_an_error(server: WebServer, said: str) -> None:
+    server.headers = {"Content-Range": said}
+    (read,) = RemoteStorage(server.url).read([StoredRange("large.bin", 5, 9)])
+    assert str(read) == (
+        f"the server answered with {said!r} to a request for byte 5 and those after it"
+    )
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:port", "127.0.0.1:99999", f"{'a' * 70}.com", "[::"])
+def test_what_is_no_url_spoils_no_batch(server: WebServer, host: str) -> None:
+    storage = RemoteStorage("http://")
+    wanted = [WholeFile(f"{at}/large.bin", 1 << 20) for at in (host, server.url[7:])]
+    bad, good = storage.read(wanted)
+    assert str(bad) == "this is no valid URL"
+    assert not isinstance(good, OSError)
+
+
+def test_an_etag_may_be_any_bytes(server: WebServer) -> None:
+    server.version = '"\xff"'
+    frame = pl.DataFrame({"path": ["large.bin"], "label": [0], "width": [9], "height": [9]})
+    source = Manifest(frame, server.url, ["x"]).source
+    assert isinstance(source, ObjectSource)
+    before = source.fingerprint()
+    server.version = '"\xfe"'
+    assert source.fingerprint() != before
+
+
 def test_urls() -> None:
     assert location("file:///a/b%20c") == Path("/a/b c")
     assert location("a/b") == location(Path("a/b")) == Path("a/b")
@@ -129,6 +182,7 @@ def test_urls() -> None:
     with pytest.raises(ConfigError, match="pass a URL as text"):
         location(Path("s3://bucket/a"))
     assert public_url("https://user:secret@host:1/a?b=c#d") == "https://host:1/a"
+    assert public_url("https://token@host?b") == "https://host"
     assert public_url("s3://bucket/a?b#c") == "s3://bucket/a?b#c"
     assert public_url("abfss://container@account/a") == "abfss://container@account/a"
     assert split_url("https://host/a/b.csv?c=/d") == ("https://host/a", "b.csv?c=/d")
@@ -150,5 +204,7 @@ def test_roots_of_urls() -> None:
     assert make_relative(pl.Series(["1"]), None, "s3://b", name)[0] == "s3://b"
     with pytest.raises(ManifestError, match="is absolute and not below the root s3://c"):
         make_relative(pl.Series(["s3://b/x/1"]), "s3://c", Path(), name)
+    with pytest.raises(ManifestError, match="not below the root https://h/c;"):
+        make_relative(pl.Series(["https://h/1"]), "https://user:secret@h/c", Path(), name)
     with pytest.raises(ManifestError, match="is relative, but row 0 has an absolute one"):
         make_relative(pl.Series(["s3://b/x/1", "2"]), None, Path(), name)

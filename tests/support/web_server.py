@@ -19,6 +19,7 @@ class WebServer(ThreadingHTTPServer):
         version: the ETag of all files; None for none.
         cut: answers left that break off in the middle.
         short: answers left whose body is shorter than the range that they say it is.
+        headers: what answers have beside their own headers, or instead of these.
     """
 
     daemon_threads = True
@@ -30,6 +31,7 @@ class WebServer(ThreadingHTTPServer):
         self.ranges = self.lengths = True
         self.version: str | None = '"1"'
         self.cut = self.short = 0
+        self.headers: dict[str, str] = {}
         self.url = f"http://127.0.0.1:{self.server_port}"
 
 
@@ -56,11 +58,12 @@ class _Handler(BaseHTTPRequestHandler):
                 self.send_error(416)
                 return
             self.send_response(206)
-            self.send_header(
-                "Content-Range", f"bytes {start}-{start + len(part) - 1}/{len(content)}"
-            )
+            said = f"bytes {start}-{start + len(part) - 1}/{len(content)}"
+            self.send_header("Content-Range", self.server.headers.get("Content-Range", said))
         else:
             self.send_response(200)
+        if "Content-Encoding" in self.server.headers:
+            self.send_header("Content-Encoding", self.server.headers["Content-Encoding"])
         if self.server.version is not None:
             self.send_header("ETag", self.server.version)
         if self.server.short and len(part) < len(content):

@@ -66,7 +66,7 @@ def read_arrow_files(
         mapped[whole.address] = path
         if not all(is_mapped(array, mapped) for array in column):
             raise ManifestError(
-                f"{name} is compressed, so single images cannot be read; write it anew: {_REWRITE}"
+                f"{name} is compressed, so single images cannot be read; rewrite it: {_REWRITE}"
             )
         parts.append(part)
         arrays += column

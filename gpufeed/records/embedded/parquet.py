@@ -88,7 +88,7 @@ def read_parquet_files(
         warnings.warn(
             f"{len(slow)} of {len(read)} files, such as {storage.name(slow[0].path)}, are "
             f"compressed in pages of up to {largest >> 20} MB, of which one is decompressed for "
-            f"each image; to feed it faster, write it anew: {_REWRITE}",
+            f"each image; to feed it faster, rewrite it: {_REWRITE}",
             stacklevel=6,
         )
     return read
@@ -151,7 +151,7 @@ class _File:
         except UnknownLayoutError as error:
             raise ManifestError(
                 f"{self._name} stores its images as {error}, in which single ones cannot be found; "
-                f"write it anew: {_REWRITE}"
+                f"rewrite it: {_REWRITE}"
             ) from error
         except UNREADABLE as error:
             raise unreadable(self._name, "Parquet", error) from error

@@ -45,17 +45,17 @@ def read_webdataset(
 ) -> Manifest:
     """Read images in tar shards, as WebDataset writes them, with random access.
 
-    A sample is the files of a shard that follow one another and have the same name up to the first
-    dot of its last part; what follows the dot is the file's extension, in any case. Images keep the
-    order of the shards and of the samples in them. Any image can be read at any time, so a sampler
-    shuffles all of them, and there is no shuffle buffer.
+    A sample is consecutive files of a shard with the same path up to the first dot of the file
+    name. The rest of the name is the extension, in upper or lower case. Images keep the order of
+    the shards and of the samples in them. Any image can be read at any time, so a sampler shuffles
+    all of them, and there is no shuffle buffer.
 
-    What is where in a shard is read once, and then kept: in the folder `.gpufeed` beside the shard
-    if there is one, or else in the user's cache folder. A shard whose length or modification time
-    changes is read again.
+    The index of a shard is made once and kept in the folder `.gpufeed` beside the shard if there is
+    one, otherwise in the user's cache folder. A shard whose length or modification time changes is
+    read again.
 
-    The columns are `path`, such as "train-000.tar/000017.jpg", `label`, `width`, `height`, `key`,
-    WebDataset's `__key__`, and those of `fields`.
+    The columns are `path` (such as "train-000.tar/000017.jpg"), `label`, `width`, `height`, `key`
+    (WebDataset's `__key__`), and the names in `fields`.
 
     Args:
         shards: a path, or a list of them. `{000..099}` and `{a,b}` stand for several, and `*`, `?`,
@@ -63,12 +63,12 @@ def read_webdataset(
         image: extensions of images, "jpg" or "jpg;png"; or a list of them. A sample's image is the
             first of them that it has.
         label: what a sample's label is, as for `fields`: the text of a member, such as "cls", or
-            "json:label"; None for images without labels. Labels are of the kinds of `read_table`,
-            and numbered as there; texts are integers if that loses nothing, as in CSV.
+            "json:label"; None for images without labels. The kinds of labels and their numbers are
+            those of `read_table`; texts are integers if that loses nothing, as in CSV.
         fields: maps columns to what they hold: "txt" is the text of the member with that extension,
-            "json:age" or "json:bird.age" a value in its JSON, and "json:" all of it. Of several
-            extensions, "txt;caption", the first that a sample has. A sample without the value has
-            null. Numbers beside text become text.
+            "json:age" or "json:bird.age" a value in its JSON, and "json:" all of it. "txt;caption"
+            is the first of several extensions that a sample has. A sample without the value has
+            null. In a column with numbers and text, numbers become text.
         classes: as for `read_table`.
         on_bad_image: "raise", or "drop" to leave out samples without an image or label, with two
             members of one extension or a member that cannot be read, and images whose header
@@ -81,7 +81,7 @@ def read_webdataset(
 
     Raises:
         ManifestError: a shard cannot be read, is compressed, is cut short or has a bad sample; no
-            sample has the label or a field; or labels are as `read_table` refuses them.
+            sample has the label or a field; or `read_table` would refuse the labels.
         ConfigError: an argument is not as described.
     """
     check_on_bad_image(on_bad_image)

@@ -48,7 +48,11 @@ class Others:
             info = self._files.info(wanted.url)
             stamp = self._stamp_of(info)
             check_length(wanted, stamp.length)
-            return Part(self._files.cat_file(wanted.url, wanted.start, wanted.stop), stamp)
+            content = self._files.cat_file(wanted.url, wanted.start, wanted.stop)
+            stop = stamp.length if wanted.stop is None else min(wanted.stop, stamp.length)
+            if len(content) < stop - wanted.start:
+                raise TransientError(f"only {len(content):,} bytes arrived")
+            return Part(content, stamp)
 
         return await _on_thread(read)
 

@@ -198,7 +198,8 @@ class RemoteStorage:
 
     def close(self) -> None:
         """Close the connections; reading again opens new ones."""
-        self._connection = None
+        with self._lock:
+            self._connection = None
 
     def get(self, path: str, start: int, stop: int | None, stamp: Stamp | None) -> Part:
         """Read a part of a file, fewer bytes where the file ends before.

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpufeed._util.open_regular import FileTooLongError
+from gpufeed._util.sanitize import short
 from gpufeed.errors import MissingExtraError
 from gpufeed.source.remote.backend import Get, Part, TransientError, check_length, past_end, refusal
 from gpufeed.source.remote.loop import Loop
@@ -22,6 +23,7 @@ __all__ = ["Web"]
 
 _CHUNK = 1 << 16
 _MOST = 1 << 31
+_PART = re.compile(r"bytes (\d+)-\d+/(\d+)")
 
 
 class Web:
@@ -59,7 +61,7 @@ class Web:
                 stop = wanted.stop if known and wanted.stop is not None else None
                 needed = _MOST if stop is None else stop - wanted.start + skipped
                 content = await _read(answer, needed, min(wanted.limit, _MOST))
-        except (aiohttp.ClientError, TimeoutError) as error:
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise _translated(error) from None
         if known and len(content) < min(needed, stamp.length - wanted.start + skipped):
             raise TransientError(f"only {len(content):,} bytes arrived")
@@ -74,9 +76,11 @@ class Web:
         try:
             async with self._request(url, headers) as answer:
                 _check(answer, Get(url))
-                return _stamp(answer)
-        except (aiohttp.ClientError, TimeoutError) as error:
+                stamp = _stamp(answer)
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise _translated(error) from None
+        # A length that the server does not tell is that of what comes.
+        return stamp if stamp.length >= 0 else (await self.get(Get(url))).stamp
 
     async def find(self, url: str) -> list[tuple[str, Stamp]]:  # noqa: ARG002
         """Raise `OSError`: a web server does not list its files."""
@@ -122,18 +126,28 @@ def _check(answer: aiohttp.ClientResponse, wanted: Get) -> None:
         raise past_end(wanted)
     if not 200 <= answer.status < 300:
         raise refusal(answer.status, answer.reason or "")
+    if answer.status == 206:
+        part = answer.headers.get("Content-Range", "")
+        found = _PART.fullmatch(part)
+        if found is None or int(found[1]) != wanted.start:
+            raise OSError(
+                f"the server answered with {short(part)} to a request for byte {wanted.start:,} "
+                "and those after it"
+            )
 
 
 def _stamp(answer: aiohttp.ClientResponse) -> Stamp:
     """Return a stamp; its length is -1 if the server does not tell it."""
     headers = answer.headers
-    whole = re.search(r"/(\d+)$", headers.get("Content-Range", ""))
-    length = whole[1] if whole else headers.get("Content-Length", -1)
+    whole = _PART.fullmatch(headers.get("Content-Range", ""))
+    length = whole[2] if whole else headers.get("Content-Length", -1)
+    if "Content-Encoding" in headers:  # the length is then not that of the file
+        length = -1
     return Stamp(int(length), headers.get("ETag") or headers.get("Last-Modified") or "")
 
 
 def _translated(error: Exception) -> OSError:
     """Return an error of aiohttp's without the URL, which may be signed."""
-    if isinstance(error, aiohttp.InvalidURL):
+    if isinstance(error, ValueError):
         return OSError("this is no valid URL")
     return TransientError(f"the request failed: {type(error).__name__}")
