@@ -46,6 +46,7 @@ from gpufeed.order.weighted import balanced_weights as balanced_weights
 from gpufeed.plan.fields import Field as Field
 from gpufeed.plan.image_targets import Depth as Depth
 from gpufeed.plan.image_targets import Mask as Mask
+from gpufeed.plan.pairs import Pair as Pair
 from gpufeed.records import Manifest as Manifest
 from gpufeed.records import concat as concat
 from gpufeed.records import read_array_record as read_array_record

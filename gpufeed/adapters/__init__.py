@@ -24,8 +24,8 @@ Framework = Literal["numpy", "torch", "jax"]
 class Adapter(Protocol):
     """Converts batches to the arrays of one framework."""
 
-    def images(self, tensor: Any) -> Any:
-        """Return DALI's dense tensor as the framework's array, without a copy if possible."""
+    def images(self, tensor: Any, parts: int) -> list[Any]:
+        """Return DALI's dense tensor as arrays of equal parts, without a copy if possible."""
         # A consumer may drop it while kernels that read it still wait, on any stream. DALI's DLPack
         # deleter keeps the memory until the device has done all work queued by then, on a thread of
         # its own (DLTensorGraveyard in dali/pipeline/data/dltensor.cc), so nothing is held here.

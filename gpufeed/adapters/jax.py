@@ -51,10 +51,10 @@ class JaxAdapter:
             f"device is {self._device}, but in this process JAX has only {own}; pass one of these"
         )
 
-    def images(self, tensor: Any) -> jax.Array:
-        """Return DALI's tensor as a JAX array, without a copy."""
-        shared: jax.Array = jax.dlpack.from_dlpack(tensor)
-        return shared
+    def images(self, tensor: Any, parts: int) -> list[jax.Array]:
+        """Return DALI's tensor as JAX arrays, without a copy if there is one part."""
+        whole: jax.Array = jax.dlpack.from_dlpack(tensor)
+        return [whole] if parts == 1 else jax.numpy.split(whole, parts)
 
     def to_bfloat16(self, images: jax.Array) -> jax.Array:
         """Round float32 images to bfloat16, to nearest even."""
@@ -119,14 +119,15 @@ class ShardedJaxAdapter(JaxAdapter):
                 'device="cpu", which makes batches in host memory and puts each part on its device'
             )
 
-    def images(self, tensor: Any) -> jax.Array:
-        """Return DALI's tensor as this process's part of a global array."""
+    def images(self, tensor: Any, parts: int) -> list[jax.Array]:
+        """Return DALI's tensor as this process's part of global arrays."""
         if not self._stays:
-            return self._put(np.from_dlpack(tensor))
-        part = super().images(tensor)
-        return jax.make_array_from_single_device_arrays(
-            self._global_shape(part.shape), self._sharding, [part]
-        )
+            return [self._put(part) for part in np.split(np.from_dlpack(tensor), parts)]
+        make = jax.make_array_from_single_device_arrays
+        return [
+            make(self._global_shape(part.shape), self._sharding, [part])
+            for part in super().images(tensor, parts)
+        ]
 
     def to_numpy(self, values: Any) -> npt.NDArray[Any]:
         """Return this process's rows of an array as a NumPy array in host memory."""

@@ -19,11 +19,10 @@ class NumpyAdapter:
 
     device: Device
 
-    def images(self, tensor: Any) -> npt.NDArray[Any]:
-        """Return DALI's tensor as an array, which is read-only if it shares DALI's memory."""
-        if self.device.is_cuda:
-            return np.asarray(tensor.as_cpu())
-        return np.from_dlpack(tensor)
+    def images(self, tensor: Any, parts: int) -> list[npt.NDArray[Any]]:
+        """Return DALI's tensor in parts, which are read-only if they share DALI's memory."""
+        whole = np.asarray(tensor.as_cpu()) if self.device.is_cuda else np.from_dlpack(tensor)
+        return np.split(whole, parts)
 
     def to_bfloat16(self, images: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Not implemented: NumPy has no bfloat16, and `Loader` refuses it."""

@@ -29,10 +29,11 @@ class TorchAdapter:
     device: torch.device
     _queued: deque[torch.cuda.Event] = field(default_factory=deque, init=False, compare=False)
 
-    def images(self, tensor: Any) -> torch.Tensor:
-        """Return DALI's tensor as a torch tensor, without a copy."""
+    def images(self, tensor: Any, parts: int) -> list[torch.Tensor]:
+        """Return DALI's tensor as torch tensors, without a copy."""
         # On a GPU, torch passes its current stream, which then waits for the images if it must.
-        return torch.utils.dlpack.from_dlpack(tensor)
+        whole = torch.utils.dlpack.from_dlpack(tensor)
+        return [whole] if parts == 1 else list(whole.chunk(parts))
 
     def to_bfloat16(self, images: torch.Tensor) -> torch.Tensor:
         """Round float32 images to bfloat16, to nearest even."""

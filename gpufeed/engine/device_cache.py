@@ -105,8 +105,8 @@ class DeviceCache:
         further: Sequence[Sequence[Content]] = (),  # noqa: ARG002 - `Loader` refuses them
     ) -> Future[Opened]:
         """Start to open what is not kept of a batch: see `Opener`."""
-        if not self._closed and self.ready[plan.record_keys].all() and not plan.blank.any():
-            return finished(self._opened(plan, np.zeros(len(plan), np.bool_), {}))
+        if not self._closed and self.ready[plan.image_keys].all() and not plan.blank.any():
+            return finished(self._opened(plan, plan.blank_images, {}))
         future: Future[Opened] = Future()
         try:
             self._worker.submit(self._work, weakref.ref(future), plan, encoded)
@@ -144,8 +144,8 @@ class DeviceCache:
             del future  # which has the error, whose traceback has this frame
 
     def _open(self, plan: BatchPlan, encoded: Sequence[Content | DecodeError]) -> Opened:
-        keys = plan.record_keys
-        own = plan.blank | [isinstance(each, DecodeError) for each in encoded]
+        keys = plan.image_keys
+        own = plan.blank_images | [isinstance(each, DecodeError) for each in encoded]
         while True:
             new = np.flatnonzero(~own & ~self.ready[keys])
             _, firsts = np.unique(keys[new], return_index=True)
@@ -177,8 +177,9 @@ class DeviceCache:
         """Return the images at these places of a batch, or the errors of those that are bad."""
         part = replace(
             plan,
-            record_keys=plan.record_keys[places],
-            blank=plan.blank[places],
+            record_keys=plan.image_keys[places],
+            image_keys=plan.image_keys[places],
+            blank=plan.blank_images[places],
             sizes=plan.sizes[places],
             stages=self._first(plan, places, own[places]),
         )
@@ -209,7 +210,7 @@ class DeviceCache:
         window: Window = map_arrays(lambda values: values[places], plan.stages.window)
         if self._prefix.resize is None:
             kept = self._prefix.window
-            keys, mine = plan.record_keys[places], own[:, None]
+            keys, mine = plan.image_keys[places], own[:, None]
             start = np.where(mine, window.start, kept.start[keys])
             window = Window(start, np.where(mine, window.shape, kept.shape[keys]))
             first = Resample()
@@ -228,12 +229,12 @@ class DeviceCache:
         return Window(start - first, shape), stages.openings
 
     def _opened(self, plan: BatchPlan, own: Bool, made: dict[int, Any]) -> Opened:
-        images = [self._images.get(key) for key in plan.record_keys.tolist()]
+        images = [self._images.get(key) for key in plan.image_keys.tolist()]
         for place, image in made.items():
             images[place] = image
         tensor_list = tensors.TensorListGPU if self._device.is_cuda else tensors.TensorListCPU
         fed = {
             _KEPT: tensor_list(images, "HWC", contiguous=False),
-            **feeds(self._parts(plan.stages, plan.record_keys, own), "kept"),
+            **feeds(self._parts(plan.stages, plan.image_keys, own), "kept"),
         }
         return Opened(plan, (), fed)

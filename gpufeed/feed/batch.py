@@ -30,6 +30,7 @@ class HandOver:
         columns: looks up the columns that come with batches.
         ledger: records the batches handed out by iterating; None for no record.
         marks_valid: whether batches have the key `valid`.
+        pairs: the keys of records' other images.
     """
 
     def __init__(
@@ -40,12 +41,14 @@ class HandOver:
         ledger: Ledger | None,
         *,
         marks_valid: bool,
+        pairs: Sequence[str] = (),
     ) -> None:
         self._adapter = adapter
         self._targets = targets
         self._columns = columns
         self._ledger = ledger
         self._marks_valid = marks_valid
+        self._images = ("image", *pairs)
 
     def deliver(self, plan: BatchPlan, views: Sequence[Any], clock: Clock) -> Any:
         """Return a batch for iterating, and count it; see `batch` for the arguments."""
@@ -69,11 +72,16 @@ class HandOver:
             views: for each view, DALI's dense tensor of its images.
         """
         adapter = self._adapter
-        images = [
-            adapter.to_bfloat16(image) if view.output.dtype == "bfloat16" else image
-            for image, view in zip(map(adapter.images, views), plan.stages.views, strict=True)
-        ]
-        batch: Batch = {"image": images[0] if len(images) == 1 else images}
+        of_views = []
+        for tensor, view in zip(views, plan.stages.views, strict=True):
+            images = adapter.images(tensor, len(self._images))
+            if view.output.dtype == "bfloat16":
+                images = [adapter.to_bfloat16(each) for each in images]
+            of_views.append(images)
+        batch: Batch = {
+            name: images[0] if len(images) == 1 else list(images)
+            for name, images in zip(self._images, zip(*of_views, strict=True), strict=True)
+        }
         if plan.labels is not None:
             batch["label"] = adapter.arrays(plan.labels)
         batch["record_key"] = adapter.numbers(plan.record_keys)
@@ -100,7 +108,7 @@ class HandOver:
         """Return one record of a batch: its values without the first dimension."""
         several: Collection[str] = ()
         if isinstance(batch["image"], list):
-            several = ("image", *self._targets.moving)
+            several = (*self._images, *self._targets.moving)
         return {
             name: [view[place] for view in values] if name in several else values[place]
             for name, values in batch.items()

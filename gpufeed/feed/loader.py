@@ -42,6 +42,7 @@ from gpufeed.order.shard import ShardOptions, adopt_shard
 from gpufeed.order.uniform import IndexSampler, SequentialSampler, SubsetSampler
 from gpufeed.plan.fields import BATCH_KEYS, Field, check_fields
 from gpufeed.plan.image_targets import Depth, ImageTarget, Mask
+from gpufeed.plan.pairs import Pair
 from gpufeed.plan.planner import Planner
 from gpufeed.plan.stages import calls_functions, check_functions
 from gpufeed.plan.targets import CollateFn, Companions, Targets
@@ -102,6 +103,7 @@ class Loader:
       dtype of classes, other numbers are float32.
     - each `Mask` and `Depth` of targets, by its name: (n, height, width), uint8, float32, or for
       dtype="int32" of the same dtype as `label`.
+    - each `Pair` of targets, by its name: as `image`.
     - each of `columns`: numbers and booleans, and fixed-size arrays of them, as arrays with a row
       for each record, float32, bool, or of the dtype of classes, which is int64 in NumPy if a
       number needs it; text as a list of n str, and everything else as a list of what polars gives,
@@ -151,7 +153,7 @@ class Loader:
             `batch_size` must be a multiple of the number of parts that this process holds. Boxes
             need collate_fn="pad". With several devices in a process, use device="cpu".
         targets: what comes with the images: "boxes", "box_points", "points", and instances of
-            `Mask`, `Depth` and `Field`.
+            `Mask`, `Depth`, `Pair` and `Field`.
         columns: names of columns of the manifest whose values come with the images.
         box_columns: names of columns of lists whose values come with the boxes, one for each.
         flip_pairs: pairs of points that swap places in flipped images, such as
@@ -259,7 +261,7 @@ class Loader:
         device: str | torch.device = "auto",
         framework: Framework = "numpy",
         sharding: jax.sharding.NamedSharding | None = None,
-        targets: Collection[str | Field | ImageTarget] = (),
+        targets: Collection[str | Field | ImageTarget | Pair] = (),
         columns: Collection[str] = (),
         box_columns: Sequence[str] = (),
         flip_pairs: Sequence[tuple[str | int, str | int]] = (),
@@ -292,11 +294,12 @@ class Loader:
                 collate_fn=collate_fn,
             )
         self.manifest = manifest
-        if isinstance(targets, Field | ImageTarget):
+        if isinstance(targets, Field | ImageTarget | Pair):
             raise ConfigError(f"targets is {targets}; it must be a list, as [{targets}]")
         fields = [each for each in targets if isinstance(each, Field)]
         images = [each for each in targets if isinstance(each, ImageTarget)]
-        check_fields([*fields, *images])
+        pairs = [each for each in targets if isinstance(each, Pair)]
+        check_fields([*fields, *images, *pairs])
         self.sampler = (
             IndexSampler(len(manifest), shuffle=True)
             if sampler is None
@@ -337,6 +340,7 @@ class Loader:
                 wide=framework != "jax",
             ),
             looks_up=bool(images),
+            pairs=pairs,
         )
         self._box_format = box_format
         target_arrays = Targets(
@@ -357,13 +361,13 @@ class Loader:
         the_build()  # two builds of DALI in one folder fail here, and not in the middle of a run
         stages = self._planner.stages
         auto = default_kind(
-            manifest.most_pixels(),
+            self._planner.images.most_pixels(),
             on_gpu=self.device.is_cuda,
             needs_threads=decoder is not None or cache == "host" or calls_functions(stages),
         )
         self._is_auto = opener == "auto"
         self._shares = resolve_shares(opener, auto, on_gpu=self.device.is_cuda)
-        choice = Choice(self._shares, manifest)
+        choice = Choice(self._shares, self._planner.images)
         on_host = choice.kinds == (THREADS,)
         check_functions(stages, on_host=on_host)
         if decoder is not None and not callable(decoder):
@@ -397,10 +401,10 @@ class Loader:
         )
         self._maker = Maker(
             self._planner,
-            manifest.source,
+            self._planner.images.source,
             policy,
             self._failures,
-            batch_size=max(self._schedule.sizes.values()),
+            batch_size=max(self._schedule.sizes.values()) * (1 + len(pairs)),
             device=self.device,
             num_threads=num_threads or available_threads() + 1,
             choice=choice,
@@ -411,10 +415,12 @@ class Loader:
             reduce_depth=manifest.reduce_depth,
             cache=self._cache,
             further=Further(images, [each.bind(manifest) for each in images]),
+            pairs=[each.name for each in pairs],
         )
         marks_valid = last_batch == "pad" or policy.blanks
-        named = [*(each.name for each in fields), *(each.name for each in images)]
-        self._images = images
+        others: list[Field | ImageTarget | Pair] = [*fields, *images, *pairs]
+        named = [each.name for each in others]
+        self._images, self._pairs = images, pairs
         self._hand_over = HandOver(
             self._adapter,
             target_arrays,
@@ -423,6 +429,7 @@ class Loader:
             ),
             self.ledger,
             marks_valid=marks_valid,
+            pairs=[each.name for each in pairs],
         )
         self._cursor = Cursor(self._schedule, self._maker, self._hand_over, prefetch)
         # Lightning announces epochs to it.
@@ -608,8 +615,8 @@ class Loader:
             loader.show(loader.record(5))
 
         Images are drawn pixel by pixel, without their normalisation, with the masks, boxes and
-        points that `targets` requests; depth maps are shown next to them, in grey. Captions are
-        those of `gpufeed show`. Views stand side by side.
+        points that `targets` requests. Depth maps, in grey, and the images of pairs are shown next
+        to them. Captions are those of `gpufeed show`. Views stand side by side.
 
         Args:
             batch: a batch of this loader, or what `record` returns; None for the batch that
@@ -650,6 +657,7 @@ class Loader:
             max_images=max_images,
             masks={each.name: each.fill for each in self._images if isinstance(each, Mask)},
             maps=[each.name for each in self._images if isinstance(each, Depth)],
+            pairs=[each.name for each in self._pairs],
         )
         if target is not None:
             save_sheet(sheet, target)
@@ -931,16 +939,16 @@ class Loader:
             check_after(prefix, stages, kinds)
         else:
             raise ConfigError(f'cache is {short(cache)}; it must be "host", "device" or None')
-        manifest = self.manifest
+        images = self._planner.images
         settings = CacheSettings(
             cache,
             self.device.index if cache == "device" else None,
             prefix,
-            manifest.source,
-            manifest.sizes(),
+            images.source,
+            images.sizes(),
             max_pixels,
             own_decoder,
-            manifest.reduce_depth,
+            images.reduce_depth,
         )
         settings.check()
         return settings

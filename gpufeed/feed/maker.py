@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -66,7 +66,7 @@ class Maker:
 
     Args:
         planner: plans batches.
-        source: the images of the manifest.
+        source: the images of all records, as the planner has them.
         policy: chooses substitutes for bad records.
         failures: collects bad records.
         choice: chooses what decodes each record.
@@ -74,7 +74,8 @@ class Maker:
         depth: batches that DALI works on at a time.
         reduce_depth: as for `Manifest`.
         cache: what decides the images of the cache; None for no cache.
-        further: the further images of records.
+        further: the masks and depth maps of records.
+        pairs: the names of records' other images.
 
     Attributes:
         cache: the cache, made when first used; None before, and after `close`.
@@ -98,18 +99,22 @@ class Maker:
         reduce_depth: bool,
         cache: CacheSettings | None = None,
         further: Further | None = None,
+        pairs: Sequence[str] = (),
     ) -> None:
         self.failures = failures
         self.cache: Cache | DeviceCache | None = None
         self._cache_settings = cache
         self._planner = planner
         self._further = Further() if further is None else further
-        self._num_records = choice.num_records
+        self._pairs = tuple(pairs)
+        self._num_images = choice.num_images
+        self._num_records = choice.num_images // (1 + len(pairs))
         if self._further.sources:
-            # One source, so that one reader with its threads and its timeout reads everything: the
-            # image of record i has key i, its further ones i + num_records, i + 2 num_records ...
-            sources = [source, *self._further.sources]
-            source = join(sources, [self._num_records] * len(sources))
+            # One source, so that one reader with its threads and its timeout reads everything:
+            # after all images come those of each target, record by record.
+            targets = self._further.sources
+            counts = [self._num_images, *[self._num_records] * len(targets)]
+            source = join([source, *targets], counts)
         self._source = source
         self._fetch = fetcher(source)
         self._policy = policy
@@ -226,9 +231,10 @@ class Maker:
         if plan is None:
             raise IndexError(f"this shard has no records in batch {step}")
         if self._fetch is not None:
-            upcoming = images = self._planner.upcoming(step)
+            upcoming = self._planner.upcoming(step)
+            images = self._planner.images_of(upcoming)
             if self.cache is not None:
-                images = upcoming[~self.cache.ready[upcoming]]
+                images = images[~self.cache.ready[images]]
             tell(self._source, self._fetch, self._with_further(images, upcoming))
         encoded, further = self._read(plan, reader)
         return self.opener.open(plan, encoded, None, further)
@@ -274,23 +280,37 @@ class Maker:
                     fields = {**opened.plan.fields, **opened.fields}
                     return replace(opened.plan, fields=fields), outcome
                 run, errors = None, outcome
+            errors = self._of_records(errors, len(opened.plan))
             repair.add(errors)
             opened = self._open_again(opened, errors, repair)
 
+    def _of_records(self, errors: Mapping[int, DecodeError], count: int) -> dict[int, DecodeError]:
+        """Return the errors of images as those of their records, by place among `count` records."""
+        found: dict[int, DecodeError] = {}
+        for place, error in sorted(errors.items()):
+            other, key = divmod(error.record_key, self._num_records)
+            if other:
+                error = DecodeError(key, error.path, f"{self._pairs[other - 1]}: {error.reason}")
+            found.setdefault(place % count, error)
+        return found
+
     def _open_again(self, before: Opened, bad: Collection[int], repair: Repair) -> Opened:
         plan = before.plan
+        count, per_record = len(plan), plan.images_per_record
+        images = {place + i * count for place in bad for i in range(per_record)}
         plan = self._planner.plan_positions(plan.step, plan.positions, plan.delivered, repair)
         with self.reader() as reader:
-            read, read_further = self._read(plan, reader, bad)
+            read, read_further = self._read(plan, reader, images)
         encoded = [
-            read[place] if place in bad else content for place, content in enumerate(before.encoded)
+            read[place] if place in images else content
+            for place, content in enumerate(before.encoded)
         ]
         further = [
             read_further[place] if place in bad else contents
             for place, contents in enumerate(before.further)
         ]
         # What the graph found to be bad may have further images that are ready.
-        before = replace(before, ready=before.ready.difference(bad))
+        before = replace(before, ready=before.ready.difference(images))
         return await_result(self.opener.open(plan, encoded, before, further))
 
     def _read(
@@ -300,17 +320,19 @@ class Maker:
 
         With `places`, read only those there, and return b"" and () for the others.
         """
-        kept = np.zeros(len(plan), dtype=np.bool_)
+        blank = plan.blank_images
+        kept = np.zeros(len(blank), dtype=np.bool_)
         if self.cache is not None:
-            kept = self.cache.ready[plan.record_keys] & ~plan.blank
+            kept = self.cache.ready[plan.image_keys] & ~blank
             if kept.all() and not self._further.targets:
-                return [KEPT] * len(plan), []
-        opened = ~plan.blank & (plan.sizes.prod(axis=1) <= self._max_pixels)
+                return [KEPT] * len(kept), []
+        opened = ~blank & (plan.sizes.prod(axis=1) <= self._max_pixels)
         if places is not None:
-            opened &= np.isin(np.arange(len(plan)), list(places))
+            opened &= np.isin(np.arange(len(opened)), list(places))
         wanted = opened & ~kept
-        keys = plan.record_keys[wanted]
-        results = reader.read(self._with_further(keys, plan.record_keys[opened]))
+        keys = plan.image_keys[wanted]
+        further_at = np.flatnonzero(opened[: len(plan)])
+        results = reader.read(self._with_further(keys, plan.record_keys[further_at]))
         images = zip(keys.tolist(), results[: len(keys)], strict=True)
         read = iter([self._checked(key, result) for key, result in images])
         further = results[len(keys) :]
@@ -324,21 +346,19 @@ class Maker:
                 contents.append(b"")
             elif kept[place]:
                 contents.append(KEPT)
-            elif plan.blank[place]:
+            elif blank[place]:
                 contents.append(blank_image(*size))
             else:
-                key = int(plan.record_keys[place])
+                key = int(plan.image_keys[place])
                 contents.append(too_large(tuple(size), self._max_pixels, key, self._source.name))
         if not self._further.targets:
             return contents, []
-        return contents, self._add_further(plan, np.flatnonzero(opened), further, contents)
+        return contents, self._add_further(plan, further_at, further, contents)
 
     def _with_further(self, images: Keys, further: Keys) -> Keys:
         """Return keys of the source: those of images, and of the further images of records."""
-        count = len(self._further.sources)
-        return np.concatenate(
-            [images, *(further + (i + 1) * self._num_records for i in range(count))]
-        )
+        starts = self._num_images + self._num_records * np.arange(len(self._further.sources))
+        return np.concatenate([images, *(further + start for start in starts.tolist())])
 
     def _add_further(
         self,

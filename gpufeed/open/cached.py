@@ -186,7 +186,7 @@ class Cache:
         if decode is None:
             return self._kept(plan, place)
         start, shape = _row(plan.stages.window, place)
-        key, blank = int(plan.record_keys[place]), bool(plan.blank[place])
+        key, blank = int(plan.image_keys[place]), bool(plan.blank_images[place])
         if self.prefix.resize is not None:
             window = decode(start, shape)
             if window is None:
@@ -208,7 +208,7 @@ class Cache:
         return self._kept(plan, place)
 
     def _kept(self, plan: BatchPlan, place: int) -> Pixels:
-        key = int(plan.record_keys[place])
+        key = int(plan.image_keys[place])
         if not self.ready[key]:
             raise PipelineError("the cache was closed while a batch of it was made")
         kept = self._store.image(key)

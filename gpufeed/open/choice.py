@@ -24,27 +24,27 @@ _LARGE = 1 << 24
 
 
 class Choice:
-    """Chooses the decoder of each record of a manifest.
+    """Chooses the decoder of each image of a manifest.
 
-    A record's path is hashed, so that it keeps its decoder in a subset. Images above 2^24 pixels go
+    An image's path is hashed, so that it keeps its decoder in a subset. Images above 2^24 pixels go
     to threads, unless the opener is "graph" alone: decoded in the graph, a batch of them would take
     gigabytes.
 
     Args:
         shares: the share of each kind.
-        manifest: the records.
+        manifest: the images.
 
     Attributes:
-        kinds: the kinds that records of this manifest may have.
+        kinds: the kinds that images of this manifest may have.
         largest: the most pixels of an image that is not large, at least 1.
-        num_records: the number of records.
+        num_images: the number of images.
     """
 
     def __init__(self, shares: Shares, manifest: Manifest) -> None:
         self._shares = tuple(shares)
         self._ends = [*itertools.accumulate(shares.values())][:-1]
         self._paths = manifest.frame["path"]
-        self.num_records = len(manifest)
+        self.num_images = len(manifest)
         self.largest = most = manifest.most_pixels()
         if most > _LARGE:
             self.largest = max(manifest.most_pixels(_LARGE), 1)
@@ -54,11 +54,11 @@ class Choice:
         )
 
     def of(self, keys: Int64, sizes: Int64) -> list[Kind]:
-        """Return the kind of decoder for each of some records.
+        """Return the kind of decoder for each of some images.
 
         Args:
-            keys: int64 (n,), the records.
-            sizes: int64 (n, 2), height and width of the images that are decoded for them.
+            keys: int64 (n,), the images.
+            sizes: int64 (n, 2), height and width of those that are decoded for them.
         """
         if len(self._shares) == 1:
             kinds = [self._shares[0]] * len(keys)

@@ -59,8 +59,8 @@ class OpenedFurther:
         self, before: Mapping[str, Sequence[npt.NDArray[Any]]], places: Collection[int]
     ) -> None:
         """Copy the images at some places of the batch."""
-        rows = np.array(sorted(places), dtype=np.intp)
         for name, arrays in self.arrays.items():
+            rows = np.array([place for place in places if place < len(arrays[0])], np.intp)
             for ours, theirs in zip(arrays, before[name], strict=True):
                 ours[rows] = theirs[rows]
 

@@ -82,7 +82,7 @@ class HostOpener:
         self._budget = budget
         self._choice = choice
         self._name = name
-        remembered = min(choice.num_records, _REMEMBERED)
+        remembered = min(choice.num_images, _REMEMBERED)
         self._acceptor = Acceptor(name, reduce_depth=reduce_depth, remembered=remembered)
         self._num_threads = num_threads
         self._workers = ThreadPoolExecutor(num_threads, "gpufeed-decode")
@@ -140,7 +140,7 @@ class HostOpener:
         """
         if self._graph is None:
             return {}
-        kinds = self._choice.of(opened.plan.record_keys, opened.plan.sizes)
+        kinds = self._choice.of(opened.plan.image_keys, opened.plan.sizes)
         places = [place for place, kind in enumerate(kinds) if kind != THREADS]
         first = self._graph.first_bad(message, kinds)
         if first is not None and self._blame(opened, first, kinds[first]) is not None:
@@ -164,7 +164,7 @@ class HostOpener:
             decoded = self._tools.like_graph.decode(content, tuple(start), tuple(shape))
         if decoded is not None:
             return None
-        return undecodable(content, int(plan.record_keys[place]), self._name)
+        return undecodable(content, int(plan.image_keys[place]), self._name)
 
     def close(self) -> None:
         """End the threads."""
@@ -217,11 +217,11 @@ class _Batch(Future[Opened]):
         self._plan = plan
         self._encoded = encoded
         self._opener = opener
-        self._keys = plan.record_keys.tolist()
+        self._keys = plan.image_keys.tolist()
         self._sizes = plan.sizes.tolist()
         self._starts = plan.stages.window.start.tolist()
         self._shapes = plan.stages.window.shape.tolist()
-        self._kinds = opener._choice.of(plan.record_keys, plan.sizes)
+        self._kinds = opener._choice.of(plan.image_keys, plan.sizes)
         self._accepted: list[Encoded | None] = [None] * len(encoded)
         stages = plan.stages if opener._cache is None else opener._cache.prefix.after(plan.stages)
         shapes = stages.window.shape.tolist()
@@ -304,7 +304,7 @@ class _Batch(Future[Opened]):
     def _open(self, place: int) -> None:
         if place in self._opened_here:
             self._open_image(place)
-        if self._opener._further.targets:
+        if self._opener._further.targets and place < len(self._plan):
             contents, key = self._further_contents[place], self._keys[place]
             self._further.open(place, contents, tuple(self._sizes[place]), key)
 
@@ -358,8 +358,8 @@ class _Batch(Future[Opened]):
     def _unexpected(self, place: int, error: BaseException) -> Exception:
         if isinstance(error, MemoryError):
             return out_of_memory(str(error))
-        key, step = self._keys[place], self._plan.step
-        name = self._opener._name(key)
+        key = int(self._plan.record_keys[place % len(self._plan)])
+        name, step = self._opener._name(self._keys[place]), self._plan.step
         if isinstance(error, ConfigError):
             error.add_note(f"raised for record {key} ({name}) in batch {step}")
             return error

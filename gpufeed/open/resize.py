@@ -21,6 +21,8 @@ Pixels = npt.NDArray[np.uint8]
 Region = tuple[float, float, float, float]
 """(y0, x0, y1, x1) in fractional pixels."""
 
+_NUDGE = 1e-7
+"""Pixels: less than from any other position to a pixel, and too little to change a level."""
 _PILLOW = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 
 
@@ -79,7 +81,19 @@ class Resizer:
         crop = None
         if region is not None:
             y0, x0, y1, x1 = region
+            if interpolation == "bicubic":
+                (y0, y1), (x0, x1) = _inner(y0, y1, out.shape[0]), _inner(x0, x1, out.shape[1])
             crop = fir.CropBox(x0, y0, x1 - x0, y1 - y0)
         options = fir.ResizeOptions(self._algorithms[interpolation], crop_box=crop)
         self._resizer.resize(source, self._target, options)
         out[...] = np.frombuffer(self._target.get_buffer(), np.uint8).reshape(out.shape)
+
+
+def _inner(start: float, end: float, size: int) -> tuple[float, float]:
+    """Return a side of a region a little smaller, if it is resized by a cubic.
+
+    fast_image_resize first leaves out pixels of which the first and the last output pixel need
+    none, and it does not count pixels of weight 0. A cubic is 0 where an output pixel lies on a
+    pixel, and the output pixels between then read outside of what is left.
+    """
+    return (start, end) if end - start == size else (start + _NUDGE, end - _NUDGE)

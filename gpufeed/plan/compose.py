@@ -52,6 +52,7 @@ def compose(
     partners: Partners,
     objects: Objects | None = None,
     shared: int = 0,
+    streams: npt.NDArray[np.int64] | None = None,
 ) -> Composed:
     """Draw the random numbers of a batch, and compose its transforms to stages.
 
@@ -65,6 +66,8 @@ def compose(
         objects: all boxes of the encoded images, m in total; None if there are none.
         shared: how many transforms at the start of the lists are common to all views and draw the
             same numbers.
+        streams: int64 (n,), added to the numbers of an image's transforms, so that images of one
+            record may draw independently; None for none.
 
     Raises:
         ConfigError: the final images differ in size, or a transform cannot be applied to one of
@@ -90,6 +93,8 @@ def compose(
     for indices in groups.values():
         copies = len(indices)
         own = np.repeat(np.transpose([numbers[index] for index in indices]), len(sizes), axis=1)
+        if streams is not None:
+            own += np.tile(streams, copies)
         composition = Composition(np.tile(sizes, (copies, 1)))
         composition.add_all(
             views[indices[0]],

@@ -18,6 +18,7 @@ from gpufeed.order.sampler import Visits
 from gpufeed.plan.compose import Composed, compose
 from gpufeed.plan.fields import Field, values_of
 from gpufeed.plan.lookup import Lookup
+from gpufeed.plan.pairs import Pair, with_pairs
 from gpufeed.plan.prefix import Prefix, find_prefix
 from gpufeed.plan.stages import Stages
 from gpufeed.plan.targets import Companions, ViewTargets, follow
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from gpufeed.order.sampler import Sampler
     from gpufeed.order.schedule import Schedule
     from gpufeed.records import Manifest
-    from gpufeed.transforms import Layout, Transform
+    from gpufeed.transforms import Frame, Layout, Transform
 
 __all__ = ["BatchPlan", "Planner"]
 
@@ -45,7 +46,10 @@ Substituted = tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """Batch `step`, fully decided; n is its number of records.
+    """Batch `step`, fully decided; n is its number of records, and m that of their images.
+
+    A record has one image, and another for each `Pair`: image j of the record at place i has the
+    place i + j * n.
 
     Attributes:
         step: the batch's number.
@@ -58,7 +62,8 @@ class BatchPlan:
         labels: int32 (n,) or float32 (n, ...), as `Labels.take` returns them; None without labels.
         label_b: the labels of mixed records' partners; None without labels or a mix.
         delivered: bool (n,), False for padding.
-        sizes: int64 (n, 2), height and width that the encoded images must have.
+        image_keys: int64 (m,), rows of the table of all images: see `with_pairs`.
+        sizes: int64 (m, 2), height and width that the encoded images must have.
         stages: the operations on the images.
         mix: partners and shares of mixed records; None if no transform mixes.
         soft_labels: float32 (n, classes); None if no transform makes them.
@@ -78,6 +83,7 @@ class BatchPlan:
     labels: npt.NDArray[Any] | None
     label_b: npt.NDArray[Any] | None
     delivered: npt.NDArray[np.bool_]
+    image_keys: npt.NDArray[np.int64]
     sizes: npt.NDArray[np.int64]
     stages: Stages
     mix: Mix | None
@@ -94,15 +100,26 @@ class BatchPlan:
         """False for padding and for blank images, bool (n,)."""
         return self.delivered & ~self.blank
 
+    @property
+    def images_per_record(self) -> int:
+        """The number of images of each record, m / n."""
+        return len(self.image_keys) // len(self.record_keys)
+
+    @property
+    def blank_images(self) -> npt.NDArray[np.bool_]:
+        """Which images are blank, bool (m,)."""
+        return np.tile(self.blank, self.images_per_record)
+
 
 class Planner:
     """Plans batches from their numbers alone.
 
     `max_pixels` limits the size of blank images, `layout` is for output formats that leave it open,
-    `companions` go with boxes and points, and `looks_up` says whether records have further images;
-    for the other arguments see `Loader`.
+    `companions` go with boxes and points, `looks_up` says whether records have masks or depth maps,
+    and `pairs` are their other images; for the other arguments see `Loader`.
 
     Attributes:
+        images: the images of all records, as `with_pairs` returns them.
         views: a list of transforms for each view, ending in an output format.
         identities: kind and settings of each transform, or of the `Views` that contain them.
         stages: the stages of a few records, with the structure that all batches have.
@@ -123,6 +140,7 @@ class Planner:
         layout: Layout = "NCHW",
         companions: Companions | None = None,
         looks_up: bool = False,
+        pairs: Sequence[Pair] = (),
     ) -> None:
         checked = check_views(transforms, layout)
         self.views, self.identities = checked.views, checked.identities
@@ -132,6 +150,7 @@ class Planner:
         self.check_batch_size(schedule)
         self._max_pixels = max_pixels
         self._manifest = manifest
+        self.images = with_pairs(manifest, [pair.bind(manifest) for pair in pairs])
         self._boxes_follow = "boxes" in targets
         self._looks_up = looks_up
         self._fields = [(field, field.bind(manifest)) for field in fields]
@@ -149,9 +168,28 @@ class Planner:
                         f"batch_size is {size}; it must be a multiple of {transform.group}, the "
                         f"groups in which {type(transform).__name__} pairs records"
                     )
+        self._streams = self._streams_of(pairs) if pairs else np.zeros(1, np.int64)
         self._soft = _soft_labels(self.views, manifest)
         probe = self._probe()
         self.stages, self._structure = probe.stages, probe.structure
+
+    def _streams_of(self, pairs: Sequence[Pair]) -> npt.NDArray[np.int64]:
+        """Return for each image of a record what is added to the numbers of its transforms."""
+        transforms = [*itertools.chain(*self.views)]
+        for each in transforms:
+            name = type(each).__name__
+            if isinstance(each, GeometricTransform) and each.uses_objects:
+                raise ConfigError(
+                    f"targets has {pairs[0]}, but {name} crops by boxes, which only the records' "
+                    "first images have; leave out one of them"
+                )
+            if isinstance(each, MixTransform) and any(pair.independent for pair in pairs):
+                raise ConfigError(
+                    f"targets has a Pair with independent=True, but {name} mixes images by shares "
+                    "that all images of a record have in common; leave out one of them"
+                )
+        numbers = [0, *(pair.independent * (i + 1) for i, pair in enumerate(pairs))]
+        return np.array(numbers, np.int64) * len(transforms)
 
     def check_batch_size(self, schedule: Schedule) -> None:
         """Raise `ConfigError` if the global batch of a schedule divides groups of the sampler."""
@@ -165,41 +203,54 @@ class Planner:
 
     def _probe(self) -> Composed:
         """Compose the most extreme sizes of the manifest, so that what cannot work fails now."""
-        keys = _extremes(self._manifest)
-        epochs = np.zeros_like(keys)
-        rng = BatchRng(self._sampler.seed, epochs, keys, 0)
+        keys = np.unique(_extremes(self.images) % len(self._manifest))
+        images = self.images_of(keys)
+        rng = BatchRng(self._sampler.seed, np.zeros_like(keys), keys, 0)
+        rng = rng.tiled(len(self._streams))
         none_blank = np.zeros(len(keys), dtype=np.bool_)
-        alone: Partners = lambda _: np.arange(len(keys))  # noqa: E731 - shorter than a function
-        return self._compose(keys, self._sizes(keys), none_blank, rng, alone)
+        alone: Partners = lambda _: np.arange(len(images))  # noqa: E731 - shorter than a function
+        return self._compose(keys, images, self._sizes(images), none_blank, rng, alone)
+
+    def images_of(self, keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the keys of all images of some records, in the order of `BatchPlan`."""
+        firsts = np.arange(0, len(self.images), len(self._manifest))
+        return np.add.outer(firsts, keys).ravel()
 
     def _sizes(self, keys: npt.NDArray[np.int64] | None = None) -> npt.NDArray[np.int64]:
-        return self._manifest.sizes(keys).astype(np.int64)
+        return self.images.sizes(keys).astype(np.int64)
 
     def prefix(self) -> Prefix:
         """Return what the transforms do to each image in every epoch alike, for all records."""
         one = Objects.of(self._manifest, np.zeros(1, np.int64)) if self._has_objects else None
-        boxes = _corners(self._manifest.boxes())
+        boxes = _corners(self.images.boxes())
         return find_prefix(self.views, self._sizes(), boxes, one, self._max_pixels)
 
     def _compose(
         self,
         keys: npt.NDArray[np.int64],
+        images: npt.NDArray[np.int64],
         sizes: npt.NDArray[np.int64],
         blank: npt.NDArray[np.bool_],
         rng: BatchRng,
         partners: Partners,
     ) -> Composed:
-        boxes = _corners(self._manifest.boxes(keys))
+        per_record = len(self._streams)
+        boxes = _corners(self.images.boxes(images))
         objects = None
         if self._has_objects:
             objects = Objects.of(self._manifest, keys, self._companions.of_boxes)
         if blank.any():
             # A blank image has no boxes; the box of its record is the whole image.
             if boxes is not None:
-                boxes[blank] = np.pad(sizes[blank, ::-1], ((0, 0), (2, 0)))
+                shown = np.tile(blank, per_record)
+                boxes[shown] = np.pad(sizes[shown, ::-1], ((0, 0), (2, 0)))
             if objects is not None:
                 objects = objects.chosen(~blank[objects.rows])
-        return compose(self.views, keys, sizes, boxes, rng, partners, objects, self._shared)
+        streams = np.repeat(self._streams, len(keys)) if self._streams.any() else None
+        return compose(
+            *(self.views, np.tile(keys, per_record), sizes, boxes, rng),
+            *(partners, objects, self._shared, streams),
+        )
 
     def upcoming(self, step: int) -> npt.NDArray[np.int64]:
         """Return the record keys of the batch after `step`; none at the end of an epoch."""
@@ -305,19 +356,22 @@ class Planner:
         keys, blank = visits.record_key, np.zeros(len(positions), dtype=np.bool_)
         if substitute is not None:
             keys, blank = substitute(visits)
-        sizes = self._sizes(keys)
+        images, count, per_record = self.images_of(keys), len(keys), len(self._streams)
+        sizes = self._sizes(images)
         if blank.any():
-            sizes[blank] = blank_sizes(sizes[blank], self._max_pixels)
+            shown = np.tile(blank, per_record)
+            sizes[shown] = blank_sizes(sizes[shown], self._max_pixels)
         # A substitute draws the numbers of the record it replaces, so it is augmented differently
         # here than elsewhere in the epoch.
-        rng = BatchRng(self._sampler.seed, visits.epoch, visits.draw_key, 0)
+        rng = BatchRng(self._sampler.seed, visits.epoch, visits.draw_key, 0).tiled(per_record)
         places = positions % self._sampler.epoch_size
 
         def partners(group: int) -> npt.NDArray[np.int64]:
-            return _partners(places, delivered, blank, group)
+            own = _partners(places, delivered, blank, group)
+            return np.add.outer(np.arange(per_record) * count, own).ravel()
 
         try:
-            composed = self._compose(keys, sizes, blank, rng, partners)
+            composed = self._compose(keys, images, sizes, blank, rng, partners)
         except TransformError as error:
             error.step = step
             raise
@@ -332,6 +386,9 @@ class Planner:
             )
         labels, mix = self._manifest.labels.take(keys), composed.mix
         frames = [view.frame for view in composed.views]
+        if per_record > 1:
+            frames = [frame.take(slice(count)) for frame in frames]
+            mix = mix and Mix(mix.partner[:count], mix.share[:count])
         label_b = soft = None
         if labels is not None and mix is not None:
             label_b = labels[mix.partner]
@@ -348,11 +405,12 @@ class Planner:
             labels=labels,
             label_b=label_b,
             delivered=delivered,
+            image_keys=images,
             sizes=sizes,
             stages=composed.stages,
             mix=mix,
             soft_labels=soft,
-            targets=self._follow(composed, keys, blank),
+            targets=self._follow(composed, frames, keys, blank),
             fields={
                 field.name: values_of(field, values, keys, frames, blank)
                 for field, values in self._fields
@@ -363,6 +421,7 @@ class Planner:
     def _follow(
         self,
         composed: Composed,
+        frames: Sequence[Frame],
         keys: npt.NDArray[np.int64],
         blank: npt.NDArray[np.bool_],
     ) -> tuple[ViewTargets, ...]:
@@ -371,8 +430,8 @@ class Planner:
         if boxes is None and points is None:
             return ()
         return tuple(
-            follow(view.frame, boxes, view.kept, points, blank, self._companions.flipped)
-            for view in composed.views
+            follow(frame, boxes, view.kept, points, blank, self._companions.flipped)
+            for view, frame in zip(composed.views, frames, strict=True)
         )
 
 

@@ -16,6 +16,7 @@ from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
 from gpufeed.plan.fields import BATCH_KEYS, Field, narrowed
 from gpufeed.plan.image_targets import ImageTarget
+from gpufeed.plan.pairs import Pair
 from gpufeed.records.annotations import BOX_POINTS, BOXES, check_box_format
 from gpufeed.records.lists import flatten
 from gpufeed.transforms.objects import Objects
@@ -238,7 +239,7 @@ class Targets:
     def __init__(
         self,
         manifest: Manifest,
-        asked: Collection[str | Field | ImageTarget],
+        asked: Collection[str | Field | ImageTarget | Pair],
         box_format: str,
         max_boxes: int | None,
         collate_fn: CollateFn | None,
@@ -247,11 +248,11 @@ class Targets:
     ) -> None:
         known = not isinstance(asked, str)
         if not known or any(
-            each not in _KINDS for each in asked if not isinstance(each, Field | ImageTarget)
+            each not in _KINDS for each in asked if not isinstance(each, Field | ImageTarget | Pair)
         ):
             raise ConfigError(
                 f'targets is {short(asked)}; it may hold "boxes", "box_points", "points" and '
-                "instances of Mask, Depth and Field"
+                "instances of Mask, Depth, Pair and Field"
             )
         fields = [each.name for each in asked if not isinstance(each, str) and each.moves]
         kinds = [each for each in asked if isinstance(each, str)]

@@ -41,6 +41,7 @@ def draw_batch(
     max_images: int | None = None,
     masks: Mapping[str, float] | None = None,
     maps: Sequence[str] = (),
+    pairs: Sequence[str] = (),
 ) -> Image:
     """Draw the images of a batch with their targets; views of a record side by side.
 
@@ -55,6 +56,7 @@ def draw_batch(
         max_images: the number of records to draw at most; None for all.
         masks: names of masks, with the values of theirs that mean no class.
         maps: names of maps of numbers, which are drawn beside their view.
+        pairs: names of other images of the records, which are drawn there too.
 
     Raises:
         ConfigError: the batch has other keys, or other images than such a loader's.
@@ -69,7 +71,7 @@ def draw_batch(
         batch = {
             name: [each[None] for each in value] if isinstance(value, list) else value[None]
             for name, value in batch.items()
-            if name in {"image", "record_key", *_DRAWN, *masks, *maps}
+            if name in {"image", "record_key", *_DRAWN, *masks, *maps, *pairs}
         }
     several = isinstance(batch["image"], list)
     images = batch["image"] if several else [batch["image"]]
@@ -94,6 +96,9 @@ def draw_batch(
         for name in maps:
             values = batch[name][place] if several else batch[name]
             views.append(draw_map(to_numpy(values[: len(keys)])))
+        for name in pairs:
+            values = batch[name][place] if several else batch[name]
+            views.append(_levels(to_numpy(values[: len(keys)]), output))
     captions = captions_of(manifest, manifest.rows(keys))
     return draw_sheet(_side_by_side(views), captions, [f"gpufeed {gpufeed.__version__}", *facts])
 

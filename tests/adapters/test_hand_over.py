@@ -57,9 +57,9 @@ def watch_pixels(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     seen: list[int] = []
     hand_over = type(loader._adapter).images
 
-    def noted(self: Any, tensor: Any) -> Any:
+    def noted(self: Any, tensor: Any, parts: int) -> Any:
         seen.append(tensor.data_ptr())
-        return hand_over(self, tensor)
+        return hand_over(self, tensor, parts)
 
     monkeypatch.setattr(type(loader._adapter), "images", noted)
     return seen

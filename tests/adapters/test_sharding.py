@@ -83,9 +83,9 @@ def test_images_are_not_copied(
     with make(pictures, framework="jax", sharding=SHARDINGS[name]) as loader:
         hand_over = loader._adapter.images
 
-        def noted(tensor: Any) -> Any:
+        def noted(tensor: Any, parts: int) -> Any:
             seen.append(tensor.data_ptr())
-            return hand_over(tensor)
+            return hand_over(tensor, parts)
 
         monkeypatch.setattr(loader._adapter, "images", noted)
         for batch in loader:

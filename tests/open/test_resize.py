@@ -62,6 +62,8 @@ parts = st.tuples(st.floats(0, 0.45), st.floats(0.55, 1))
 )
 @example((40, 3), (1, 40), None, "bilinear", 0)
 @example((1, 1), (30, 30), ((0.25, 0.75), (0.0, 1.0)), "bicubic", 1)
+@example((1, 36), (2, 33), ((0.0, 1.0), (0.0, 0.55)), "bicubic", 0)
+@example((3, 25), (5, 18), ((0.0, 1.0), (0.45, 0.81)), "bicubic", 0)
 def test_it_is_within_a_level_of_exact(way, old, new, cut, interpolation, seed) -> None:
     """Of images whose levels keep away from 0 and 255, where a cubic's overshoot is cut off."""
     rng = np.random.default_rng(seed)

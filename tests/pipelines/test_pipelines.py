@@ -85,6 +85,10 @@ def check_segmentation(result: float, birds: Path, framework: str) -> None:
     assert 0.05 < result < 1
 
 
+def check_pairs(share: float, birds: Path, framework: str) -> None:
+    assert 0.8 < share <= 1
+
+
 CHECKS: dict[str, Callable[[Any, Path, str], None]] = {
     "attributes": check_attributes,
     "train": check_train,
@@ -92,6 +96,7 @@ CHECKS: dict[str, Callable[[Any, Path, str], None]] = {
     "course": check_course,
     "detection": check_detection,
     "multi_crop": check_views,
+    "pairs": check_pairs,
     "segmentation": check_segmentation,
     "two_crop": check_views,
 }
