@@ -38,7 +38,7 @@ def pillow_resize(
 
 
 class Resizer:
-    """Resizes images one at a time, on one thread, within one grey level of Pillow.
+    """Resizes images one at a time, on one thread, as exactly as Pillow.
 
     The filter is separable (triangle, or Keys' cubic with a = -0.5), its support grows with the
     reduction, and it leaves out pixels outside of the image. The library fast_image_resize does
