@@ -12,6 +12,7 @@ from PIL import Image
 from gpufeed._util.open_regular import EmptyFileError, FileTooLongError
 from gpufeed.decode.accept import as_ppm
 from gpufeed.decode.decoders import NvImageCodec
+from gpufeed.decode.diagnose import check_pillow_size
 from gpufeed.decode.headers import (
     DepthError,
     check_depth,
@@ -149,12 +150,13 @@ class Examiner:
         try:
             with Image.open(io.BytesIO(content)) as image:
                 name, mode = image.format or "", image.mode
+                check_pillow_size(image, size)
                 self._describe(image, path, examined)
                 if name in _REDUCIBLE:
                     reduced = max(width // _REDUCTION, 1), max(height // _REDUCTION, 1)
                     image.draft(mode, reduced)
                 image.load()
-        except Image.DecompressionBombError:
+        except (Image.DecompressionBombError, Image.DecompressionBombWarning):
             name = ""  # too large for Pillow, which then does not read its data
         except Exception as error:  # Pillow raises any error of its readers
             refusal = str(error) or type(error).__name__
