@@ -410,6 +410,27 @@ def test_a_bad_mask_is_named(many: Manifest, key: int) -> None:
         assert (batch["mask"] == 255).all()
 
 
+def test_failures_name_the_mask_that_is_bad(many: Manifest) -> None:
+    """Those of a state as well."""
+    spoil(many, [4])
+    (many.root / "7.png").unlink()
+    paths = [str(many.root / "4.mask.png"), str(many.root / "7.png")]
+    options: Any = {"sampler": [7, 4, 0], "batch_size": 1, "on_error": "blank"}
+    with run(many, max_failures=2, **options) as loader:
+        list(loader)
+        state = loader.state_dict()
+        rows = loader.quarantine.frame().select("record_key", "path", "target_file").rows()
+    assert rows == [(7, "7.png", ""), (4, "4.png", paths[0])]
+    with run(many, max_failures=1, **options) as loader:
+        loader.load_state_dict(state)
+        loader.seek(0)
+        with pytest.raises(gpufeed.TooManyFailuresError) as caught:
+            list(loader)
+    assert [failure.path for failure in caught.value.failures] == [paths[1], paths[0]]
+    assert f"PNM image; it begins with b'<html>' (first record 4, {paths[0]})" in str(caught.value)
+    assert "directory (first record 7, 7.png)" in str(caught.value)
+
+
 @pytest.mark.parametrize("opener", ["threads", "graph"])
 def test_only_the_place_of_a_bad_mask_differs(many: Manifest, opener: str) -> None:
     """Also where other records' images are bad: of those, the graph finds some too late."""
