@@ -189,7 +189,13 @@ def test_classes_of_several_manifests_are_renumbered() -> None:
     both = gpufeed.concat([read([["b"], []]), read([["a"], ["a", "b"]])])
     assert both.classes == ("b", "a")
     assert feed(both)["label"].tolist() == [[1, 0], [0, 0], [0, 1], [1, 1]]
+    single = read(pl.Series([[0.5, 2]], dtype=pl.Array(pl.Float32, 2)))
+    both = gpufeed.concat([single, read([[0.1, 1.0]])])
+    assert both.frame.schema["label"] == pl.Array(pl.Float64, 2)
+    assert feed(both)["label"].tolist() == [[0.5, 2], [np.float32(0.1), 1]]
     for others, said in (
+        ([read([[0.5]]), read([0.5])], r"different kinds, Array\(Float64, .*, Float64; read all"),
+        ([single, read([[0.5]])], "labels of different kinds, Array"),
         ([read(["a"]), read([1.5])], "labels of different kinds, Float64, Int32; read all of them"),
         (
             [read([[0.5]], classes=["a"]), read([[0.5]])],

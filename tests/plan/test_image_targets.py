@@ -492,6 +492,47 @@ def test_masks_may_lie_beside_images_by_name(many: Manifest, tmp_path: Path) -> 
         assert loader.batch(0)["m"][:, 0, 0].tolist() == [5, 2, 9, 7]
 
 
+def filled(folder: Path, value: int) -> Manifest:
+    """Two images, with masks of this value."""
+    folder.mkdir(exist_ok=True, parents=True)
+    return write(folder, [png(np.full((30, 40), value, np.uint8))] * 2, [(30, 40)] * 2)
+
+
+def test_masks_of_joined_manifests_are_their_own(tmp_path: Path) -> None:
+    """Where paths are the same below different roots, one of which is above the other."""
+    top, sub, far = (
+        filled(tmp_path / "d", 1),
+        filled(tmp_path / "d/s", 2),
+        filled(tmp_path / "f", 3),
+    )
+    paths = [str(sub.root / name) for name in sub.frame["mask"]]
+    absolute = Manifest(sub.frame.with_columns(mask=pl.Series(paths)), sub.root, sub.classes)
+    both = gpufeed.concat([top, sub])
+    assert both.frame["source_root"].to_list() == ["", "", "s/", "s/"]
+    all_of_them = gpufeed.concat([both, far, gpufeed.concat([top])])
+    all_of_them.save(tmp_path / "all.manifest")
+    for manifest, wanted in (
+        (both, [1, 1, 2, 2]),
+        (gpufeed.concat([sub, sub]), [2, 2, 2, 2]),
+        (all_of_them, [1, 1, 2, 2, 3, 3, 1, 1]),
+        (gpufeed.read_manifest(tmp_path / "all.manifest").take([2, 6, 5]), [2, 1, 3]),
+        (gpufeed.concat([absolute, absolute, far]).take([0, 2]), [2, 2]),
+    ):
+        assert feed(manifest, [], Mask("mask"))["mask"][:, 0, 0].tolist() == wanted
+    # The column of images leads from the common root already, and `root` is one for all.
+    beside = Mask("mask", column="path", suffix=".mask.png")
+    assert feed(both, [], beside)["mask"][:, 0, 0].tolist() == [1, 1, 2, 2]
+    given = Mask("mask", root=far.root)
+    assert feed(both, [], given)["mask"][:, 0, 0].tolist() == [3] * 4
+    with pytest.raises(ManifestError, match=r"is relative, but row . of column 'mask' has an ab"):
+        feed(gpufeed.concat([top, absolute]), [], Mask("mask"))
+    path = sub.root / "1.mask.png"
+    path.unlink()
+    path.symlink_to(top.root / "1.mask.png")
+    with pytest.raises(ManifestError, match=r"row 3 of column 'mask': .* through a symbolic lin"):
+        feed(both, [], Mask("mask"))
+
+
 def test_masks_may_have_absolute_paths(many: Manifest) -> None:
     paths = [str(many.root / name) for name in many.frame["mask"]]
     frame = many.frame.with_columns(pl.Series("mask", paths))
