@@ -578,6 +578,35 @@ def test_masks_of_a_source_follow_a_column_of_keys(many: Manifest) -> None:
         assert loader.batch(0)["m"][:, 0, 0].tolist() == [3, 8, 5, 6]
 
 
+@pytest.mark.parametrize(
+    "dtype", ["?", "u1", "i2", "u2", ">u2", "i4", "i8", "u8", "f2", "f4", "f8"]
+)
+def test_values_in_memory_are_taken_as_they_are(dtype: str, many: Manifest) -> None:
+    drawn = np.random.default_rng(5).integers(0, 2 if dtype == "?" else 100, (COUNT, 30, 40))
+    values = drawn.astype(dtype) * (np.float16(0.5) if "f" in dtype else np.True_).astype(dtype)
+    for images in (values, list(values)):
+        source = gpufeed.MemorySource(images)
+        kind = Depth if "f" in dtype else Mask
+        batch = feed(many, [], kind("m", source=source))
+        assert batch["m"].dtype == (np.float32 if "f" in dtype else np.uint8)
+        np.testing.assert_array_equal(batch["m"], values)
+        turned = feed(many, [tf.RandomHorizontalFlip(1.0)], Depth("d", source=source))
+        np.testing.assert_array_equal(turned["d"], values[:, :, ::-1])
+        if "f" in dtype:
+            with pytest.raises(DecodeError, match="m: its values are floating-point numbers"):
+                feed(many, [], Mask("m", source=source))
+    wrong = gpufeed.MemorySource([values[0].T] * COUNT)
+    with pytest.raises(DecodeError, match=r"m: it is 30 x 40 \(width x height\), but its image 40"):
+        feed(many, [], Mask("m", source=wrong))
+
+
+def test_values_in_memory_fit_their_dtype(many: Manifest) -> None:
+    source = gpufeed.MemorySource(np.full((COUNT, 30, 40), 300, np.uint16))
+    with pytest.raises(DecodeError, match="it has the value 300, which does not fit in uint8; pas"):
+        feed(many, [], Mask("m", source=source))
+    assert (feed(many, [], Mask("m", source=source, dtype="int32"))["m"] == 300).all()
+
+
 def test_a_link_out_of_the_root_is_refused(many: Manifest, tmp_path_factory: Any) -> None:
     outside = tmp_path_factory.mktemp("outside") / "mask.png"
     outside.write_bytes(png(np.full((30, 40), 77, np.uint8)))

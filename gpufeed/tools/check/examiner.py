@@ -21,7 +21,7 @@ from gpufeed.decode.headers import (
     max_file_bytes,
 )
 from gpufeed.open.budget import Budget
-from gpufeed.source.base import Encoded, Source, read_images
+from gpufeed.source.base import Encoded, Source, as_image, read_images
 from gpufeed.tools.check.kinds import Finding, Kind
 
 __all__ = ["Examined", "Examiner", "Size"]
@@ -95,6 +95,7 @@ class Examiner:
         """
         examined = Examined()
         (content,) = read_images(self._source, np.array([key], dtype=np.int64))
+        content = as_image(content)
         if isinstance(content, OSError):
             kind = next(
                 (_KINDS[each] for each in _KINDS if isinstance(content, each)), Kind.unreadable
