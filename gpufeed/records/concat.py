@@ -12,7 +12,7 @@ import polars as pl
 
 from gpufeed._util.sanitize import short
 from gpufeed.errors import ManifestError
-from gpufeed.records.annotations import BOX_LABELS, BOX_POINTS, BOXES, POINTS
+from gpufeed.records.annotations import ANNOTATIONS, BOX_POINTS, POINTS
 from gpufeed.records.bounding_box import BOX_COLUMNS
 from gpufeed.records.lists import flatten, ragged
 from gpufeed.records.manifest import Manifest
@@ -23,7 +23,7 @@ from gpufeed.source.selection import join
 
 __all__ = ["concat", "own_roots"]
 
-_NOT_NULLABLE = (*BOX_COLUMNS, BOXES, BOX_LABELS, BOX_POINTS, POINTS, "is_training_img")
+_NOT_NULLABLE = (*BOX_COLUMNS, *ANNOTATIONS, "is_training_img")
 """Columns that may be absent but may not contain nulls."""
 _SOURCE_ROOT = "source_root"
 """The column of the folder of each image's manifest, below the common root."""

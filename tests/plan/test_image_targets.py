@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -21,8 +22,10 @@ from PIL import Image
 import gpufeed
 from gpufeed import ConfigError, DecodeError, Depth, Loader, Manifest, ManifestError, Mask
 from gpufeed import transforms as tf
+from gpufeed.cli import main
 from gpufeed.decode.values import decode_values
 from gpufeed.plan.lookup import Lookup
+from gpufeed.tools.check.dataset import check
 from gpufeed.transforms.frame import Frame, Warp
 from tests.support.media import TURNS, jpeg, picture
 
@@ -408,6 +411,46 @@ def test_a_bad_mask_is_named(many: Manifest, key: int) -> None:
         (batch,) = loader
         assert not batch["valid"].any()
         assert (batch["mask"] == 255).all()
+
+
+def test_check_finds_what_a_run_fails_over(many: Manifest) -> None:
+    """With the mask's path and the run's reason; an image may be bad as well."""
+    spoil(many)
+    (many.root / "8.png").unlink()
+    (many.root / "8.mask.png").unlink()
+    (many.root / "10.png").write_bytes(b"no image")
+    with run(many, on_error="substitute", max_failures=1.0) as loader:
+        list(loader)
+        failed = loader.quarantine.frame()
+    options: Any = {"progress": False, "targets": [Mask("mask"), Depth("d", column="mask")]}
+    for frame in (many.frame, many.frame.drop("width", "height")):
+        report = check(frame, many.source, **options)
+        assert report.failing == len(failed) == len(BAD) + 2
+        found = report.findings.filter(kind="bad mask or map", path="5.png")["detail"].to_list()
+        (reason,) = failed.filter(path="5.png")["reason"]
+        name = many.root / "5.mask.png"
+        assert found == [f"{name}: {reason}", f"{name}: d{reason.removeprefix('mask')}"]
+        said = [reason for _, reason in BAD.values()]
+        said[-1] = "which does not fit in uint8"  # fits a depth map
+        details = report.findings.filter(pl.col("detail").str.contains(": mask: "))["detail"]
+        assert len(details) == len(BAD) + 1  # 8 has neither image nor mask
+        for reason in said:
+            assert any(re.search(reason, detail) for detail in details)
+    assert check(many.frame, many.source, progress=False).failing == 2
+    many.frame.select("path", "mask").write_csv(many.root / "list.csv")
+    command = ["check", str(many.root / "list.csv"), "--mask", "mask", "--parquet"]
+    assert main([*command, str(many.root / "bad.parquet")]) == 1
+    assert len(many.without(many.root / "bad.parquet")) == COUNT - len(failed)
+    assert main([*command[:-1], "--depth", "nothing"]) == 2
+    assert main(["check", str(many.root / "list.csv")]) == 1
+
+
+def test_check_reads_masks_of_any_kind(many: Manifest) -> None:
+    masks = gpufeed.MemorySource(np.full((COUNT, 30, 40), 300, np.uint16))
+    for target, failing in ((Mask("m", source=masks), COUNT), (Depth("m", source=masks), 0)):
+        assert check(many.frame, many.source, targets=[target], progress=False).failing == failing
+    with pytest.raises(ConfigError, match=r"no column 'm', only .*'mask'.*; name the column of"):
+        check(many.frame, many.source, targets=[Mask("m")], progress=False)
 
 
 def test_failures_name_the_mask_that_is_bad(many: Manifest) -> None:
