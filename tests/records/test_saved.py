@@ -25,6 +25,7 @@ from gpufeed import transforms as tf
 from gpufeed._util import rows
 from gpufeed.records.table_files import read_arrow
 from gpufeed.tools.resolve import ListOptions, list_images, open_manifest
+from tests.support.damaged_arrow import astray
 from tests.support.loaders import digest, make
 
 MOMENT = datetime.datetime(2020, 1, 2, 3, 4, 5)
@@ -297,6 +298,11 @@ def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
     with pa.ipc.new_file(path, table.schema) as writer:
         writer.write_table(table)
     with pytest.raises(ManifestError, match=r"a\.manifest has been changed since it was"):
+        gpufeed.read_manifest(path)
+    frame = every_dtype().frame.with_columns(path=pl.format("a longer path/{}", "path"))
+    Manifest(frame, "/data", ("ant", "bee")).save(path)
+    astray(path, frame["path"][0])
+    with pytest.raises(ManifestError, match=r"a\.manifest is not a valid Arrow IPC file: .* ref"):
         gpufeed.read_manifest(path)
 
 
