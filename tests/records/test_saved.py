@@ -377,7 +377,7 @@ def test_what_it_refuses(table: Path, tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match="is not a valid Arrow IPC file: Not an Arrow file"):
         gpufeed.read_manifest(path)
     made.save(path)
-    about = json.loads(read_arrow(path)[1][b"gpufeed"])
+    about = json.loads(read_arrow(path, check=True)[1][b"gpufeed"])
     with pa.ipc.open_file(path) as reader:
         old = reader.read_all()
     newer = {b"gpufeed": json.dumps({**about, "version": 2}).encode()}
