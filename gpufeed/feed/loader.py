@@ -608,8 +608,9 @@ class Loader:
             loader.show(loader.record(5))
 
         Images are drawn pixel by pixel, without their normalisation, with the masks, boxes and
-        points that `targets` requests; depth maps are shown next to them, in grey. Captions are
-        those of `gpufeed show`. Views stand side by side.
+        points that `targets` requests; depth maps are shown next to them, in grey, and in blue
+        where they have the value `fill`. Captions are those of `gpufeed show`. Views stand side by
+        side.
 
         Args:
             batch: a batch of this loader, or what `record` returns; None for the batch that
@@ -649,7 +650,7 @@ class Loader:
             to_numpy=self._adapter.to_numpy,
             max_images=max_images,
             masks={each.name: each.fill for each in self._images if isinstance(each, Mask)},
-            maps=[each.name for each in self._images if isinstance(each, Depth)],
+            maps={each.name: each.fill for each in self._images if isinstance(each, Depth)},
         )
         if target is not None:
             save_sheet(sheet, target)

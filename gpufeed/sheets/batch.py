@@ -40,7 +40,7 @@ def draw_batch(
     to_numpy: ToNumpy = np.asarray,
     max_images: int | None = None,
     masks: Mapping[str, float] | None = None,
-    maps: Sequence[str] = (),
+    maps: Mapping[str, float] | None = None,
 ) -> Image:
     """Draw the images of a batch with their targets; views of a record side by side.
 
@@ -54,12 +54,13 @@ def draw_batch(
         to_numpy: from an array of the batch to one in host memory.
         max_images: the number of records to draw at most; None for all.
         masks: names of masks, with the values of theirs that mean no class.
-        maps: names of maps of numbers, which are drawn beside their view.
+        maps: names of maps of numbers, which are drawn beside their view, with the values of
+            theirs that mean nothing.
 
     Raises:
         ConfigError: the batch has other keys, or other images than such a loader's.
     """
-    masks = masks or {}
+    masks, maps = masks or {}, maps or {}
     if not isinstance(batch, Mapping) or not {"image", "record_key"} <= batch.keys():
         raise ConfigError(
             f"batch is a {type(batch).__name__} without the keys image and record_key; pass a "
@@ -91,9 +92,9 @@ def draw_batch(
             values = batch[name][place] if several else batch[name]
             levels = draw_mask(levels, to_numpy(values[: len(keys)]), ignored)
         views.append(_marked(levels, targets, box_format) if targets else levels)
-        for name in maps:
+        for name, missing in maps.items():
             values = batch[name][place] if several else batch[name]
-            views.append(draw_map(to_numpy(values[: len(keys)])))
+            views.append(draw_map(to_numpy(values[: len(keys)]), missing))
     captions = captions_of(manifest, manifest.rows(keys))
     return draw_sheet(_side_by_side(views), captions, [f"gpufeed {gpufeed.__version__}", *facts])
 

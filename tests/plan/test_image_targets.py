@@ -25,6 +25,7 @@ from gpufeed import transforms as tf
 from gpufeed.cli import main
 from gpufeed.decode.values import decode_values
 from gpufeed.plan.lookup import Lookup
+from gpufeed.sheets.draw_targets import draw_map
 from gpufeed.tools.check.dataset import check
 from gpufeed.transforms.frame import Frame, Warp
 from tests.support.media import TURNS, jpeg, picture
@@ -723,3 +724,16 @@ def test_sheets_show_masks_and_maps(many: Manifest) -> None:
         np.asarray(wide).shape != np.asarray(tinted).shape
         or (np.asarray(wide) != np.asarray(tinted)).any()
     )
+
+
+def test_a_map_is_drawn_from_its_smallest_value_to_its_largest() -> None:
+    """Of those that mean something; the others are in blue, and change no grey."""
+    values = np.array([[100, 101, 102, 105], [0, np.nan, np.inf, 100]], np.float32)
+    flat = np.full((2, 4), 7, np.float32)
+    drawn, same, empty = draw_map(np.stack([values, flat, flat * 0]), missing=0)
+    assert drawn[0].tolist() == [[level] * 3 for level in (0, 51, 102, 255)]
+    blue = drawn[1, 0].tolist()
+    assert blue[2] > max(blue[:2])
+    assert drawn[1].tolist() == [blue, blue, blue, [0] * 3]
+    assert not same.any()
+    assert (empty == blue).all()
