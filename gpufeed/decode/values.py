@@ -74,6 +74,8 @@ def decode_values(content: Content, size: tuple[int, int]) -> Values:
             turned = image.format == "TIFF"  # Pillow turns these itself
     except UnidentifiedImageError:
         raise ValueError("Pillow cannot decode this image") from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise ValueError("it is too large for Pillow") from None
     except (MemoryError, ValueError):
         raise
     except Exception as error:  # Pillow raises any error of its readers

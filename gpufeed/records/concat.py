@@ -77,7 +77,7 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
     names: tuple[str, ...] = ()
     if not {POINTS, BOX_POINTS} <= dropped:
         names = _check_same("point_names", [manifest.point_names for manifest in manifests])
-    rooted = any(prefixes) or any(_SOURCE_ROOT in each.frame.columns for each in manifests)
+    rooted = any(prefixes) or any(own_roots(each.frame) is not None for each in manifests)
     frames = []
     for source, manifest in enumerate(manifests):
         frame, prefix = manifest.frame.drop(dropped, strict=False), prefixes[source]
@@ -93,7 +93,7 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
             )
         )
     frame = pl.concat(_with_common_dtypes(frames), how="diagonal_relaxed")
-    if _SOURCE_ROOT in frame.columns:
+    if rooted:
         roots = frame[_SOURCE_ROOT]
         frame = frame.with_columns(roots.cast(pl.Enum(roots.unique().sort())))
     repairs: dict[str, int] = {}
@@ -131,7 +131,9 @@ def own_roots(frame: pl.DataFrame) -> pl.Series | None:
 
     Text that is empty or ends in "/".
     """
-    return frame[_SOURCE_ROOT].cast(pl.String) if _SOURCE_ROOT in frame.columns else None
+    if not isinstance(frame.schema.get(_SOURCE_ROOT), pl.Enum):  # or a column of a user's own
+        return None
+    return frame[_SOURCE_ROOT].cast(pl.String)
 
 
 def _with_common_dtypes(frames: list[pl.DataFrame]) -> list[pl.DataFrame]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import struct
 import time
 import warnings
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -553,6 +555,11 @@ def test_masks_of_joined_manifests_are_their_own(tmp_path: Path) -> None:
     absolute = Manifest(sub.frame.with_columns(mask=pl.Series(paths)), sub.root, sub.classes)
     both = gpufeed.concat([top, sub])
     assert both.frame["source_root"].to_list() == ["", "", "s/", "s/"]
+    mine = Manifest(top.frame.with_columns(source_root=pl.lit("x")), top.root, top.classes)
+    assert gpufeed.concat([mine, mine]).frame.equals(
+        mine.frame[[0, 1, 0, 1]].with_columns(source=pl.Series([0, 0, 1, 1], dtype=pl.Int32))
+    )
+    assert feed(mine, [], Mask("mask"))["mask"][:, 0, 0].tolist() == [1, 1]
     all_of_them = gpufeed.concat([both, far, gpufeed.concat([top])])
     all_of_them.save(tmp_path / "all.manifest")
     for manifest, wanted in (
@@ -596,6 +603,15 @@ def test_damage_is_a_value_error_whatever_pillow_makes_of_it() -> None:
             with contextlib.suppress(ValueError), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 assert decode_values(damaged, (30, 40)).shape == (30, 40)
+
+
+def test_a_mask_that_is_too_large_for_pillow_is_not_called_damaged() -> None:
+    for side in (11_000, 20_000):  # where Pillow warns, which is an error here, and raises
+        head = png(np.zeros((3, 3), np.uint8))
+        chunk = head[12:16] + struct.pack(">II", side, side) + head[24:29]
+        large = head[:12] + chunk + struct.pack(">I", zlib.crc32(chunk)) + head[33:]
+        with pytest.raises(ValueError, match=r"^it is too large for Pillow$"):
+            decode_values(large, (side, side))
 
 
 def test_masks_of_a_source_follow_a_column_of_keys(many: Manifest) -> None:
