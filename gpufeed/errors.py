@@ -119,7 +119,7 @@ class TooManyFailuresError(GpufeedError):
     """More images could not be read or decoded than `max_failures` allows.
 
     Attributes:
-        failures: the error of each image, in the order they were found.
+        failures: the error of each record, in the order they were found.
     """
 
     def __init__(self, message: str, failures: Sequence[DecodeError] = ()) -> None:

@@ -54,6 +54,11 @@ def check(
         bool,
         typer.Option("--reduce-depth", help="Allow images of 16 bits per channel."),
     ] = False,
+    mask: Annotated[
+        list[str] | None,
+        typer.Option(help="A table's column of paths of masks, to check too; may be repeated."),
+    ] = None,
+    depth: Annotated[list[str] | None, typer.Option(help="The same for depth maps.")] = None,
 ) -> None:
     """Check every image: which would fail in a run, which are doubtful, which are unusual.
 
@@ -61,6 +66,7 @@ def check(
     Records are numbered over the whole list, across splits.
     """
     from gpufeed.decode.diagnose import MAX_PIXELS
+    from gpufeed.plan.image_targets import Depth, Mask
     from gpufeed.tools.check.dataset import check as check_images
     from gpufeed.tools.check.page import save_page
     from gpufeed.tools.resolve import ListOptions, list_images
@@ -82,6 +88,10 @@ def check(
         reduce_depth=reduce_depth,
         follow_links=follow_links,
         threads=threads,
+        targets=[
+            *(Mask(column, follow_links=follow_links) for column in mask or ()),
+            *(Depth(column, follow_links=follow_links) for column in depth or ()),
+        ],
     )
     _print_report(report, data, images)
     console = stdout()

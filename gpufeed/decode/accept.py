@@ -8,9 +8,9 @@ import threading
 import numpy as np
 
 from gpufeed.decode.decoders import AllBits
-from gpufeed.decode.diagnose import Name, check_header, check_size, undecodable
+from gpufeed.decode.diagnose import Name, check_header, check_size, undecodable, unreadable
 from gpufeed.decode.headers import max_file_bytes
-from gpufeed.source.base import Content, Encoded, Pixels, ppm_header
+from gpufeed.source.base import Content, Encoded, Pixels, as_image, ppm_header
 
 __all__ = ["Acceptor", "as_ppm"]
 
@@ -65,6 +65,8 @@ class Acceptor:
             DecodeError: see `check_header`; or the depth is to be reduced and it cannot be decoded.
         """
         if isinstance(content, np.ndarray):
+            if isinstance(image := as_image(content), OSError):
+                raise unreadable(image, record_key, self._name)
             check_size(content.shape[:2], expected, record_key, self._name)
             return content
         remembers = record_key < len(self._lengths)

@@ -22,6 +22,7 @@ __all__ = [
     "MAX_PIXELS",
     "Name",
     "check_header",
+    "check_pillow_size",
     "check_size",
     "too_large",
     "undecodable",
@@ -107,13 +108,27 @@ def check_size(size: Size, expected: Size, record_key: int, name: Name) -> None:
         )
 
 
+def check_pillow_size(image: Image.Image, size: Size) -> None:
+    """Raise `ValueError` if Pillow would load another size than the header's (height, width).
+
+    A JPEG or PNG may have a second header. Pillow follows it, and would allocate memory for it.
+    """
+    if sorted(image.size) != sorted(size):  # a TIFF may not be turned yet
+        raise ValueError(
+            f"a header gives the size {size[1]} x {size[0]} (width x height), and another "
+            f"{image.width} x {image.height}"
+        )
+
+
 def undecodable(content: Encoded, record_key: int, name: Name) -> DecodeError:
     """Return the error for an image that nvImageCodec rejects, with Pillow's reason."""
     try:
+        width, height = image_header(content)[:2]
         with Image.open(io.BytesIO(content)) as image:
+            check_pillow_size(image, (height, width))
             image.load()
             kind = f"{image.format} {image.mode}"
-    except Image.DecompressionBombError:
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         reason = "nvImageCodec cannot decode this image, which is too large for Pillow"
     except Exception as error:
         reason = f"the image is damaged: {error}"

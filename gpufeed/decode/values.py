@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image, UnidentifiedImageError
 
 from gpufeed.decode.headers import check_scans, image_header
-from gpufeed.source.base import Content
+from gpufeed.source.base import Content, Values
 
-__all__ = ["Values", "decode_values"]
-
-Values = npt.NDArray[Any]
+__all__ = ["decode_values"]
 
 _FORMATS = ("BMP", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 _ONE_CHANNEL = ("1", "L", "P", "I", "I;16", "I;16B", "F")
@@ -40,18 +36,20 @@ def decode_values(content: Content, size: tuple[int, int]) -> Values:
     for 1 bit per pixel.
 
     Args:
-        content: the encoded image; or its pixels, whose three channels must be equal.
+        content: the encoded image; or its pixels, whose three channels must be equal; or its
+            values, numbers or booleans, which are returned as they are.
         size: (height, width) that the image must have.
 
     Returns:
-        Integers or float32, (height, width), native-endian.
+        Integers or floating-point numbers, (height, width), native-endian.
 
     Raises:
         ValueError: the image has another size or several channels, or cannot be decoded.
     """
     if isinstance(content, np.ndarray):
-        height, width, _ = content.shape
-        _check_size(height, width, size)
+        _check_size(content.shape[0], content.shape[1], size)
+        if content.ndim == 2:
+            return _plain(content)
         grey: Values = content[:, :, 0]
         if (content != grey[..., None]).any():
             raise ValueError("its three channels differ; it must be grey")
@@ -76,11 +74,17 @@ def decode_values(content: Content, size: tuple[int, int]) -> Values:
             turned = image.format == "TIFF"  # Pillow turns these itself
     except UnidentifiedImageError:
         raise ValueError("Pillow cannot decode this image") from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise ValueError("it is too large for Pillow") from None
     except (MemoryError, ValueError):
         raise
     except Exception as error:  # Pillow raises any error of its readers
         raise ValueError(f"it is damaged: {error}") from None
-    values = values if turned else _UPRIGHT[header.orientation](values)
+    return _plain(values if turned else _UPRIGHT[header.orientation](values))
+
+
+def _plain(values: Values) -> Values:
+    """Return values as native numbers, booleans as 0 and 1."""
     if values.dtype == np.bool_:
         return (values.view(np.uint8) > 0).view(np.uint8)  # Pillow's True is 255
     return values.astype(values.dtype.newbyteorder("="), copy=False)

@@ -55,7 +55,8 @@ class Failures:
         if key in self._failures:
             return False
         reason = error.reason[:_MAX_REASON_CHARS]
-        self._failures[key] = Failure(key, self._path(key), reason, step)
+        target_file = "" if error.path == self._name(key) else error.path
+        self._failures[key] = Failure(key, self._path(key), reason, step, target_file)
         return True
 
     def state(self) -> str:
@@ -114,7 +115,7 @@ class Failures:
             reason = sanitize(first.reason, _MAX_REASON_CHARS)
             reasons.append(
                 f"{times} x {reason}{'' if same else ', and similar'}"
-                f" (first record {first.record_key}, {sanitize(first.path)})"
+                f" (first record {first.record_key}, {sanitize(first.target_file or first.path)})"
             )
         if len(kinds) > _MAX_REASONS_SHOWN:
             reasons.append(f"and {len(kinds) - _MAX_REASONS_SHOWN} more reasons")
@@ -124,8 +125,8 @@ class Failures:
             "Manifest.without: loader.quarantine.save() writes these, and `gpufeed check DATA "
             "--parquet FILE` every bad image",
             [
-                DecodeError(failure.record_key, self._name(failure.record_key), failure.reason)
-                for failure in self.quarantine
+                DecodeError(key, failure.target_file or self._name(key), failure.reason)
+                for key, failure in self._failures.items()
             ],
         ) from None
 

@@ -15,24 +15,32 @@ from gpufeed._util.atomic_write import atomic_write
 
 __all__ = ["Failure", "Quarantine"]
 
-_COLUMNS = {"record_key": pl.Int64, "path": pl.String, "reason": pl.String, "step": pl.Int64}
+_COLUMNS = {
+    "record_key": pl.Int64,
+    "path": pl.String,
+    "reason": pl.String,
+    "step": pl.Int64,
+    "target_file": pl.String,
+}
 
 
 @dataclass(frozen=True)
 class Failure:
-    """One record whose image could not be read or decoded.
+    """One record whose image, or mask or depth map, could not be read or decoded.
 
     Attributes:
         record_key: row number of the record in its manifest.
         path: `path` of the record in its manifest.
         reason: why it failed, in words.
         step: batch in which it failed first.
+        target_file: name of the mask or depth map that failed; "" if it was the image.
     """
 
     record_key: int
     path: str
     reason: str
     step: int
+    target_file: str = ""
 
 
 class Quarantine:
@@ -65,7 +73,7 @@ class Quarantine:
         return np.array(sorted(self._failures), dtype=np.int64)
 
     def frame(self) -> pl.DataFrame:
-        """Return a frame of `record_key` (Int64), `path`, `reason` (String) and `step` (Int64)."""
+        """Return a frame with the attributes of `Failure` as columns, of Int64 and String."""
         rows = [asdict(failure) for failure in self]
         return pl.DataFrame(rows, schema=_COLUMNS)
 

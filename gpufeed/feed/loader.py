@@ -615,8 +615,9 @@ class Loader:
             loader.show(loader.record(5))
 
         Images are drawn pixel by pixel, without their normalisation, with the masks, boxes and
-        points that `targets` requests. Depth maps, in grey, and the images of pairs are shown next
-        to them. Captions are those of `gpufeed show`. Views stand side by side.
+        points that `targets` requests. Next to them are depth maps, in grey, and in blue where they
+        have the value `fill`, and the images of pairs. Captions are those of `gpufeed show`. Views
+        stand side by side.
 
         Args:
             batch: a batch of this loader, or what `record` returns; None for the batch that
@@ -656,7 +657,7 @@ class Loader:
             to_numpy=self._adapter.to_numpy,
             max_images=max_images,
             masks={each.name: each.fill for each in self._images if isinstance(each, Mask)},
-            maps=[each.name for each in self._images if isinstance(each, Depth)],
+            maps={each.name: each.fill for each in self._images if isinstance(each, Depth)},
             pairs=[each.name for each in self._pairs],
         )
         if target is not None:

@@ -290,7 +290,8 @@ class Maker:
         for place, error in sorted(errors.items()):
             other, key = divmod(error.record_key, self._num_records)
             if other:
-                error = DecodeError(key, error.path, f"{self._pairs[other - 1]}: {error.reason}")
+                said = f"{self._pairs[other - 1]}: {error.reason}"
+                error = type(error)(key, error.path, said)
             found.setdefault(place % count, error)
         return found
 

@@ -13,9 +13,10 @@ import polars as pl
 
 from gpufeed._util.numbers import is_number
 from gpufeed._util.sanitize import short
-from gpufeed._util.urls import location
+from gpufeed._util.urls import URL, location
 from gpufeed.decode.values import decode_values
 from gpufeed.errors import ConfigError, ManifestError
+from gpufeed.records.concat import own_roots
 from gpufeed.source.base import Content, Source, check_source
 from gpufeed.source.files import FileSource, PathSource
 from gpufeed.source.locate import Root, source_of
@@ -140,6 +141,11 @@ class ImageTarget:
         root = None if self._root is None else location(self._root)
         source = manifest.source
         folder = source.root if isinstance(source, PathSource) else Path()
+        below = None if root is not None or self.column == "path" else own_roots(manifest.frame)
+        if below is not None:
+            absolute = paths.str.contains(f"^/|{URL}")
+            below = below.zip_with(~absolute, pl.repeat("", len(below), eager=True))
+            paths = below + paths
         found, relative = make_relative(paths, root, folder, row_name)
         if root is None and found is folder and not isinstance(source, PathSource):
             raise ConfigError(
@@ -151,7 +157,7 @@ class ImageTarget:
             at = source.storage  # with its options
         files = source_of(at, relative, where=row_name)
         if isinstance(files, FileSource) and not self._follow_links:
-            escapes = find_escapes(files.root, relative)
+            escapes = find_escapes(files.root, relative, below)
             if escapes.any():
                 raise ManifestError(escape_message(files.root, relative, escapes, row_name))
         return files.limited(manifest.max_file_bytes)

@@ -16,6 +16,7 @@ from gpufeed.records.labels import check_unique, number_labels
 from gpufeed.records.lists import flatten, ragged
 
 __all__ = [
+    "ANNOTATIONS",
     "BOXES",
     "BOX_LABELS",
     "BOX_POINTS",
@@ -30,6 +31,7 @@ __all__ = [
 BoxFormat = Literal["xyxy", "xywh"]
 
 BOXES, BOX_LABELS, BOX_POINTS, POINTS = "boxes", "box_labels", "box_points", "points"
+ANNOTATIONS = (BOXES, BOX_LABELS, BOX_POINTS, POINTS)
 BOXES_TYPE = pl.List(pl.Array(pl.Float64, 4))
 POINTS_TYPE = pl.List(pl.Array(pl.Float64, 3))
 

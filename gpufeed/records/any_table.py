@@ -141,6 +141,8 @@ def _convert(table: Any) -> pl.DataFrame | None:
     if isinstance(table, pl.LazyFrame):
         return table.collect()
     if hasattr(table, "to_polars"):
+        if hasattr(table, "data"):
+            table.data.validate(full=True)  # of mapped files: offsets may lead anywhere in memory
         frame: pl.DataFrame = table.to_polars()
         features = getattr(table, "features", None) or {}
         # Of classes; of lists of them, those of the lists' items.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -112,6 +113,8 @@ def read_labels(
         integers = isinstance(dtype, pl.Array) and inner.is_integer()
         if inner.is_float() or inner == pl.Boolean or integers:
             return *_read_vectors(values, classes, table, row_name), {}
+        if inner.is_integer() and _are_multi_hot(values, classes, table):
+            return *_read_vectors(values, classes, table, row_name), {}
         return _read_several(values, classes, table, row_name)
     if dtype == pl.String and from_text and classes is None and _are_decimal(values):
         values = values.cast(pl.Float64)
@@ -128,6 +131,34 @@ def read_labels(
 def _are_decimal(texts: pl.Series) -> bool:
     """Return whether texts are numbers, not all of them integers."""
     return bool(texts.str.contains(_DECIMAL).all() and not texts.str.contains(r"^[+-]?\d+$").all())
+
+
+def _are_multi_hot(values: pl.Series, classes: Sequence[str] | None, table: str) -> bool:
+    """Return whether lists of integers have a 0 or 1 for each class, instead of class numbers.
+
+    They do if they have one length, hold only 0 and 1, and one of them repeats a number.
+
+    Raises:
+        ManifestError: they may be either.
+    """
+    size: Any = values.list.len().max() or 0
+    flat = values.explode()
+    if (
+        size < 2
+        or (values.list.len() != size).any()
+        or not flat.is_between(0, 1).all(ignore_nulls=False)
+    ):
+        return False
+    if (values.list.n_unique() < size).any():
+        return True
+    if classes is not None and (classes == RENUMBER or len(classes) != size):
+        return False
+    raise ManifestError(
+        f"{table}: all lists of column {values.name!r} are [0, 1] or [1, 0], which may be the "
+        "numbers of two classes or a 0 or 1 for each of them; cast the column to "
+        "pl.List(pl.Boolean) if they are 0 or 1 for each class, or pass "
+        f'classes="{RENUMBER}" if they are class numbers'
+    )
 
 
 def _read_vectors(

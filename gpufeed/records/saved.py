@@ -73,9 +73,9 @@ def read_manifest(
     parts that are used are read. Do not write to it while it is in use; saving again is safe, since
     that makes another file. Needs pyarrow.
 
-    The rows are checked against their fingerprint only if the file's modification time is not that
-    of saving, as for a copy. That takes about a second for ten million rows each time, so copy such
-    files with their times (`cp -p`). A pickle of the manifest holds the path of the file.
+    The file is checked, and its rows against their fingerprint, only if its modification time is
+    not that of saving, as for a copy. That takes about a second for ten million rows each time, so
+    copy such files with their times (`cp -p`). A pickle of the manifest holds the path of the file.
 
     Args:
         file: the file.
@@ -93,7 +93,7 @@ def read_manifest(
     if root is not None and source is not None:
         raise ConfigError(f"root is {short(root)}, but source is given too; pass only one of them")
     file = Path(file).absolute()
-    frame, metadata = read_arrow(file)
+    frame, metadata = read_arrow(file, check=False)
     if _KEY not in metadata:
         raise ManifestError(
             f"{file} is not a manifest that Manifest.save wrote; read_table reads tables"
@@ -106,6 +106,8 @@ def read_manifest(
         )
     classes, saved = tuple(about["classes"]), about["fingerprint"]
     in_time = file.stat().st_mtime_ns == about["saved"] * 10**9
+    if not in_time:
+        frame, _ = read_arrow(file, check=True)
     if not in_time and fingerprint(frame, classes) != saved:
         raise ManifestError(
             f"{file} has been changed since it was saved; make a manifest of the changed table, "

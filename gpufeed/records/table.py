@@ -87,7 +87,8 @@ def read_table(
 
     Lists of integers or text are several classes for each image, or none. Floats are numbers to
     predict. Arrays of numbers, and lists of floats or booleans, are vectors of one length, such as
-    the probabilities of the classes.
+    the probabilities of the classes. So are lists with a 0 or 1 for each class, such as [0, 1, 0];
+    lists of which all are [0, 1] or [1, 0] are an error that says how to decide.
 
     All other columns are kept, including that of the labels unless it is called `label`. `width`
     and `height` are taken from the table if it has them, and compared with the headers of eight

@@ -123,7 +123,7 @@ def read_file(file: Path | str, texts: Collection[str]) -> tuple[pl.DataFrame, b
         if kind == "Arrow IPC":
             if isinstance(file, Path):
                 with contextlib.suppress(MissingExtraError):
-                    return map_arrow(opened)[0]
+                    return map_arrow(opened, check=True)[0]
             return pl.read_ipc(opened)
         return pl.read_csv(
             opened,
@@ -142,9 +142,9 @@ def read_parquet(file: Path | str) -> pl.DataFrame:
     return _read(file, "Parquet", lambda opened: pl.read_parquet(opened))
 
 
-def read_arrow(file: Path) -> tuple[pl.DataFrame, dict[bytes, bytes]]:
+def read_arrow(file: Path, *, check: bool) -> tuple[pl.DataFrame, dict[bytes, bytes]]:
     """Map an Arrow IPC file: see `map_arrow`; raises ManifestError if it is missing or damaged."""
-    return _read(file, "Arrow IPC", map_arrow)
+    return _read(file, "Arrow IPC", lambda opened: map_arrow(opened, check=check))
 
 
 def parquet_columns(file: Path | str) -> list[str]:

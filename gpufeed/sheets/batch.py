@@ -40,7 +40,7 @@ def draw_batch(
     to_numpy: ToNumpy = np.asarray,
     max_images: int | None = None,
     masks: Mapping[str, float] | None = None,
-    maps: Sequence[str] = (),
+    maps: Mapping[str, float] | None = None,
     pairs: Sequence[str] = (),
 ) -> Image:
     """Draw the images of a batch with their targets; views of a record side by side.
@@ -55,13 +55,14 @@ def draw_batch(
         to_numpy: from an array of the batch to one in host memory.
         max_images: the number of records to draw at most; None for all.
         masks: names of masks, with the values of theirs that mean no class.
-        maps: names of maps of numbers, which are drawn beside their view.
+        maps: names of maps of numbers, which are drawn beside their view, with the values of
+            theirs that mean nothing.
         pairs: names of other images of the records, which are drawn there too.
 
     Raises:
         ConfigError: the batch has other keys, or other images than such a loader's.
     """
-    masks = masks or {}
+    masks, maps = masks or {}, maps or {}
     if not isinstance(batch, Mapping) or not {"image", "record_key"} <= batch.keys():
         raise ConfigError(
             f"batch is a {type(batch).__name__} without the keys image and record_key; pass a "
@@ -93,9 +94,9 @@ def draw_batch(
             values = batch[name][place] if several else batch[name]
             levels = draw_mask(levels, to_numpy(values[: len(keys)]), ignored)
         views.append(_marked(levels, targets, box_format) if targets else levels)
-        for name in maps:
+        for name, missing in maps.items():
             values = batch[name][place] if several else batch[name]
-            views.append(draw_map(to_numpy(values[: len(keys)])))
+            views.append(draw_map(to_numpy(values[: len(keys)]), missing))
         for name in pairs:
             values = batch[name][place] if several else batch[name]
             views.append(_levels(to_numpy(values[: len(keys)]), output))

@@ -18,6 +18,8 @@ _COLORS = 11
 """The number of NABirds' parts; labels and points cycle through the colours."""
 _EDGE: Color = (20, 20, 20)
 """Outline that makes targets visible on any image."""
+_MISSING: Color = (40, 60, 130)
+"""Pixels of a map that have no value."""
 
 
 def draw_mask(
@@ -37,16 +39,24 @@ def draw_mask(
     return np.asarray(mixed, dtype=np.uint8)
 
 
-def draw_map(maps: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
-    """Return maps, (n, height, width), as grey images from their smallest value to their largest.
+def draw_map(maps: npt.NDArray[np.float32], missing: float) -> npt.NDArray[np.uint8]:
+    """Return maps as grey images from their smallest value to their largest.
+
+    Args:
+        maps: (n, height, width).
+        missing: the value without a meaning, which is blue, as is what is not finite.
 
     Returns:
         uint8 (n, height, width, 3).
     """
-    maps = np.nan_to_num(maps)
-    low, high = maps.min(axis=(1, 2), keepdims=True), maps.max(axis=(1, 2), keepdims=True)
-    grey = np.asarray((maps - low) * (255 / np.maximum(high - low, 1e-12)), dtype=np.uint8)
-    return np.repeat(grey[..., None], 3, axis=-1)
+    drawn = np.full((*maps.shape, 3), _MISSING, dtype=np.uint8)
+    for values, levels in zip(maps, drawn, strict=True):
+        known = np.isfinite(values) & (values != np.float32(missing))
+        if known.any():
+            shown = values[known].astype(np.float64)
+            low, high = shown.min(), shown.max()
+            levels[known] = ((shown - low) * (255 / ((high - low) or 1)))[:, None]
+    return drawn
 
 
 def draw_targets(

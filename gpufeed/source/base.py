@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Sequence, Sized
 from concurrent.futures import Future
-from typing import BinaryIO, Protocol, TypeGuard
+from typing import Any, BinaryIO, Protocol, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,10 @@ __all__ = [
     "Encoded",
     "Pixels",
     "Source",
+    "Values",
     "as_file",
+    "as_image",
+    "as_rgb",
     "check_read",
     "check_source",
     "describe",
@@ -38,7 +41,10 @@ Encoded = bytes | bytearray | memoryview
 Pixels = npt.NDArray[np.uint8]
 """The pixels of an image, uint8 (height, width, 3), RGB."""
 
-Content = Encoded | Pixels
+Values = npt.NDArray[Any]
+"""The values of a mask or depth map, numbers or booleans, (height, width)."""
+
+Content = Encoded | Pixels | Values
 
 Keys = npt.NDArray[np.int64]
 
@@ -70,7 +76,8 @@ class Source(Protocol):
         Returns:
             For each key, in order, the encoded image; or its pixels, uint8 (height, width, 3),
             RGB, which nothing may change later; or an `OSError` that says why it cannot be read.
-            The error is returned, not raised, so that one bad image does not affect others.
+            The error is returned, not raised, so that one bad image does not affect others. Masks
+            and depth maps may be their values instead, numbers (height, width).
         """
         ...
 
@@ -82,14 +89,32 @@ class Source(Protocol):
 def is_content(value: object) -> TypeGuard[Content]:
     """Return whether a value is an image.
 
-    It is if it is bytes, a bytearray, a contiguous memoryview of bytes, or a uint8 array
-    (height, width, 3) that is not empty.
+    It is if it is bytes, a bytearray, a contiguous memoryview of bytes, or an array that is not
+    empty: uint8 (height, width, 3), or numbers (height, width).
     """
     if isinstance(value, np.ndarray):
-        return value.dtype == np.uint8 and value.shape[2:] == (3,) and value.size > 0
+        values = value.dtype.kind in "biuf" and value.ndim == 2
+        return value.size > 0 and (values or _is_pixels(value))
     if isinstance(value, memoryview):
         return value.c_contiguous and value.ndim == 1 and value.format == "B"
     return isinstance(value, bytes | bytearray)
+
+
+def as_rgb(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a grey image, uint8 (..., height, width), with three channels; other arrays as is."""
+    if array.dtype != np.uint8:
+        return array
+    return np.broadcast_to(array[..., None], (*array.shape, 3))
+
+
+def as_image(content: Content | OSError) -> Encoded | Pixels | OSError:
+    """Return what a source gave for an image, or an error if that is the values of a mask."""
+    if not isinstance(content, np.ndarray) or _is_pixels(content):
+        return content
+    return OSError(
+        f"it is an array {content.dtype} {content.shape}, which only Mask and Depth take; images "
+        "are uint8 (height, width, 3), RGB, with values from 0 to 255"
+    )
 
 
 def describe(value: object) -> str:
@@ -155,7 +180,7 @@ def check_read(
             raise SourceError(
                 f"{_kind(source)}.read returned {describe(image)} for key {key}; an image must be "
                 "bytes, a bytearray, or a contiguous memoryview of bytes; or its pixels, a uint8 "
-                "array (height, width, 3)"
+                "array (height, width, 3); masks and depth maps may be numbers (height, width)"
             )
     return images
 
@@ -185,6 +210,7 @@ def open_image(source: Source, key: int) -> BinaryIO:
 
 def as_file(image: Content | OSError) -> BinaryIO:
     """Return an image as a file, or raise its error; of pixels, the file is the header alone."""
+    image = as_image(image)
     if isinstance(image, OSError):
         raise image
     if isinstance(image, np.ndarray):
@@ -240,3 +266,8 @@ def fingerprint_of(source: Source) -> str | None:
 
 def _kind(value: object) -> str:
     return type(value).__name__
+
+
+def _is_pixels(array: npt.NDArray[Any]) -> TypeGuard[Pixels]:
+    """Return whether an array has the dtype and shape of an image's pixels."""
+    return array.dtype == np.uint8 and array.shape[2:] == (3,)

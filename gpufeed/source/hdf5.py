@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import os
 from typing import Any, BinaryIO
@@ -13,7 +12,7 @@ import numpy.typing as npt
 from gpufeed._util.extras import import_extra
 from gpufeed._util.sanitize import short
 from gpufeed.errors import ManifestError
-from gpufeed.source.base import Content, as_file, ppm_header
+from gpufeed.source.base import Content, as_file, as_rgb
 from gpufeed.source.native import NativeFiles
 
 __all__ = ["Hdf5Source"]
@@ -25,7 +24,8 @@ class Hdf5Source:
     Args:
         path: the file.
         dataset: the dataset's name in it. Of type uint8: pixels, (n, height, width, 3), RGB, or
-            (n, height, width), grey. Of variable length, (n,): each item is an encoded image.
+            (n, height, width), grey. Of variable length, (n,): each item is an encoded image. As
+            the `source` of a `Mask` or `Depth`, (n, height, width) of other numbers or booleans.
 
     Raises:
         ManifestError: the file cannot be opened, has no such dataset, or it is of another type or
@@ -60,13 +60,16 @@ class Hdf5Source:
             raise ManifestError(f"{where} is stored in other files; copy it into one file")
         self._shape: tuple[int, ...] = found.shape
         encoded = h5py.check_vlen_dtype(found.dtype) == np.uint8 and found.ndim == 1
-        grey, rgb = found.ndim == 3, found.ndim == 4 and found.shape[3] == 3
-        if not encoded and not (found.dtype == np.uint8 and (grey or rgb)):
+        single = found.ndim == 3 and found.dtype.kind in "biuf"
+        rgb = found.ndim == 4 and found.shape[3] == 3 and found.dtype == np.uint8
+        if not (encoded or single or rgb):
             raise ManifestError(
                 f"{where} is {found.dtype} {found.shape}; it must be uint8 of the shape "
                 "(n, height, width, 3) or (n, height, width), or variable-length uint8 of the "
-                "shape (n,), which is h5py.vlen_dtype(numpy.uint8)"
+                "shape (n,), which is h5py.vlen_dtype(numpy.uint8); or, for Mask and Depth, other "
+                "numbers of the shape (n, height, width)"
             )
+        self._dtype = found.dtype
         if not found.size:
             raise ManifestError(f"{where} is empty: its shape is {found.shape}")
 
@@ -86,12 +89,12 @@ class Hdf5Source:
 
     def _read(self, dataset: Any, key: int) -> Content | OSError:
         try:
-            item: npt.NDArray[np.uint8] = dataset[key]
+            item: npt.NDArray[Any] = dataset[key]
         except (OSError, RuntimeError, ValueError) as error:  # h5py raises any of them
             return OSError(str(error))
         if item.ndim == 1:
             return item.data
-        return item if item.ndim == 3 else np.broadcast_to(item[..., None], (*item.shape, 3))
+        return item if item.ndim == 3 else as_rgb(item)
 
     def name(self, key: int) -> str:
         """Return the dataset's name and the image's index in it: see `Source`."""
@@ -100,7 +103,9 @@ class Hdf5Source:
     def open(self, key: int) -> BinaryIO:
         """Open an image: see `Source`."""
         if len(self._shape) > 1:
-            return io.BytesIO(ppm_header(*self._shape[1:3]))
+            # An array that takes no memory: only its dtype and shape matter.
+            item = np.broadcast_to(np.zeros((), self._dtype), self._shape[1:])
+            return as_file(item if item.ndim == 3 else as_rgb(item))
         return as_file(*self.read(np.array([key])))
 
     def fingerprint(self) -> str:

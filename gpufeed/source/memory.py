@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufeed.errors import ConfigError
-from gpufeed.source.base import Content, Encoded, Pixels, describe, is_content
+from gpufeed.source.base import Content, Encoded, as_rgb, describe, is_content
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -31,7 +31,8 @@ class MemorySource:
             (height, width, 3), RGB, or (height, width), grey; or a PIL image. Key i is the i-th of
             them. The keys of a mapping are the images' names; in a sequence the names are "0", "1"
             and so on. All pixels may also be in one uint8 array, (n, height, width, 3) or
-            (n, height, width), which may be memory-mapped.
+            (n, height, width), which may be memory-mapped. As the `source` of a `Mask` or `Depth`,
+            arrays (height, width) or (n, height, width) may be of any dtype of numbers or booleans.
 
     PIL images are loaded and converted to RGB now, without their alpha channel. Their modes may be
     1, L, LA, P, RGB, RGBA and CMYK. Their EXIF orientation is not applied, since code that made an
@@ -44,13 +45,13 @@ class MemorySource:
 
     def __init__(
         self,
-        images: Sequence[Encoded | npt.NDArray[np.uint8] | Image]
-        | Mapping[str, Encoded | npt.NDArray[np.uint8] | Image]
-        | npt.NDArray[np.uint8],
+        images: Sequence[Encoded | npt.NDArray[Any] | Image]
+        | Mapping[str, Encoded | npt.NDArray[Any] | Image]
+        | npt.NDArray[Any],
     ) -> None:
         given: object = images
         self._names: list[str] | None = None
-        self._images: Sequence[Content] | npt.NDArray[np.uint8]
+        self._images: Sequence[Content] | npt.NDArray[Any]
         if isinstance(given, np.ndarray):
             self._images = _pixels("images", given, ("n", "height", "width"))
             return
@@ -108,17 +109,19 @@ def _content(name: str, image: Any) -> Content:
     return np.asarray(rgb)
 
 
-def _pixels(name: str, given: npt.NDArray[Any], axes: tuple[str, ...]) -> Pixels:
-    """Return an array with three channels.
+def _pixels(name: str, given: npt.NDArray[Any], axes: tuple[str, ...]) -> npt.NDArray[Any]:
+    """Return an array of images with three channels, or of values of masks.
 
     Raises:
-        ConfigError: its dtype or shape is not that of images.
+        ConfigError: its dtype or shape is that of neither.
     """
-    grey = given.ndim == len(axes)
-    if given.dtype != np.uint8 or given.size == 0 or not (grey or given.shape[len(axes) :] == (3,)):
+    single = given.ndim == len(axes) and given.dtype.kind in "biuf"
+    rgb = given.dtype == np.uint8 and given.shape[len(axes) :] == (3,)
+    if given.size == 0 or not (single or rgb):
         shapes = " or ".join(f"({', '.join(shape)})" for shape in ((*axes, "3"), axes))
         raise ConfigError(
             f"{name} is an array {given.dtype} {given.shape}; it must be uint8, RGB or grey, with "
-            f"values from 0 to 255, of the shape {shapes}"
+            f"values from 0 to 255, of the shape {shapes}; or, for Mask and Depth, other numbers "
+            f"of the shape ({', '.join(axes)})"
         )
-    return np.broadcast_to(given[..., None], (*given.shape, 3)) if grey else given
+    return as_rgb(given) if single else given

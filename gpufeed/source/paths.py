@@ -107,15 +107,28 @@ def check_names(paths: pl.Series, row_name: RowName) -> None:
             raise ManifestError(f"{row_name(row)}: the path {sanitize(repr(paths[row]))} {reason}")
 
 
-def find_escapes(root: Path, paths: pl.Series) -> pl.Series:
+def find_escapes(root: Path, paths: pl.Series, below: pl.Series | None = None) -> pl.Series:
     """Return, as booleans, which paths leave the root through a symbolic link.
 
     The root itself may be a link. Each folder is listed once, whatever the number of files. A path
     that does not exist, or a link to itself, does not count.
 
+    Args:
+        root: the folder.
+        paths: relative to it.
+        below: folders below it, each ending in "/", that the paths begin with and may not leave
+            either.
+
     Raises:
         ManifestError: a folder cannot be listed.
     """
+    if below is not None:
+        escapes = pl.repeat(False, len(paths), eager=True)
+        for folder in below.unique():
+            rows = (below == folder).arg_true()
+            own = paths.gather(rows).str.strip_prefix(folder)
+            escapes = escapes.scatter(rows, find_escapes(root / folder, own))
+        return escapes
     real_root = os.path.realpath(root)
     bad_folders: list[str] = []
     bad_files: list[str] = []

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from gpufeed._util.limits import available_threads
 from gpufeed.decode.accept import as_ppm
 from gpufeed.engine.device import Device
-from gpufeed.source.base import Encoded, Source, read_images, starter
+from gpufeed.source.base import Encoded, Source, as_image, read_images, starter
 
 __all__ = ["PlainDecode"]
 
@@ -82,6 +82,7 @@ class PlainDecode:
 
     def _read_one(self, key: np.int64) -> Encoded:
         (content,) = read_images(self._source, np.array([key]))
+        content = as_image(content)
         if isinstance(content, OSError):
             raise content
         return as_ppm(content)

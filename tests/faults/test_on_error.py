@@ -685,7 +685,7 @@ def test_the_list_is_written_and_read_back(birds: Manifest, tmp_path: Path) -> N
         epochs(loader)
         loader.quarantine.save(tmp_path / "bad.parquet")
     frame = pl.read_parquet(tmp_path / "bad.parquet")
-    assert frame.drop("reason").rows() == [(2, "00002.jpg", 0), (9, "00009.jpg", 2)]
+    assert frame.drop("reason").rows() == [(2, "00002.jpg", 0, ""), (9, "00009.jpg", 2, "")]
     assert frame["reason"][0].startswith("the image is damaged")
     good = birds.without(tmp_path / "bad.parquet")
     assert birds.without(loader.quarantine).frame.equals(good.frame)

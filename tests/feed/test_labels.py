@@ -189,7 +189,13 @@ def test_classes_of_several_manifests_are_renumbered() -> None:
     both = gpufeed.concat([read([["b"], []]), read([["a"], ["a", "b"]])])
     assert both.classes == ("b", "a")
     assert feed(both)["label"].tolist() == [[1, 0], [0, 0], [0, 1], [1, 1]]
+    single = read(pl.Series([[0.5, 2]], dtype=pl.Array(pl.Float32, 2)))
+    both = gpufeed.concat([single, read([[0.1, 1.0]])])
+    assert both.frame.schema["label"] == pl.Array(pl.Float64, 2)
+    assert feed(both)["label"].tolist() == [[0.5, 2], [np.float32(0.1), 1]]
     for others, said in (
+        ([read([[0.5]]), read([0.5])], r"different kinds, Array\(Float64, .*, Float64; read all"),
+        ([single, read([[0.5]])], "labels of different kinds, Array"),
         ([read(["a"]), read([1.5])], "labels of different kinds, Float64, Int32; read all of them"),
         (
             [read([[0.5]], classes=["a"]), read([[0.5]])],
@@ -254,12 +260,34 @@ def test_classes_of_lists() -> None:
 
 
 @pytest.mark.parametrize(
+    ("column", "options", "wanted"),
+    [
+        ([[1, 0], [0, 1], [0, 0]], {}, [[1, 0], [0, 1], [0, 0]]),
+        ([[1, 0, 0], [0, 1, 0]], {"classes": CLASSES}, [[1, 0, 0], [0, 1, 0]]),
+        # Class numbers, since vectors have another length, or as is said.
+        ([[1, 0], [0, 1]], {"classes": CLASSES}, [[1, 1, 0], [1, 1, 0]]),
+        ([[1, 0], [0, 1]], {"classes": "renumber"}, [[1, 1], [1, 1]]),
+        ([[1], [0]], {}, [[0, 1], [1, 0]]),
+        ([[1, 0], [0]], {}, [[1, 1], [1, 0]]),
+        (pl.Series([[1, 0], [0, 1]]).cast(pl.List(pl.Boolean)), {}, [[1, 0], [0, 1]]),
+    ],
+)
+def test_lists_of_0_and_1(column: Any, options: Any, wanted: Any) -> None:
+    assert feed(read(column, **options))["label"].tolist() == wanted
+
+
+@pytest.mark.parametrize(
     ("column", "options", "said"),
     [
         ([["a"], None], {}, "row 1: target is null"),
         ([["a"], [None]], {}, "row 1: target is null"),
         ([["a"], ["b", "b"]], {}, "row 1: target lists 'b' more than once; list each class of"),
-        ([[1, 0, 0], [0, 1, 0]], {}, "row 0: target lists 0 more than once"),
+        ([[2, 0, 0], [0, 1, 0]], {}, "row 0: target lists 0 more than once"),
+        ([[0, 1], [1]] * 2 + [[0, 0]], {}, "row 4: target lists 0 more than once"),
+        ([[0, 0], [1, None]], {}, "row 0: target lists 0 more than once|row 1: target is null"),
+        ([[1, 0], [0, 1]], {}, r"target' are \[0, 1\] or \[1, 0\], .* cast .* pass classes="),
+        ([[1, 0], [0, 1]], {"classes": ["a", "b"]}, "may be the numbers of two classes or a 0"),
+        ([[1, 0], [0, 0]], {"classes": CLASSES}, "vectors of 2 numbers, but there are 3 classes"),
         ([["a"], ["x"]], {"classes": ["a"]}, "1 label is not among the 1 classes given: 'x'"),
         ([[], []], {}, "all lists of column 'target' are empty, so that the classes are unknown"),
         ([[0.5, 1], [1.5]], {}, "row 1: target has 1 numbers, but 2 in the first row"),

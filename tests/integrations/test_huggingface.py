@@ -187,3 +187,20 @@ def test_what_is_no_dataset_of_images(disk: Any) -> None:
         read_table(disk, image="images")
     with pytest.raises(gpufeed.ConfigError, match="image is 'image', but source is given too"):
         read_table(disk, image="image", source=gpufeed.MemorySource([b""]))
+
+
+@pytest.mark.parametrize("column", ["image", "name"])
+def test_a_damaged_file_is_told(tmp_path: Path, column: str) -> None:
+    """Whose offsets lead anywhere in memory."""
+    names = [f"image {number:02}{'!' * number}" for number in range(COUNT)]
+    in_memory().add_column("name", names).save_to_disk(tmp_path)
+    (file,) = tmp_path.glob("*.arrow")
+    values = IMAGES if column == "image" else names
+    offsets = np.cumsum([0, *map(len, values)]).astype("<i4")
+    content = file.read_bytes()
+    assert content.count(offsets.tobytes()) == 1
+    changed = offsets.copy()
+    changed[3] = -(1 << 30)
+    file.write_bytes(content.replace(offsets.tobytes(), changed.tobytes()))
+    with pytest.raises(ManifestError, match=r"^th.* is (damaged|not a valid table): .*[Oo]ffset"):
+        read_huggingface(datasets.load_from_disk(tmp_path), image="image", label=None)

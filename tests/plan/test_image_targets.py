@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
+import struct
 import time
 import warnings
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,8 +24,11 @@ from PIL import Image
 import gpufeed
 from gpufeed import ConfigError, DecodeError, Depth, Loader, Manifest, ManifestError, Mask
 from gpufeed import transforms as tf
+from gpufeed.cli import main
 from gpufeed.decode.values import decode_values
 from gpufeed.plan.lookup import Lookup
+from gpufeed.sheets.draw_targets import draw_map
+from gpufeed.tools.check.dataset import check
 from gpufeed.transforms.frame import Frame, Warp
 from tests.support.media import TURNS, jpeg, picture
 
@@ -410,6 +416,67 @@ def test_a_bad_mask_is_named(many: Manifest, key: int) -> None:
         assert (batch["mask"] == 255).all()
 
 
+def test_check_finds_what_a_run_fails_over(many: Manifest) -> None:
+    """With the mask's path and the run's reason; an image may be bad as well."""
+    spoil(many)
+    (many.root / "8.png").unlink()
+    (many.root / "8.mask.png").unlink()
+    (many.root / "10.png").write_bytes(b"no image")
+    with run(many, on_error="substitute", max_failures=1.0) as loader:
+        list(loader)
+        failed = loader.quarantine.frame()
+    options: Any = {"progress": False, "targets": [Mask("mask"), Depth("d", column="mask")]}
+    for frame in (many.frame, many.frame.drop("width", "height")):
+        report = check(frame, many.source, **options)
+        assert report.failing == len(failed) == len(BAD) + 2
+        found = report.findings.filter(kind="bad mask or map", path="5.png")["detail"].to_list()
+        (reason,) = failed.filter(path="5.png")["reason"]
+        name = many.root / "5.mask.png"
+        assert found == [f"{name}: {reason}", f"{name}: d{reason.removeprefix('mask')}"]
+        said = [reason for _, reason in BAD.values()]
+        said[-1] = "which does not fit in uint8"  # fits a depth map
+        details = report.findings.filter(pl.col("detail").str.contains(": mask: "))["detail"]
+        assert len(details) == len(BAD) + 1  # 8 has neither image nor mask
+        for reason in said:
+            assert any(re.search(reason, detail) for detail in details)
+    assert check(many.frame, many.source, progress=False).failing == 2
+    many.frame.select("path", "mask").write_csv(many.root / "list.csv")
+    command = ["check", str(many.root / "list.csv"), "--mask", "mask", "--parquet"]
+    assert main([*command, str(many.root / "bad.parquet")]) == 1
+    assert len(many.without(many.root / "bad.parquet")) == COUNT - len(failed)
+    assert main([*command[:-1], "--depth", "nothing"]) == 2
+    assert main(["check", str(many.root / "list.csv")]) == 1
+
+
+def test_check_reads_masks_of_any_kind(many: Manifest) -> None:
+    masks = gpufeed.MemorySource(np.full((COUNT, 30, 40), 300, np.uint16))
+    for target, failing in ((Mask("m", source=masks), COUNT), (Depth("m", source=masks), 0)):
+        assert check(many.frame, many.source, targets=[target], progress=False).failing == failing
+    with pytest.raises(ConfigError, match=r"no column 'm', only .*'mask'.*; name the column of"):
+        check(many.frame, many.source, targets=[Mask("m")], progress=False)
+
+
+def test_failures_name_the_mask_that_is_bad(many: Manifest) -> None:
+    """Those of a state as well."""
+    spoil(many, [4])
+    (many.root / "7.png").unlink()
+    paths = [str(many.root / "4.mask.png"), str(many.root / "7.png")]
+    options: Any = {"sampler": [7, 4, 0], "batch_size": 1, "on_error": "blank"}
+    with run(many, max_failures=2, **options) as loader:
+        list(loader)
+        state = loader.state_dict()
+        rows = loader.quarantine.frame().select("record_key", "path", "target_file").rows()
+    assert rows == [(7, "7.png", ""), (4, "4.png", paths[0])]
+    with run(many, max_failures=1, **options) as loader:
+        loader.load_state_dict(state)
+        loader.seek(0)
+        with pytest.raises(gpufeed.TooManyFailuresError) as caught:
+            list(loader)
+    assert [failure.path for failure in caught.value.failures] == [paths[1], paths[0]]
+    assert f"PNM image; it begins with b'<html>' (first record 4, {paths[0]})" in str(caught.value)
+    assert "directory (first record 7, 7.png)" in str(caught.value)
+
+
 @pytest.mark.parametrize("opener", ["threads", "graph"])
 def test_only_the_place_of_a_bad_mask_differs(many: Manifest, opener: str) -> None:
     """Also where other records' images are bad: of those, the graph finds some too late."""
@@ -471,6 +538,52 @@ def test_masks_may_lie_beside_images_by_name(many: Manifest, tmp_path: Path) -> 
         assert loader.batch(0)["m"][:, 0, 0].tolist() == [5, 2, 9, 7]
 
 
+def filled(folder: Path, value: int) -> Manifest:
+    """Two images, with masks of this value."""
+    folder.mkdir(exist_ok=True, parents=True)
+    return write(folder, [png(np.full((30, 40), value, np.uint8))] * 2, [(30, 40)] * 2)
+
+
+def test_masks_of_joined_manifests_are_their_own(tmp_path: Path) -> None:
+    """Where paths are the same below different roots, one of which is above the other."""
+    top, sub, far = (
+        filled(tmp_path / "d", 1),
+        filled(tmp_path / "d/s", 2),
+        filled(tmp_path / "f", 3),
+    )
+    paths = [str(sub.root / name) for name in sub.frame["mask"]]
+    absolute = Manifest(sub.frame.with_columns(mask=pl.Series(paths)), sub.root, sub.classes)
+    both = gpufeed.concat([top, sub])
+    assert both.frame["source_root"].to_list() == ["", "", "s/", "s/"]
+    mine = Manifest(top.frame.with_columns(source_root=pl.lit("x")), top.root, top.classes)
+    assert gpufeed.concat([mine, mine]).frame.equals(
+        mine.frame[[0, 1, 0, 1]].with_columns(source=pl.Series([0, 0, 1, 1], dtype=pl.Int32))
+    )
+    assert feed(mine, [], Mask("mask"))["mask"][:, 0, 0].tolist() == [1, 1]
+    all_of_them = gpufeed.concat([both, far, gpufeed.concat([top])])
+    all_of_them.save(tmp_path / "all.manifest")
+    for manifest, wanted in (
+        (both, [1, 1, 2, 2]),
+        (gpufeed.concat([sub, sub]), [2, 2, 2, 2]),
+        (all_of_them, [1, 1, 2, 2, 3, 3, 1, 1]),
+        (gpufeed.read_manifest(tmp_path / "all.manifest").take([2, 6, 5]), [2, 1, 3]),
+        (gpufeed.concat([absolute, absolute, far]).take([0, 2]), [2, 2]),
+    ):
+        assert feed(manifest, [], Mask("mask"))["mask"][:, 0, 0].tolist() == wanted
+    # The column of images leads from the common root already, and `root` is one for all.
+    beside = Mask("mask", column="path", suffix=".mask.png")
+    assert feed(both, [], beside)["mask"][:, 0, 0].tolist() == [1, 1, 2, 2]
+    given = Mask("mask", root=far.root)
+    assert feed(both, [], given)["mask"][:, 0, 0].tolist() == [3] * 4
+    with pytest.raises(ManifestError, match=r"is relative, but row . of column 'mask' has an ab"):
+        feed(gpufeed.concat([top, absolute]), [], Mask("mask"))
+    path = sub.root / "1.mask.png"
+    path.unlink()
+    path.symlink_to(top.root / "1.mask.png")
+    with pytest.raises(ManifestError, match=r"row 3 of column 'mask': .* through a symbolic lin"):
+        feed(both, [], Mask("mask"))
+
+
 def test_masks_may_have_absolute_paths(many: Manifest) -> None:
     paths = [str(many.root / name) for name in many.frame["mask"]]
     frame = many.frame.with_columns(pl.Series("mask", paths))
@@ -490,6 +603,15 @@ def test_damage_is_a_value_error_whatever_pillow_makes_of_it() -> None:
             with contextlib.suppress(ValueError), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 assert decode_values(damaged, (30, 40)).shape == (30, 40)
+
+
+def test_a_mask_that_is_too_large_for_pillow_is_not_called_damaged() -> None:
+    for side in (11_000, 20_000):  # where Pillow warns, which is an error here, and raises
+        head = png(np.zeros((3, 3), np.uint8))
+        chunk = head[12:16] + struct.pack(">II", side, side) + head[24:29]
+        large = head[:12] + chunk + struct.pack(">I", zlib.crc32(chunk)) + head[33:]
+        with pytest.raises(ValueError, match=r"^it is too large for Pillow$"):
+            decode_values(large, (side, side))
 
 
 def test_masks_of_a_source_follow_a_column_of_keys(many: Manifest) -> None:
@@ -514,6 +636,35 @@ def test_masks_of_a_source_follow_a_column_of_keys(many: Manifest) -> None:
     part = Manifest(keys, many.source, many.classes).take([3, 8, 5, 6])
     with run(part, mask, sampler=[0, 1, 2, 3]) as loader:
         assert loader.batch(0)["m"][:, 0, 0].tolist() == [3, 8, 5, 6]
+
+
+@pytest.mark.parametrize(
+    "dtype", ["?", "u1", "i2", "u2", ">u2", "i4", "i8", "u8", "f2", "f4", "f8"]
+)
+def test_values_in_memory_are_taken_as_they_are(dtype: str, many: Manifest) -> None:
+    drawn = np.random.default_rng(5).integers(0, 2 if dtype == "?" else 100, (COUNT, 30, 40))
+    values = drawn.astype(dtype) * (np.float16(0.5) if "f" in dtype else np.True_).astype(dtype)
+    for images in (values, list(values)):
+        source = gpufeed.MemorySource(images)
+        kind = Depth if "f" in dtype else Mask
+        batch = feed(many, [], kind("m", source=source))
+        assert batch["m"].dtype == (np.float32 if "f" in dtype else np.uint8)
+        np.testing.assert_array_equal(batch["m"], values)
+        turned = feed(many, [tf.RandomHorizontalFlip(1.0)], Depth("d", source=source))
+        np.testing.assert_array_equal(turned["d"], values[:, :, ::-1])
+        if "f" in dtype:
+            with pytest.raises(DecodeError, match="m: its values are floating-point numbers"):
+                feed(many, [], Mask("m", source=source))
+    wrong = gpufeed.MemorySource([values[0].T] * COUNT)
+    with pytest.raises(DecodeError, match=r"m: it is 30 x 40 \(width x height\), but its image 40"):
+        feed(many, [], Mask("m", source=wrong))
+
+
+def test_values_in_memory_fit_their_dtype(many: Manifest) -> None:
+    source = gpufeed.MemorySource(np.full((COUNT, 30, 40), 300, np.uint16))
+    with pytest.raises(DecodeError, match="it has the value 300, which does not fit in uint8; pas"):
+        feed(many, [], Mask("m", source=source))
+    assert (feed(many, [], Mask("m", source=source, dtype="int32"))["m"] == 300).all()
 
 
 def test_a_link_out_of_the_root_is_refused(many: Manifest, tmp_path_factory: Any) -> None:
@@ -589,3 +740,16 @@ def test_sheets_show_masks_and_maps(many: Manifest) -> None:
         np.asarray(wide).shape != np.asarray(tinted).shape
         or (np.asarray(wide) != np.asarray(tinted)).any()
     )
+
+
+def test_a_map_is_drawn_from_its_smallest_value_to_its_largest() -> None:
+    """Of those that mean something; the others are in blue, and change no grey."""
+    values = np.array([[100, 101, 102, 105], [0, np.nan, np.inf, 100]], np.float32)
+    flat = np.full((2, 4), 7, np.float32)
+    drawn, same, empty = draw_map(np.stack([values, flat, flat * 0]), missing=0)
+    assert drawn[0].tolist() == [[level] * 3 for level in (0, 51, 102, 255)]
+    blue = drawn[1, 0].tolist()
+    assert blue[2] > max(blue[:2])
+    assert drawn[1].tolist() == [blue, blue, blue, [0] * 3]
+    assert not same.any()
+    assert (empty == blue).all()

@@ -171,6 +171,7 @@ def test_a_bad_pair_makes_its_record_bad(opener: Any) -> None:
     assert {*failures} == {2, 5, 6}
     assert failures[2].reason.startswith("after: ")
     assert "after" not in failures[6].reason
+    assert [failures[key].target_file for key in (2, 6)] == [pair.manifest.source.name(2), ""]
     assert [failures[key].path for key in (2, 5, 6)] == ["0/2", "0/5", "0/6"]
 
 
@@ -196,6 +197,12 @@ def test_an_error_names_the_pair() -> None:
         loader.batch(0)
     assert error.value.record_key == 2
     assert error.value.path == pair.manifest.source.name(2)
+    wrong = Manifest(greys(0).frame.with_columns(width=21), greys(0).source, ["x"])
+    with (
+        make(greys(0), targets=[Pair("after", wrong)]) as loader,
+        pytest.raises(SizeMismatchError, match=r"after: "),
+    ):
+        loader.batch(0)
     large = greys(0).frame.with_columns(width=9000, height=9000)
     pair = Pair("after", Manifest(large, greys(0).source, ["x"]))
     with (

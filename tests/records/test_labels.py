@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpufeed.errors import ConfigError, ManifestError
-from gpufeed.records import Manifest, read_folder, read_nabirds, read_table
+from gpufeed.records import Manifest, concat, read_folder, read_nabirds, read_table
 from tests.support.nabirds_data import write_nabirds, write_picture
 
 
@@ -255,6 +255,29 @@ def test_boxes_are_labelled_by_a_list() -> None:
         read_table(table([0]), box_classes=["dog"], source=Squares())
     with pytest.raises(ConfigError, match="box_classes must be a list of names"):
         boxed([["dog"]], box_classes="dog")
+
+
+def test_boxes_of_several_manifests_are_renumbered() -> None:
+    """By their names, as classes are; so are other Enums."""
+    one, other = boxed([["dog"], ["cow"]]), boxed([["cat", "dog"], []])
+    sexes = (pl.Series("sex", names, dtype=pl.Enum(names)) for names in (["m", "f"], ["f", "?"]))
+    one, other = (
+        Manifest(each.frame.with_columns(sex), each.source, each.classes)
+        for each, sex in zip((one, other), sexes, strict=True)
+    )
+    both = concat([one, other])
+    assert both.box_classes == ("cow", "dog", "cat")
+    assert kinds_of(both) == ["dog", "cow", "cat", "dog"]
+    assert both.frame["sex"].to_list() == ["m", "f", "f", "?"]
+    with pytest.raises(ManifestError) as caught:
+        concat([one, boxed([[1]])])
+    assert str(caught.value) == (
+        "column 'box_labels' has dtype List(Enum(categories=['cow', 'dog'])) in one manifest and "
+        "List(Int32) in another; cast or drop it first"
+    )
+    aged = (Manifest(table([0], age=age), Squares(), ["x"]) for age in ([3], ["3"]))
+    with pytest.raises(ManifestError, match=r"'age' has dtype Int64 in one .* String in another"):
+        concat(aged)
 
 
 # --- two manifests -----------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from gpufeed import transforms as tf
 from gpufeed._util import rows
 from gpufeed.records.table_files import read_arrow
 from gpufeed.tools.resolve import ListOptions, list_images, open_manifest
+from tests.support.damaged_arrow import astray
 from tests.support.loaders import digest, make
 
 MOMENT = datetime.datetime(2020, 1, 2, 3, 4, 5)
@@ -298,6 +299,11 @@ def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
         writer.write_table(table)
     with pytest.raises(ManifestError, match=r"a\.manifest has been changed since it was"):
         gpufeed.read_manifest(path)
+    frame = every_dtype().frame.with_columns(path=pl.format("a longer path/{}", "path"))
+    Manifest(frame, "/data", ("ant", "bee")).save(path)
+    astray(path, frame["path"][0])
+    with pytest.raises(ManifestError, match=r"a\.manifest is not a valid Arrow IPC file: .* ref"):
+        gpufeed.read_manifest(path)
 
 
 def test_a_pickle_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,7 +377,7 @@ def test_what_it_refuses(table: Path, tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match="is not a valid Arrow IPC file: Not an Arrow file"):
         gpufeed.read_manifest(path)
     made.save(path)
-    about = json.loads(read_arrow(path)[1][b"gpufeed"])
+    about = json.loads(read_arrow(path, check=True)[1][b"gpufeed"])
     with pa.ipc.open_file(path) as reader:
         old = reader.read_all()
     newer = {b"gpufeed": json.dumps({**about, "version": 2}).encode()}

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gpufeed.errors import ManifestError
 from gpufeed.records import read_table
 from gpufeed.source import MemorySource
+from tests.support.damaged_arrow import astray
 from tests.support.nabirds_data import write_picture
 
 
@@ -327,9 +328,15 @@ def write_half(file: Path) -> None:
     os.truncate(file, file.stat().st_size // 2)
 
 
+def write_astray(file: Path) -> None:
+    table(path=["a longer path/0.png"] * 4).write_ipc(file, compat_level=pl.CompatLevel.newest())
+    astray(file, "a longer path/0.png")
+
+
 @pytest.mark.parametrize(
     ("name", "write", "message"),
     [
+        ("a.arrow", write_astray, "FILE is not a valid Arrow IPC file: .* references range 10737"),
         ("a.parquet", write_half, r"FILE is not a valid Parquet file: \w"),
         ("a.parquet", b"", r"FILE is not a valid Parquet file: \w"),
         ("a.parquet", b"path,label\na,1\n", r"FILE is not a valid Parquet file: \w"),

@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 
-from gpufeed import Hdf5Source, ManifestError, MemorySource, read_table
+from gpufeed import Depth, Hdf5Source, ManifestError, Mask, MemorySource, read_table
 from gpufeed.source.base import open_image
 from tests.support.loaders import digest, make
 from tests.support.media import picture
@@ -38,6 +38,23 @@ def test_grey_becomes_three_channels(tmp_path: Path) -> None:
         file["x"] = PIXELS[..., 1]
     for key, read in enumerate(Hdf5Source(tmp_path / "x.h5", "x").read(np.arange(8))):
         assert np.array_equal(read, np.stack([PIXELS[key, ..., 1]] * 3, axis=-1))
+
+
+def test_values_are_those_of_masks_and_maps(tmp_path: Path) -> None:
+    depth = np.random.default_rng(0).normal(size=(8, 40, 50)).astype(">f4")
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["rgb"], file["depth"], file["mask"] = PIXELS, depth, depth > 0
+    images, maps, masks = (Hdf5Source(tmp_path / "x.h5", name) for name in ("rgb", "depth", "mask"))
+    manifest = read_table(LABELS, source=images)
+    targets = [Depth("depth", source=maps, scale=2), Mask("mask", source=masks)]
+    with make(manifest, transforms=[], targets=targets) as loader:
+        batch = loader.batch(0)
+    assert batch["depth"].dtype == np.float32
+    keys = batch["record_key"]
+    assert np.array_equal(batch["depth"], 2 * depth[keys])
+    assert np.array_equal(batch["mask"], depth[keys] > 0)
+    with pytest.raises(ManifestError, match=r"0: it is an array >f4 \(40, 50\), which only Mask"):
+        read_table(LABELS, source=maps)
 
 
 def test_sizes_of_pixels_are_known_without_reading_any(

@@ -165,7 +165,8 @@ def test_other_arrays_are_refused(wrong: Any, said: str) -> None:
     with pytest.raises(
         ConfigError,
         match=rf"^images\[1\] is an array {said}; it must be uint8, RGB or grey, with values from "
-        r"0 to 255, of the shape \(height, width, 3\) or \(height, width\)$",
+        r"0 to 255, of the shape \(height, width, 3\) or \(height, width\); or, for Mask and Depth"
+        r", other numbers of the shape \(height, width\)$",
     ):
         MemorySource([b"", wrong])
     with pytest.raises(ConfigError, match=r"^images is an array .* shape \(n, height, width, 3\)"):
@@ -174,9 +175,30 @@ def test_other_arrays_are_refused(wrong: Any, said: str) -> None:
     with pytest.raises(
         SourceError,
         match=rf"^Shelf\.read returned ndarray {said} for key 0; an image must be bytes, .*; or "
-        r"its pixels, a uint8 array \(height, width, 3\)$",
+        r"its pixels, a uint8 array \(height, width, 3\); masks and depth maps may be numbers "
+        r"\(height, width\)$",
     ):
         read_table(LABELS, source=source)
+
+
+@pytest.mark.parametrize("opener", ["threads", "graph"])
+def test_values_of_masks_are_no_images(opener: str, tmp_path: Path) -> None:
+    """Wherever an image is read; the others are fed."""
+    images = [np.zeros((4, 5, 3), np.uint8), np.zeros((4, 5), np.float32)] * 6
+    wrong = MemorySource(images)
+    said = r"it is an array float32 \(4, 5\), which only Mask and Depth take; images are uint8 \(he"
+    with pytest.raises(ManifestError, match=f"6 of 12 images are bad: 1: {said}"):
+        read_table(LABELS, source=wrong)
+    sized = LABELS.with_columns(path=pl.lit("x"), width=pl.lit(5), height=pl.lit(4))
+    manifest = Manifest(sized.with_columns(label=0), wrong, ["a"])
+    with pytest.raises(DecodeError, match=said):
+        manifest[1].image()
+    with make(manifest, opener=opener, on_error="substitute", max_failures=6) as loader:
+        assert len(list(loader)) == 1
+        assert set(loader.quarantine.record_keys) <= {1, 3, 5, 7, 9, 11}
+    report = check(manifest.frame, wrong, progress=False)
+    assert report.findings.filter("fails")["kind"].to_list() == ["unreadable"] * 6
+    save_page(report, "x", tmp_path / "page.html")
 
 
 def test_other_images_of_pillow_are_refused() -> None:

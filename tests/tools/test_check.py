@@ -18,6 +18,7 @@ from gpufeed import DecodeError, Loader, Manifest, ManifestError, SequentialSamp
 from gpufeed import transforms as tf
 from gpufeed.cli import main
 from gpufeed.decode.decoders import NvImageCodec
+from gpufeed.decode.diagnose import undecodable
 from gpufeed.source import FileSource
 from gpufeed.tools.check.dataset import Report, check
 from gpufeed.tools.check.kinds import KINDS, Kind
@@ -432,11 +433,35 @@ def test_what_is_left_of_a_picture_is_shown_upright(tmp_path: Path) -> None:
     assert sizes == [(80, 160)] * 2
 
 
-def test_a_size_that_lies_twice_is_not_shown(tmp_path: Path) -> None:
-    """Pillow goes by the second header, and would take memory for that."""
+def lying_twice(side: int) -> bytes:
     content = jpeg(picture(64, 64, seed=1))
     at = content.index(b"\xff\xc0")
     end = at + 2 + int.from_bytes(content[at + 2 : at + 4], "big")
-    large = content[at : at + 5] + (13_000).to_bytes(2, "big") * 2 + content[at + 9 : end]
-    (tmp_path / "lies.jpg").write_bytes(content[:end] + large + content[end:])
+    large = content[at : at + 5] + side.to_bytes(2, "big") * 2 + content[at + 9 : end]
+    return content[:end] + large + content[end:]
+
+
+def test_a_size_that_lies_twice_is_not_shown(tmp_path: Path) -> None:
+    """Pillow goes by the second header, and would take memory for that."""
+    (tmp_path / "lies.jpg").write_bytes(lying_twice(13_000))
     assert _thumbnail(FileSource(tmp_path, pl.Series(["lies.jpg"])), 0, NvImageCodec()) is None
+
+
+@pytest.mark.parametrize(
+    ("side", "said"),
+    [
+        (9_000, "a header gives the size 64 x 64 (width x height), and another 9000 x 9000"),
+        (13_000, "too large for Pillow"),  # where Pillow warns, which is an error here
+    ],
+)
+def test_pillow_does_not_load_a_size_that_lies_twice(
+    side: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(_: object) -> None:
+        raise AssertionError("Pillow allocates memory for the second size")
+
+    monkeypatch.setattr(ImageFile.ImageFile, "load", load)
+    assert said in undecodable(lying_twice(side), 0, str).reason
+    (tmp_path / "lies.jpg").write_bytes(lying_twice(9_000))
+    (found,) = look(pl.DataFrame({"path": ["lies.jpg"]}), tmp_path).findings["detail"]
+    assert "and another 9000 x 9000" in found

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ManifestError
 from gpufeed.records.any_table import Table, join_files, load_table
 from gpufeed.records.embedded.arrays import array_source, detached, is_mapped, path_field, roots_of
@@ -148,7 +149,12 @@ def _of_dataset(dataset: Any, image: str) -> _Taken:
     dropped = set(schema.names) - set(other_columns(schema, image))
     loaded = load_table(dataset.remove_columns(sorted(dropped)), ())
     loaded = replace(loaded, name="the dataset", frame=detached(loaded.frame))
-    arrays = [chunk for chunk in dataset.data.column(image).chunks if len(chunk)]
+    column = dataset.data.column(image)
+    try:
+        column.validate(full=True)  # of mapped files: offsets may lead anywhere in memory
+    except ValueError as error:
+        raise ManifestError(f"the dataset's column {short(image)} is damaged: {error}") from error
+    arrays = [chunk for chunk in column.chunks if len(chunk)]
     mapped: dict[int, str] = {}
     for blocks in getattr(dataset.data, "blocks", [[dataset.data]]):
         for block in blocks:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import threading
 import time
@@ -22,7 +23,11 @@ from gpufeed._util.thread_map import thread_map
 from gpufeed.decode.diagnose import MAX_PIXELS
 from gpufeed.decode.headers import max_file_bytes
 from gpufeed.open.budget import Budget
+from gpufeed.open.further import Further
+from gpufeed.plan.image_targets import ImageTarget
+from gpufeed.records.annotations import ANNOTATIONS
 from gpufeed.records.bounding_box import BOX_COLUMNS
+from gpufeed.records.manifest import Manifest
 from gpufeed.source.base import Source, check_source, starter
 from gpufeed.source.files import FileSource
 from gpufeed.source.locate import source_of
@@ -87,6 +92,7 @@ def check(
     follow_links: bool = False,
     threads: int | None = None,
     progress: bool | None = None,
+    targets: Sequence[ImageTarget] = (),
 ) -> Report:
     """Check the image of each row.
 
@@ -99,9 +105,11 @@ def check(
         follow_links: whether symbolic links may lead out of the folder.
         threads: CPU threads; None for one per core.
         progress: whether to show a progress bar; None to show it on a terminal only.
+        targets: the masks and depth maps to check with their images, as for `Loader`.
 
     Raises:
-        ManifestError: a folder cannot be listed.
+        ManifestError: a folder cannot be listed, or a path of `targets` is invalid.
+        ConfigError: the frame does not have a column of `targets`, or not of this kind.
     """
     start = time.perf_counter()
     expected: Sequence[Size | None] = [None] * frame.height
@@ -116,15 +124,17 @@ def check(
     if isinstance(source, FileSource) and not follow_links:
         leads_out = set(find_escapes(source.root, source.paths).arg_true().to_list())
     within = [key for key in range(frame.height) if key not in leads_out]
+    further = _bind(targets, frame, source, max_pixels)
     if threads is None:
         # Reading waits where requests are made.
-        threads = max(available_threads(), _WAITING if starter(source) else 1)
+        remote = any(starter(each) for each in (source, *further.sources))
+        threads = max(available_threads(), _WAITING if remote else 1)
     items = [(key, expected[key]) for key in within]
     examined = [Examined() for _ in range(frame.height)]
     budget = Budget(max_pixels, threads, quarter_of_memory())
 
     def make_examiner() -> Examiner:
-        return Examiner(source, max_pixels, budget, reduce_depth=reduce_depth)
+        return Examiner(source, max_pixels, budget, reduce_depth=reduce_depth, further=further)
 
     results = _examine_all(make_examiner, items, threads, progress)
     for key, result in zip(within, results, strict=True):
@@ -146,6 +156,19 @@ def check(
     ]
     findings = pl.DataFrame(rows, schema=_COLUMNS, orient="row")
     return Report(findings, frame.height, source, time.perf_counter() - start)
+
+
+def _bind(
+    targets: Sequence[ImageTarget], frame: pl.DataFrame, source: Source, max_pixels: int
+) -> Further:
+    """Return the masks and depth maps of the images."""
+    if not targets:
+        return Further()
+    # The largest sizes, of which nothing but the limit of the files' lengths follows.
+    sizes = dict.fromkeys(("width", "height"), pl.lit(math.isqrt(max_pixels)))
+    listed = frame.drop("label", *BOX_COLUMNS, *ANNOTATIONS, strict=False).with_columns(**sizes)
+    manifest = Manifest(listed, source)
+    return Further(targets, [target.bind(manifest) for target in targets])
 
 
 def _examine_all(

@@ -12,6 +12,7 @@ from PIL import Image
 from gpufeed._util.open_regular import EmptyFileError, FileTooLongError
 from gpufeed.decode.accept import as_ppm
 from gpufeed.decode.decoders import NvImageCodec
+from gpufeed.decode.diagnose import check_pillow_size
 from gpufeed.decode.headers import (
     DepthError,
     check_depth,
@@ -20,7 +21,8 @@ from gpufeed.decode.headers import (
     max_file_bytes,
 )
 from gpufeed.open.budget import Budget
-from gpufeed.source.base import Encoded, Source, read_images
+from gpufeed.open.further import Further
+from gpufeed.source.base import Encoded, Source, as_image, read_images
 from gpufeed.tools.check.kinds import Finding, Kind
 
 __all__ = ["Examined", "Examiner", "Size"]
@@ -74,26 +76,61 @@ class Examiner:
         max_pixels: as for `Loader`.
         budget: bounds the memory of large images; all threads share it.
         reduce_depth: as for `Manifest`.
+        further: the images' masks and depth maps.
     """
 
     def __init__(
-        self, source: Source, max_pixels: int, budget: Budget, *, reduce_depth: bool
+        self,
+        source: Source,
+        max_pixels: int,
+        budget: Budget,
+        *,
+        reduce_depth: bool,
+        further: Further,
     ) -> None:
         self._source = source
         self._max_pixels = max_pixels
         self._budget = budget
         self._reduce_depth = reduce_depth
+        self._further = further
         self._decoder = NvImageCodec()
 
     def examine(self, key: int, expected: Size | None) -> Examined:
-        """Examine one image.
+        """Examine one image, and its masks and depth maps.
 
         Args:
             key: the image's key in the source.
             expected: (height, width) from the list of images; None if the list has no sizes.
         """
+        examined = self._examine_image(key, expected)
+        for number in range(len(self._further.targets)):
+            reason = self._examine_target(number, key, examined.size)
+            if reason is not None:
+                error = self._further.bad(number, key, reason)
+                examined.add(Kind.bad_target, f"{error.path}: {error.reason}")
+        return examined
+
+    def _examine_target(self, number: int, key: int, size: Size | None) -> str | None:
+        """Return what is wrong with a mask or depth map of an image of this size, if known."""
+        source = self._further.sources[number]
+        (content,) = read_images(source, np.array([key], dtype=np.int64))
+        if isinstance(content, OSError):
+            return f"cannot be read: {content.strerror or content}"
+        if size is None or (pixels := size[0] * size[1]) > self._max_pixels:
+            return None
+        if not isinstance(content, np.ndarray) and len(content) > max_file_bytes(pixels):
+            return f"{len(content):,} bytes, far too many for {size[1]} x {size[0]}"
+        try:
+            with self._budget.take(pixels):
+                self._further.targets[number].decode(content, size)
+        except ValueError as error:
+            return str(error)
+        return None
+
+    def _examine_image(self, key: int, expected: Size | None) -> Examined:
         examined = Examined()
         (content,) = read_images(self._source, np.array([key], dtype=np.int64))
+        content = as_image(content)
         if isinstance(content, OSError):
             kind = next(
                 (_KINDS[each] for each in _KINDS if isinstance(content, each)), Kind.unreadable
@@ -149,12 +186,13 @@ class Examiner:
         try:
             with Image.open(io.BytesIO(content)) as image:
                 name, mode = image.format or "", image.mode
+                check_pillow_size(image, size)
                 self._describe(image, path, examined)
                 if name in _REDUCIBLE:
                     reduced = max(width // _REDUCTION, 1), max(height // _REDUCTION, 1)
                     image.draft(mode, reduced)
                 image.load()
-        except Image.DecompressionBombError:
+        except (Image.DecompressionBombError, Image.DecompressionBombWarning):
             name = ""  # too large for Pillow, which then does not read its data
         except Exception as error:  # Pillow raises any error of its readers
             refusal = str(error) or type(error).__name__

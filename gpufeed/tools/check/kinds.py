@@ -25,6 +25,7 @@ class Kind(StrEnum):
     damaged = "damaged"
     unsupported = "unsupported"
     other_size = "other size"
+    bad_target = "bad mask or map"
     box_outside = "box outside"
     corrupt = "corrupt data"
     twice = "in two splits"
@@ -46,6 +47,7 @@ KINDS: dict[Kind, tuple[Weight, str]] = {
     Kind.damaged: ("fails", "truncated or corrupt, and cannot be decoded"),
     Kind.unsupported: ("fails", "Pillow can decode it, but a run cannot"),
     Kind.other_size: ("fails", "not the size that the list of images gives"),
+    Kind.bad_target: ("fails", "a mask or depth map is missing, damaged or does not fit its image"),
     Kind.box_outside: ("doubtful", "a box extends beyond the image"),
     Kind.corrupt: ("doubtful", "a run decodes it without an error, but Pillow finds it corrupt"),
     Kind.twice: ("doubtful", "an identical file is in another split"),

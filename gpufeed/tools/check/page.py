@@ -16,7 +16,7 @@ from gpufeed._util.atomic_write import atomic_write
 from gpufeed.decode.accept import as_ppm
 from gpufeed.decode.decoders import NvImageCodec
 from gpufeed.decode.headers import check_scans, image_header
-from gpufeed.source.base import Encoded, Source, read_images
+from gpufeed.source.base import Encoded, Source, as_image, read_images
 from gpufeed.tools.check.dataset import Report
 from gpufeed.tools.check.kinds import KINDS, Kind
 
@@ -88,6 +88,7 @@ def save_page(report: Report, title: str, target: Path) -> None:
 def _thumbnail(source: Source, key: int, decoder: NvImageCodec) -> str | None:
     """Return a small JPEG of an image as base64, or None if nothing of it can be decoded."""
     (content,) = read_images(source, np.array([key], dtype=np.int64))
+    content = as_image(content)
     if isinstance(content, OSError):
         return None
     content = as_ppm(content)
