@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from gpufeed.source.storage import Stamp, Storage, StoredRange
 
-__all__ = ["CODECS", "SHARED_BYTES", "ChunkStorage", "Chunks"]
+__all__ = ["CODECS", "SHARED_BYTES", "SNAPPY", "ChunkStorage", "Chunks"]
 
 CODECS = ("none", "snappy", "gzip", "brotli", "zstd", "lz4_raw")
 """Compressions, by their numbers in `Chunks`."""
-_SNAPPY = CODECS.index("snappy")
+SNAPPY = CODECS.index("snappy")
 SHARED_BYTES = 1 << 21
 """Chunks that are longer, decompressed, are kept for the next reads of them."""
 _KEPT_BYTES = 1 << 28
@@ -164,7 +164,7 @@ def _decompress(part: _Part, stored: bytes | memoryview | OSError) -> memoryview
         return stored
     from pyarrow import Codec
 
-    if part.codec == _SNAPPY:
+    if part.codec == SNAPPY:
         stored = b"".join((_varint(part.total), stored))
     try:
         return memoryview(Codec(CODECS[part.codec]).decompress(stored, part.total)).cast("B")

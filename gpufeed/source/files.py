@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import abc
 import copy
 import hashlib
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Self
 
@@ -18,18 +16,16 @@ from gpufeed._util.memory import Slices
 from gpufeed._util.open_regular import open_regular, read_file, read_file_into
 from gpufeed._util.rows import RowName, pieces
 from gpufeed._util.thread_map import thread_map
-from gpufeed.source.base import Encoded
-from gpufeed.source.limits import Limits, no_limits
 from gpufeed.source.paths import check_names
+from gpufeed.source.stored import MAX_BYTES, StoredSource
 
 __all__ = ["FileSource", "PathSource"]
 
-MAX_BYTES = 1 << 31
 _THREADS = 16
 """Threads that look at files, of which storage over a network makes each wait."""
 
 
-class PathSource(abc.ABC):
+class PathSource(StoredSource):
     """Images that are named by their paths below one root.
 
     Args:
@@ -56,59 +52,21 @@ class PathSource(abc.ABC):
         where: RowName = "row {}".format,
     ) -> None:
         check_names(paths, where)
+        super().__init__(len(paths), max_bytes)
         self.paths = paths
-        self._max_bytes = max_bytes
-        self._limits: Limits = no_limits(len(paths))
 
     def __len__(self) -> int:
         return len(self.paths)
 
     def take(self, keys: npt.NDArray[np.int64]) -> Self:
         """Return a source of the files of `keys`, in their order, repeats included."""
-        taken = copy.copy(self)
+        taken = super().take(keys)
         taken.paths = self.paths.gather(keys)
-        taken._limits = self._limits[keys]
         return taken
 
-    def limited(self, limits: Limits) -> Self:
-        """Return a source of the same files with a limit for each, beside `max_bytes`."""
-        limited = copy.copy(self)
-        limited._limits = limits
-        return limited
-
-    def most_bytes(self, keys: npt.NDArray[np.int64]) -> list[int]:
-        """Return the most bytes that the files of keys may have."""
-        most: list[int] = np.minimum(self._limits[keys], self._max_bytes).tolist()
-        return most
-
-    @abc.abstractmethod
-    def read(self, keys: npt.NDArray[np.int64]) -> Sequence[Encoded | OSError]:
-        """Read files: see `Source`."""
-
-    @abc.abstractmethod
-    def name(self, key: int) -> str:
-        """Return a file's full name: see `Source`."""
-
-    @abc.abstractmethod
-    def open(self, key: int) -> BinaryIO:
-        """Open a file: see `Source`."""
-
-    def open_stamped(self, key: int) -> tuple[BinaryIO, tuple[int, int] | None]:
-        """Open a file, and return the stamp that it had before or has; None if it has none.
-
-        Raises:
-            OSError: it cannot be opened.
-        """
-        stamp = self.stamp(key)
-        return self.open(key), stamp
-
-    @abc.abstractmethod
-    def stamp(self, key: int) -> tuple[int, int]:
-        """Return a file's length in bytes, and a number that changes when the file does.
-
-        Raises:
-            OSError: the file does not exist.
-        """
+    def places(self) -> tuple[Path | str, pl.Series]:
+        """Return the root, and the paths: see `StoredSource`."""
+        return self.root, self.paths
 
 
 class FileSource(PathSource):
@@ -147,7 +105,8 @@ class FileSource(PathSource):
     def of_checked(cls, root: str | os.PathLike[str], paths: pl.Series) -> Self:
         """Return a source of files whose paths have been checked before."""
         source = cls(root, paths.clear())
-        source.paths, source._limits = paths, no_limits(len(paths))
+        StoredSource.__init__(source, len(paths))
+        source.paths = paths
         return source
 
     def __repr__(self) -> str:

@@ -13,9 +13,10 @@ import polars as pl
 
 from gpufeed._util.rows import RowName
 from gpufeed._util.urls import public_url
-from gpufeed.source.files import MAX_BYTES, PathSource
+from gpufeed.source.files import PathSource
 from gpufeed.source.remote.storage import RemoteStorage, WholeFile
 from gpufeed.source.storage import Stamp
+from gpufeed.source.stored import MAX_BYTES
 
 __all__ = ["ObjectSource", "join_objects"]
 

@@ -6,6 +6,7 @@ import copy
 import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 import numpy as np
@@ -14,18 +15,18 @@ import polars as pl
 
 from gpufeed._util.memory import Slices
 from gpufeed._util.open_regular import EmptyFileError, FileTooLongError
+from gpufeed._util.urls import location
 from gpufeed.source.base import as_file
-from gpufeed.source.limits import Limits, no_limits
+from gpufeed.source.buffers import BufferStorage
 from gpufeed.source.storage import LocalStorage, Stamp, Storage, StoredRange
+from gpufeed.source.stored import StoredSource
 
 __all__ = ["RangeSource"]
-
-_MAX_BYTES = 1 << 31
 
 Int64 = npt.NDArray[np.int64]
 
 
-class RangeSource:
+class RangeSource(StoredSource):
     """Byte ranges of files, each an encoded image.
 
     Args:
@@ -48,6 +49,7 @@ class RangeSource:
         lengths: Int64,
         names: pl.Series,
     ) -> None:
+        super().__init__(len(names))
         self.storage = storage
         self.files = tuple(files)
         self.stamps = tuple(stamps)
@@ -55,7 +57,6 @@ class RangeSource:
         self._which = which
         self._starts = starts
         self._lengths = lengths
-        self._limits: Limits = no_limits(len(names))
 
     def __len__(self) -> int:
         return len(self.names)
@@ -96,7 +97,7 @@ class RangeSource:
                 self._which[keys].tolist(),
                 self._starts[keys].tolist(),
                 self._lengths[keys].tolist(),
-                np.minimum(self._limits[keys], _MAX_BYTES).tolist(),
+                self.most_bytes(keys),
                 strict=True,
             )
         ]
@@ -124,24 +125,21 @@ class RangeSource:
 
     def take(self, keys: Int64) -> Self:
         """Return a source of the images of `keys`, in their order, repeats included."""
-        taken = copy.copy(self)
+        taken = super().take(keys)
         taken.names = self.names.gather(keys)
         taken._which = self._which[keys]
         taken._starts = self._starts[keys]
         taken._lengths = self._lengths[keys]
-        taken._limits = self._limits[keys]
         return taken
 
-    def limited(self, limits: Limits) -> Self:
-        """Return a source of the same images with a limit for each."""
-        limited = copy.copy(self)
-        limited._limits = limits
-        return limited
-
-    def places(self) -> pl.Series:
-        """Return the file and the first byte of each image, as text: String, (n,)."""
+    def places(self) -> tuple[Path | str, pl.Series] | None:
+        """Return the root, and the file and first byte of each image: see `StoredSource`."""
+        buffers = isinstance(self.storage, BufferStorage)
+        if buffers or not all(stamp.version for stamp in self.stamps):
+            return None
+        files = pl.Series(self.files, dtype=pl.String).gather(self._which)
         starts = pl.Series(self._starts).cast(pl.String)
-        return pl.Series(self.files, dtype=pl.String).gather(self._which) + " " + starts
+        return location(self.storage.name("")), files + " " + starts
 
     def stamp(self, key: int) -> tuple[int, int]:
         """Return an image's number of bytes, and a number that changes with its file's stamp."""

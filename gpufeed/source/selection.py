@@ -20,14 +20,12 @@ from gpufeed.source.base import (
     read_images,
     starter,
 )
-from gpufeed.source.files import FileSource, PathSource
+from gpufeed.source.files import FileSource
 from gpufeed.source.ranges import RangeSource
+from gpufeed.source.stored import StoredSource
 from gpufeed.source.zipped import ZipSource
 
-__all__ = ["OWN", "Selection", "join", "reusing_memory", "take"]
-
-OWN = PathSource | RangeSource | ZipSource
-"""Sources that gpufeed reads from storage; each has a limit of bytes for an image."""
+__all__ = ["Selection", "join", "reusing_memory", "take"]
 
 _REUSING = FileSource | RangeSource | ZipSource
 """Those that read files of this machine."""
@@ -116,7 +114,7 @@ def join(sources: Sequence[Source], counts: Sequence[int]) -> Source:
 
 def take(source: Source, keys: Int64) -> Source:
     """Return a source of the images of `keys`, in their order, repeats included."""
-    if isinstance(source, OWN):
+    if isinstance(source, StoredSource):
         return source.take(keys)
     if isinstance(source, Selection):
         return Selection(source.sources, source.which[keys], source.keys[keys])

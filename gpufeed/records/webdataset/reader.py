@@ -17,7 +17,7 @@ from gpufeed.records.labels import RENUMBER, read_labels
 from gpufeed.records.manifest import Manifest, class_names
 from gpufeed.records.table_files import FAILURES, first_line
 from gpufeed.records.webdataset.index import index_shards
-from gpufeed.records.webdataset.shard import value_column
+from gpufeed.records.webdataset.values import value_column
 from gpufeed.records.webdataset.wanted import Wanted, parse_image, parse_value
 from gpufeed.source.paths import PATH_CHARS
 from gpufeed.source.patterns import Patterns, locate
@@ -51,8 +51,8 @@ def read_webdataset(
     all of them, and there is no shuffle buffer.
 
     The index of a shard is made once and kept in the folder `.gpufeed` beside the shard if there is
-    one, otherwise in the user's cache folder. A shard whose length or modification time changes is
-    read again.
+    one, otherwise in the user's cache folder. Further fields are read alone and added to it. A
+    shard whose length or modification time changes is read again.
 
     The columns are `path` (such as "train-000.tar/000017.jpg"), `label`, `width`, `height`, `key`
     (WebDataset's `__key__`), and the names in `fields`.
@@ -146,8 +146,8 @@ class _Samples:
         storage: has the shards.
         files: the shards.
         stamps: of each shard.
-        frame: a row for each sample, and before them one for each shard, as `read_shard` returns
-            them; `shard` is the number of the shard.
+        frame: a row for each sample, and before them one for each shard, as `samples_of` returns
+            returns them; `shard` is the number of the shard.
     """
 
     storage: Storage
@@ -201,8 +201,8 @@ def _drop_cut(samples: _Samples, on_bad_image: OnBadImage) -> tuple[_Samples, di
         more = f"; so are {cut.height - 1:,} more shards" if cut.height > 1 else ""
         raise ManifestError(
             f"the shard {samples.shard_name(cut['shard'][0])} ends too soon or is damaged: "
-            f"{cut['problem'][0]}{more}; copy or write it again, or take the whole samples before "
-            'with on_bad_image="drop"'
+            f"{sanitize(cut['problem'][0])}{more}; copy or write it again, or take the whole "
+            'samples before with on_bad_image="drop"'
         )
     left = replace(samples, frame=samples.frame.filter(~of_shards))
     if left.frame.is_empty():
@@ -252,7 +252,7 @@ def _drop_bad(
         return samples, {}
     if on_bad_image != "drop" or bad.all():
         rows = bad.arg_true()[:_MAX_SHOWN].to_list()
-        shown = "; ".join(f"{samples.row_name(row)}: {problems[row]}" for row in rows)
+        shown = "; ".join(f"{samples.row_name(row)}: {sanitize(problems[row])}" for row in rows)
         more = f"; and {count - _MAX_SHOWN:,} more" if count > _MAX_SHOWN else ""
         raise ManifestError(
             f"{count:,} of {len(bad):,} samples are bad: {shown}{more}; leave them out with "
