@@ -11,8 +11,10 @@ import re
 import struct
 import zipfile
 import zlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +30,7 @@ from gpufeed.source.base import Encoded
 from gpufeed.source.locate import storage_of
 from gpufeed.source.paths import PATH_CHARS
 from gpufeed.source.ranges import RangeSource
+from gpufeed.source.remote.loop import then
 from gpufeed.source.storage import Storage
 from gpufeed.source.stored import StoredSource
 from gpufeed.source.window import Read, Window
@@ -45,6 +48,8 @@ _PIECE = 1 << 15
 _IN_URL = re.compile(r"(.*)/([^/]+\.zip)(?:/(.*))?", re.IGNORECASE | re.DOTALL)
 
 Int64 = npt.NDArray[np.int64]
+_Packed = Sequence[bytes | memoryview | OSError]
+"""The bytes of files as they are in the archive."""
 
 
 class ZipSource(StoredSource):
@@ -91,6 +96,24 @@ class ZipSource(StoredSource):
 
     def read(self, keys: Int64) -> list[Encoded | OSError]:
         """Read images: see `Source`."""
+        wanted, unpack = self._wanted(keys)
+        return unpack(self._ranges.read(wanted))
+
+    @property
+    def start(self) -> Callable[[Int64, float | None], Future[Any]] | None:
+        """A function that starts to read images: see `Source`; None if the storage has none."""
+        start_ranges = self._ranges.start
+        if start_ranges is None:
+            return None
+
+        def start(keys: Int64, seconds: float | None) -> Future[list[Encoded | OSError]]:
+            wanted, unpack = self._wanted(keys)
+            return then(start_ranges(wanted, seconds), unpack)
+
+        return start
+
+    def _wanted(self, keys: Int64) -> tuple[Int64, Callable[[_Packed], list[Encoded | OSError]]]:
+        """Return the keys of the files that are read, and what makes images of these files."""
         members, limits = self._members[:, keys].T.tolist(), self.most_bytes(keys)
         packed_bytes = (self._ranges.lengths[keys] - _MOST_AROUND).tolist()
         refused = [
@@ -99,12 +122,15 @@ class ZipSource(StoredSource):
                 members, packed_bytes, limits, strict=True
             )
         ]
-        wanted = np.array([each is None for each in refused], dtype=bool)
-        packed = iter(self._ranges.read(keys[wanted]))
-        return [
-            _unpack(next(packed), method, size, checksum) if refusal is None else refusal
-            for (method, _, size, checksum), refusal in zip(members, refused, strict=True)
-        ]
+
+        def unpack(packed: _Packed) -> list[Encoded | OSError]:
+            files = iter(packed)
+            return [
+                _unpack(next(files), method, size, checksum) if refusal is None else refusal
+                for (method, _, size, checksum), refusal in zip(members, refused, strict=True)
+            ]
+
+        return keys[np.array([each is None for each in refused], dtype=bool)], unpack
 
     def name(self, key: int) -> str:
         """Return a file's path in the archive, after the archive's own: see `Source`."""
