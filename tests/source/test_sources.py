@@ -24,6 +24,7 @@ from gpufeed.source.base import Encoded, open_image, read_images, starter
 from gpufeed.source.concurrent import Concurrent
 from gpufeed.source.selection import Selection, join, take
 from gpufeed.source.threads import LONG, Threaded
+from gpufeed.source.timeout import Timeout
 from gpufeed.source.wrapper import ReadCancelled
 from gpufeed.tools.bench import bench
 from gpufeed.tools.check.dataset import check
@@ -344,7 +345,7 @@ def test_sources_are_read_at_the_same_time() -> None:
     assert starter(pickle.loads(pickle.dumps(join([Shelf([])] * 2, [0, 0])))) is None  # noqa: S301
 
 
-def test_a_read_that_hangs_costs_its_image_alone() -> None:
+def test_a_read_that_hangs_costs_its_image_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     ready, free = threading.Event(), threading.Event()
     ready.set()
 
@@ -365,6 +366,9 @@ def test_a_read_that_hangs_costs_its_image_alone() -> None:
         found = reader.read(np.array([3, 1, 2]))
     assert [str(found[0]), *found[1:]] == ["no answer within 0.05 s", b"1", b"0"]
     # Without a limit it is waited for, until that is cancelled.
+    cancelled = threading.Event()
+    plain = Timeout.cancel
+    monkeypatch.setattr(Timeout, "cancel", lambda self: (cancelled.set(), plain(self)))
     with Concurrent(source, start, None) as reader:
         waiting = POOL.submit(reader.read, np.array([3, 1]))
         while not reader._pending:
@@ -372,6 +376,7 @@ def test_a_read_that_hangs_costs_its_image_alone() -> None:
         reader.cancel()
         with pytest.raises(ReadCancelled):
             waiting.result(60)
+        assert cancelled.wait(10)
     free.set()
 
 
