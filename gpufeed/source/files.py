@@ -16,7 +16,7 @@ from gpufeed._util.memory import Slices
 from gpufeed._util.open_regular import open_regular, read_file, read_file_into
 from gpufeed._util.rows import RowName, pieces
 from gpufeed._util.thread_map import thread_map
-from gpufeed.source.paths import check_names
+from gpufeed.source.paths import check_inside, check_names
 from gpufeed.source.stored import MAX_BYTES, StoredSource
 
 __all__ = ["FileSource", "PathSource"]
@@ -100,6 +100,7 @@ class FileSource(PathSource):
         self.root = Path(root).absolute()
         self._folder = os.fspath(self.root).rstrip("/")  # empty for "/"
         self._slices: Slices | None = None
+        self._real_root: str | None = None
 
     @classmethod
     def of_checked(cls, root: str | os.PathLike[str], paths: pl.Series) -> Self:
@@ -119,9 +120,10 @@ class FileSource(PathSource):
 
     def _read(self, key: int, limit: int) -> bytes | memoryview | OSError:
         try:
+            path = self._checked(key)
             if self._slices is None:
-                return read_file(self.name(key), limit)
-            return read_file_into(self._slices.take, self.name(key), limit)
+                return read_file(path, limit)
+            return read_file_into(self._slices.take, path, limit)
         except OSError as error:
             # The frames of its traceback would keep the whole batch alive.
             return error.with_traceback(None)
@@ -132,7 +134,20 @@ class FileSource(PathSource):
 
     def open(self, key: int) -> BinaryIO:
         """Open a file: see `Source`."""
-        return open_regular(self.name(key))
+        return open_regular(self._checked(key))
+
+    def within_root(self) -> Self:
+        """Return a source of the same files, of which those that leave the root are not read."""
+        within = copy.copy(self)
+        within._real_root = os.path.realpath(self.root)
+        return within
+
+    def _checked(self, key: int) -> str:
+        """Return a file's full path; raise `OSError` if it is not read."""
+        path = self.name(key)
+        if self._real_root is not None:
+            check_inside(path, self._real_root)
+        return path
 
     def reusing_memory(self, slices: Slices) -> Self:
         """Return a source of the same files that reads short ones into slices of memory."""

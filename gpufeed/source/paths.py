@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +19,7 @@ from gpufeed.errors import ManifestError
 __all__ = [
     "PATH_CHARS",
     "all_escape_message",
+    "check_inside",
     "check_names",
     "escape_message",
     "find_escapes",
@@ -183,3 +185,21 @@ def is_inside(path: str | Path, real_root: str) -> bool:
     """Return whether a path, with its links resolved, is at or below the (resolved) root."""
     real = os.path.realpath(path)
     return real == real_root or real.startswith(real_root.rstrip(os.sep) + os.sep)
+
+
+_is_inside = functools.lru_cache(1 << 16)(is_inside)
+
+
+def check_inside(path: str, real_root: str) -> None:
+    """Check that no symbolic link leads a file out of the (resolved) root; folders are kept.
+
+    Raises:
+        OSError: one does.
+    """
+    links = os.path.islink(path) and not is_inside(path, real_root)  # noqa: PTH114 - a hot path
+    if links or not _is_inside(path.rpartition("/")[0], real_root):
+        raise OSError(
+            f"a symbolic link leads it out of the root, to "
+            f"{sanitize(os.path.realpath(path), PATH_CHARS)}; follow such links with "
+            "follow_links=True if you trust them"
+        )
