@@ -18,7 +18,7 @@ from gpufeed._util.open_regular import EmptyFileError, FileTooLongError
 from gpufeed._util.urls import location
 from gpufeed.source.base import as_file
 from gpufeed.source.buffers import BufferStorage
-from gpufeed.source.storage import LocalStorage, Stamp, Storage, StoredRange
+from gpufeed.source.storage import LocalStorage, Ranges, Stamp, StoredRange
 from gpufeed.source.stored import StoredSource
 
 __all__ = ["RangeSource"]
@@ -41,7 +41,7 @@ class RangeSource(StoredSource):
 
     def __init__(
         self,
-        storage: Storage,
+        storage: Ranges,
         files: Sequence[str],
         stamps: Sequence[Stamp],
         which: npt.NDArray[np.integer],
