@@ -30,7 +30,6 @@ class PathSource(StoredSource):
 
     Args:
         paths: the file of each key, relative to the root, with `/` as the separator.
-        max_bytes: longer files are rejected without being read.
         where: function that names a row in error messages.
 
     Raises:
@@ -44,15 +43,9 @@ class PathSource(StoredSource):
 
     root: Path | str
 
-    def __init__(
-        self,
-        paths: pl.Series,
-        *,
-        max_bytes: int = MAX_BYTES,
-        where: RowName = "row {}".format,
-    ) -> None:
+    def __init__(self, paths: pl.Series, *, where: RowName = "row {}".format) -> None:
         check_names(paths, where)
-        super().__init__(len(paths), max_bytes)
+        super().__init__(len(paths))
         self.paths = paths
 
     def __len__(self) -> int:
@@ -96,7 +89,8 @@ class FileSource(PathSource):
         max_bytes: int = MAX_BYTES,
         where: RowName = "row {}".format,
     ) -> None:
-        super().__init__(paths, max_bytes=max_bytes, where=where)
+        super().__init__(paths, where=where)
+        self._max_bytes = max_bytes
         self.root = Path(root).absolute()
         self._folder = os.fspath(self.root).rstrip("/")  # empty for "/"
         self._slices: Slices | None = None

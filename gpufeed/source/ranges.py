@@ -37,6 +37,9 @@ class RangeSource(StoredSource):
         starts: int64 (n,), the image's first byte.
         lengths: int64 (n,), the image's number of bytes; negative if there is none.
         names: String (n,), the image's name in its file.
+
+    Attributes:
+        lengths: as given.
     """
 
     def __init__(
@@ -56,18 +59,13 @@ class RangeSource(StoredSource):
         self.names = names
         self._which = which
         self._starts = starts
-        self._lengths = lengths
+        self.lengths = lengths
 
     def __len__(self) -> int:
         return len(self.names)
 
     def __repr__(self) -> str:
         return f"RangeSource({len(self)} images in {len(self.files)} files of {self.storage!r})"
-
-    @property
-    def lengths(self) -> Int64:
-        """The number of bytes of each image; negative if there is none."""
-        return self._lengths
 
     def read(self, keys: Int64) -> list[bytes | memoryview | OSError]:
         """Read images: see `Source`."""
@@ -96,7 +94,7 @@ class RangeSource(StoredSource):
             for file, start, length, limit in zip(
                 self._which[keys].tolist(),
                 self._starts[keys].tolist(),
-                self._lengths[keys].tolist(),
+                self.lengths[keys].tolist(),
                 self.most_bytes(keys),
                 strict=True,
             )
@@ -108,7 +106,7 @@ class RangeSource(StoredSource):
 
     def place(self, key: int) -> StoredRange:
         """Return where an image is."""
-        file, start, length = self._which[key], int(self._starts[key]), int(self._lengths[key])
+        file, start, length = self._which[key], int(self._starts[key]), int(self.lengths[key])
         return StoredRange(self.files[file], start, length, self.stamps[file])
 
     def open(self, key: int) -> BinaryIO:
@@ -129,7 +127,7 @@ class RangeSource(StoredSource):
         taken.names = self.names.gather(keys)
         taken._which = self._which[keys]
         taken._starts = self._starts[keys]
-        taken._lengths = self._lengths[keys]
+        taken.lengths = self.lengths[keys]
         return taken
 
     def places(self) -> tuple[Path | str, pl.Series] | None:
@@ -143,13 +141,13 @@ class RangeSource(StoredSource):
 
     def stamp(self, key: int) -> tuple[int, int]:
         """Return an image's number of bytes, and a number that changes with its file's stamp."""
-        return int(self._lengths[key]), self.stamps[self._which[key]].numbers()[1]
+        return int(self.lengths[key]), self.stamps[self._which[key]].numbers()[1]
 
     def fingerprint(self) -> str:
         """Return a digest of all ranges and of the files' names and stamps: see `Source`."""
         names = [self.storage.name(file) for file in self.files]
         digest = hashlib.sha256(repr((names, self.stamps)).encode())
-        for values in (self._which, self._starts, self._lengths):
+        for values in (self._which, self._starts, self.lengths):
             digest.update(values.astype(np.int64).tobytes())
         return digest.hexdigest()
 

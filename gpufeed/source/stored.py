@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import copy
-from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Protocol, Self
 
@@ -12,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from gpufeed.source.base import Content
+from gpufeed.source.base import Source
 
 __all__ = ["MAX_BYTES", "Limits", "StoredSource"]
 
@@ -28,16 +27,16 @@ class Limits(Protocol):
         """Return the most bytes of each of some keys."""
 
 
-class StoredSource(abc.ABC):
+class StoredSource(Source, abc.ABC):
     """Encoded images in storage, each with a limit of its bytes.
 
     Args:
         count: the number of images.
-        max_bytes: the most bytes of any image.
     """
 
-    def __init__(self, count: int, max_bytes: int = MAX_BYTES) -> None:
-        self._max_bytes = max_bytes
+    _max_bytes = MAX_BYTES
+
+    def __init__(self, count: int) -> None:
         # Limits that limit nothing, and take no memory.
         self._limits: Limits = np.broadcast_to(np.int64(np.iinfo(np.int64).max), count)
 
@@ -51,7 +50,7 @@ class StoredSource(abc.ABC):
         return taken
 
     def limited(self, limits: Limits) -> Self:
-        """Return a source of the same images with a limit for each, beside `max_bytes`."""
+        """Return a source of the same images with a limit for each."""
         limited = copy.copy(self)
         limited._limits = limits
         return limited
@@ -60,14 +59,6 @@ class StoredSource(abc.ABC):
         """Return the most bytes that the images of keys may have."""
         most: list[int] = np.minimum(self._limits[keys], self._max_bytes).tolist()
         return most
-
-    @abc.abstractmethod
-    def read(self, keys: Int64) -> Sequence[Content | OSError]:
-        """Read images: see `Source`."""
-
-    @abc.abstractmethod
-    def name(self, key: int) -> str:
-        """Return an image's full name: see `Source`."""
 
     @abc.abstractmethod
     def open(self, key: int) -> BinaryIO:

@@ -17,7 +17,7 @@ from gpufeed.records.labels import RENUMBER, read_labels
 from gpufeed.records.manifest import Manifest, class_names
 from gpufeed.records.table_files import FAILURES, first_line
 from gpufeed.records.webdataset.index import index_shards
-from gpufeed.records.webdataset.values import value_column
+from gpufeed.records.webdataset.values import value_columns
 from gpufeed.records.webdataset.wanted import Wanted, parse_image, parse_value
 from gpufeed.source.paths import PATH_CHARS
 from gpufeed.source.patterns import Patterns, locate
@@ -95,8 +95,8 @@ def read_webdataset(
     _check_found(samples, wanted)
     samples, dropped = _drop_bad(samples, wanted, on_bad_image, reduce_depth)
     columns = {
-        name: _decode(samples.frame[value_column(number)], name, each)
-        for number, (name, each) in enumerate(wanted.items())
+        name: _decode(samples.frame[value_columns(each)[0]], name, each)
+        for name, each in wanted.items()
     }
     listed = [samples.paths()]
     class_list: Sequence[str] = ()
@@ -213,8 +213,8 @@ def _drop_cut(samples: _Samples, on_bad_image: OnBadImage) -> tuple[_Samples, di
 def _check_found(samples: _Samples, wanted: Mapping[str, Wanted]) -> None:
     """Raise `ManifestError` if no sample has one of the values: its name is probably wrong."""
     good = samples.frame.filter(pl.col("problem").is_null())
-    for number, (name, each) in enumerate(wanted.items()):
-        if good.height and good[value_column(number)].null_count() == good.height:
+    for name, each in wanted.items():
+        if good.height and good[value_columns(each)[0]].null_count() == good.height:
             what, advice = f"fields[{name!r}]", ""
             if name == _LABEL:
                 what, advice = "the label", "; pass label= what they have, or None"
@@ -237,7 +237,7 @@ def _drop_bad(
     """
     problem = pl.col("problem")
     if _LABEL in wanted:
-        missing = problem.is_null() & pl.col(value_column(len(wanted) - 1)).is_null()
+        missing = problem.is_null() & pl.col(value_columns(wanted[_LABEL])[0]).is_null()
         said = f"it has no label ({wanted[_LABEL]})"
         problem = pl.when(missing).then(pl.lit(said)).otherwise(problem)
     try:

@@ -9,18 +9,13 @@ import polars as pl
 from gpufeed.records.webdataset.wanted import Wanted
 from gpufeed.source.storage import Stamp, Storage, StoredRange
 
-__all__ = ["VALUE_COLUMNS", "read_values", "samples_of", "value_column", "value_columns"]
+__all__ = ["VALUE_COLUMNS", "read_values", "samples_of", "value_columns"]
 
 VALUE_COLUMNS = ("value ", "problem of ")
 """Beginnings of the names of an index's columns of values, and of what is wrong with them."""
 _MAX_VALUE = 1 << 20
 _AT_ONCE = 1 << 10
 """Members that are read together."""
-
-
-def value_column(number: int) -> str:
-    """Return the name of a value's column in `samples_of`."""
-    return f"value {number}"
 
 
 def value_columns(value: Wanted) -> tuple[str, ...]:
@@ -98,11 +93,11 @@ def _find(index: pl.DataFrame, value: Wanted) -> list[_Member]:
 def samples_of(index: pl.DataFrame, values: Sequence[Wanted]) -> pl.DataFrame:
     """Return the rows of an index for the shard and its samples.
 
-    Their columns `value_column` have the values, and `problem` also has what is wrong with these.
+    They lack other values, and `problem` also says what is wrong with these.
     """
-    columns = [value_columns(value) for value in values]
+    columns = dict.fromkeys(value_columns(value) for value in values)
     return index.filter(pl.col("extension").is_null()).select(
         *("key", "name", "start", "length", "width", "height", "bits"),
         pl.coalesce("problem", *(problem for _, problem in columns)),
-        *(pl.col(name).alias(value_column(number)) for number, (name, _) in enumerate(columns)),
+        *(name for name, _ in columns),
     )
