@@ -612,6 +612,13 @@ class Manifest:
             self._fingerprint = fingerprint(self._frame, self._classes)
         return self._fingerprint
 
+    def _new_column(self, saved: str) -> str | None:
+        """Return the column without which the manifest would have a fingerprint, if any."""
+        for column in self._frame.columns:
+            if fingerprint(self._frame.drop(column), self._classes) == saved:
+                return column
+        return None
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the manifest to a file for `read_manifest`, which opens it at once.
 
