@@ -792,7 +792,7 @@ class Loader:
             StateError: it is not the state of a gpufeed loader, or no batch begins at its position.
         """
         self._follow_processes(launched=False)
-        records = states.check_state(state, self._fingerprints(), ignore)
+        records = states.check_state(state, self._fingerprints(), ignore, self.manifest._new_column)
         failures = self._failures.parse(
             state.get("quarantine", "[]"), same="manifest" not in ignore
         )

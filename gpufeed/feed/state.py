@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from gpufeed._util.identity import brief, encode
@@ -69,7 +69,10 @@ def read_state(state: Mapping[str, Any]) -> tuple[int, dict[str, str]]:
 
 
 def check_state(
-    state: Mapping[str, Any], fingerprints: Mapping[str, str], ignore: Collection[str]
+    state: Mapping[str, Any],
+    fingerprints: Mapping[str, str],
+    ignore: Collection[str],
+    new_column: Callable[[str], str | None],
 ) -> int:
     """Return the position in a state, after checking that the state fits this loader.
 
@@ -77,6 +80,7 @@ def check_state(
         state: a result of `make_state`, possibly edited.
         fingerprints: those of this loader.
         ignore: names of fingerprints that may differ.
+        new_column: returns the column without which the manifest would have a fingerprint, if any.
 
     Raises:
         StateError: the state is malformed, or `ignore` has an unknown name.
@@ -95,9 +99,10 @@ def check_state(
             if was != now:
                 changed[name] = was, now
     if changed:
-        details = "; ".join(
-            difference for name, both in changed.items() for difference in _differences(name, *both)
-        )
+        differences = [each for name, both in changed.items() for each in _differences(name, *both)]
+        if "manifest" in changed and (column := new_column(saved["manifest"])) is not None:
+            differences.append(f"the manifest's column {column!r} is new")
+        details = "; ".join(differences)
         raise StateMismatchError(
             f"the state does not match this loader's {' and '.join(changed)}: {details}; the next "
             "batches would differ from those of the run that saved it; to load it anyway, pass "

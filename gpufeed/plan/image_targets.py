@@ -21,7 +21,7 @@ from gpufeed.source.base import Content, Source, check_source
 from gpufeed.source.files import FileSource, PathSource
 from gpufeed.source.locate import Root, source_of
 from gpufeed.source.objects import ObjectSource
-from gpufeed.source.paths import escape_message, find_escapes, make_relative
+from gpufeed.source.paths import make_relative
 from gpufeed.source.selection import take
 from gpufeed.transforms.arguments import check_sampling
 from gpufeed.transforms.frame import Sampling
@@ -157,9 +157,7 @@ class ImageTarget:
             at = source.storage  # with its options
         files = source_of(at, relative, where=row_name)
         if isinstance(files, FileSource) and not self._follow_links:
-            escapes = find_escapes(files.root, relative, below)
-            if escapes.any():
-                raise ManifestError(escape_message(files.root, relative, escapes, row_name))
+            files = files.within_root()
         return files.limited(manifest.max_file_bytes)
 
     def empty(self, count: int, size: tuple[int, int]) -> npt.NDArray[Any]:

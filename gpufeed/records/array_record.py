@@ -79,13 +79,8 @@ def read_array_record(
         on_bad_image=on_bad_image,
         reduce_depth=reduce_depth,
     )
-    return Manifest(
-        manifest.frame,
-        manifest.source,
-        manifest.classes,
-        repairs={**manifest.repairs, **repairs},
-        reduce_depth=reduce_depth,
-    )
+    manifest._repairs |= repairs
+    return manifest
 
 
 class _Scan:

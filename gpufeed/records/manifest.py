@@ -37,11 +37,11 @@ from gpufeed.records.splits import rows_of_split
 from gpufeed.records.table_files import read_parquet
 from gpufeed.source.base import Source, check_source
 from gpufeed.source.files import PathSource
-from gpufeed.source.limits import Limits
 from gpufeed.source.locate import Root, source_of
 from gpufeed.source.remote.storage import RemoteStorage
-from gpufeed.source.selection import OWN, take
+from gpufeed.source.selection import take
 from gpufeed.source.storage import LocalStorage
+from gpufeed.source.stored import Limits, StoredSource
 
 __all__ = ["DROPPED", "SAVED", "Manifest", "check_images", "class_names"]
 
@@ -612,6 +612,13 @@ class Manifest:
             self._fingerprint = fingerprint(self._frame, self._classes)
         return self._fingerprint
 
+    def _new_column(self, saved: str) -> str | None:
+        """Return the column without which the manifest would have a fingerprint, if any."""
+        for column in self._frame.columns:
+            if fingerprint(self._frame.drop(column), self._classes) == saved:
+                return column
+        return None
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the manifest to a file for `read_manifest`, which opens it at once.
 
@@ -762,7 +769,7 @@ def check_images(
 
 def _limit_files(source: Source, frame: pl.DataFrame) -> Source:
     """Return a source that rejects files which are too long for their pixels."""
-    if isinstance(source, OWN):
+    if isinstance(source, StoredSource):
         return source.limited(_Limits(frame))
     return source
 

@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
 
 import polars as pl
 
 from gpufeed._util.limits import local_world_size
 from gpufeed._util.progress import progress
 from gpufeed._util.thread_map import thread_map
-from gpufeed._util.urls import location
 from gpufeed.decode.headers import ImageHeader, check_depth, image_header
-from gpufeed.errors import ManifestError
 from gpufeed.records.bad_images import OnBadImage, bad_images_error
-from gpufeed.records.cached import cache_files, short_hash, write_cache
-from gpufeed.records.table_files import count_rows, read_parquet
+from gpufeed.records.cached import CachedTable
 from gpufeed.source.base import Source, open_image
-from gpufeed.source.buffers import BufferStorage
-from gpufeed.source.files import PathSource
-from gpufeed.source.ranges import RangeSource
 from gpufeed.source.selection import take
-from gpufeed.source.zipped import ZipSource
+from gpufeed.source.stored import StoredSource
 
 __all__ = ["read_sizes", "with_sizes"]
 
-_Stamp = tuple[int, int]
-
-CachedSizes = dict[str, tuple[int, int, int, int, int]]
-"""Maps a path to the two numbers of `PathSource.stamp`, and its image's width, height and bits per
-channel."""
+_Sizes = dict[str, tuple[int, int, int, int, int]]
+"""Maps a place to the two numbers of `StoredSource.stamp`, and the width, height and bits per
+channel of the image."""
 
 _SCHEMA = {
     "path": pl.String,
@@ -109,24 +97,13 @@ def read_sizes(
     """
     sizes: list[tuple[int | None, int | None]] = [(None, None)] * count
     failures: dict[int, Exception] = {}
-    stamped = _stamped(source)
-    cached = _load(stamped.root, stamped.paths) if stamped else {}
-    read: CachedSizes = {}
+    cached = None
+    if isinstance(source, StoredSource) and (placed := source.places()) is not None:
+        cached = _Cached(source, *placed)
 
     def read_size(key: int) -> None:
         try:
-            header = None
-            path = stamped.paths[key] if stamped else ""
-            known = cached.get(path)
-            if stamped and known is not None and known[:2] == stamped.stamp(key):
-                width, height, bits = known[2:]
-                header = ImageHeader(width, height, bits=bits)
-            if header is None:
-                opened, stamp = stamped.open(key) if stamped else (open_image(source, key), None)
-                with opened:
-                    header = image_header(opened)
-                if stamp is not None:
-                    read[path] = *stamp, *header[:2], header.bits
+            header = _read_header(source, key) if cached is None else cached.header(key)
             check_depth(header, reduce_depth=reduce_depth)
             sizes[key] = header[:2]
         except (OSError, ValueError) as error:
@@ -138,79 +115,61 @@ def read_sizes(
         thread_map(
             read_size, range(count), threads=threads, done=done, name="gpufeed-sizes", chunk=chunk
         )
-    if read and stamped:
-        _store(stamped.root, read)
+    if cached is not None:
+        cached.store()
     if len(failures) > (count - 1 if on_bad_image == "drop" else 0):
         raise bad_images_error(source, failures, count, "images", _ADVICE)
     return pl.DataFrame(sizes, schema={"width": pl.Int32, "height": pl.Int32}, orient="row")
 
 
-class _Stamped(NamedTuple):
-    """Images whose sizes may be cached.
+def _read_header(source: Source, key: int) -> ImageHeader:
+    with open_image(source, key) as opened:
+        return image_header(opened)
 
-    Attributes:
-        root: the folder of the images or its URL, or what else their names are relative to.
-        paths: String, (n,), the name of each.
-        stamp: returns its number of bytes, and a number that changes with its content.
-        open: opens it, and returns its stamp too, or None if nothing tells that it changes.
+
+class _Cached:
+    """Headers of images, of which the sizes are cached.
+
+    Args:
+        source: the images.
+        folder: their folder, or its URL.
+        places: String (n,), the place of each in it.
     """
 
-    root: Path | str
-    paths: pl.Series
-    stamp: Callable[[int], _Stamp]
-    open: Callable[[int], tuple[BinaryIO, _Stamp | None]]
+    def __init__(self, source: StoredSource, folder: Path | str, places: pl.Series) -> None:
+        self._source = source
+        self._places = places
+        self._table = CachedTable("sizes", folder)
+        self._read: _Sizes = {}
+        self._known: _Sizes = {}
+        # A table beside the images may have come with them: it may be endless, and have any sizes.
+        tables = [*self._table.read(_SCHEMA, max(_MAX_CACHED, 16 * len(places)))]
+        for table in reversed(tables):  # the preferred one overrides the others
+            positive = pl.all_horizontal(pl.col("width", "height", "bits") > 0)
+            wanted = table.drop_nulls().filter(positive, pl.col("path").is_in(places.to_list()))
+            self._known |= {row[0]: row[1:] for row in wanted.iter_rows()}
 
+    def header(self, key: int) -> ImageHeader:
+        """Return the header of an image, or what is cached of it.
 
-def _stamped(source: Source) -> _Stamped | None:
-    if isinstance(source, PathSource):
-        return _Stamped(source.root, source.paths, source.stamp, source.open_stamped)
-    if isinstance(source, ZipSource):
-        root, paths = source.root, source.paths
-    elif isinstance(source, RangeSource) and not isinstance(source.storage, BufferStorage):
-        root, paths = location(source.storage.name("")), source.places()
-    else:
-        return None
-    if not all(stamp.version for stamp in source.stamps):
-        return None
-    return _Stamped(root, paths, source.stamp, lambda key: (source.open(key), source.stamp(key)))
+        Raises:
+            OSError: it cannot be read.
+            ValueError: it is not an image.
+        """
+        place = self._places[key]
+        known = self._known.get(place)
+        if known is not None and known[:2] == self._source.stamp(key):
+            return ImageHeader(*known[2:4], bits=known[4])
+        opened, stamp = self._source.open_stamped(key)
+        with opened:
+            header = image_header(opened)
+        if stamp is not None:
+            self._read[place] = *stamp, *header[:2], header.bits
+        return header
 
-
-def _cache_files(root: Path | str) -> list[Path]:
-    """Return the files in which sizes may be cached, in order of preference."""
-    if isinstance(root, str):
-        return cache_files(None, "sizes", f"sizes-{short_hash(root)}")
-    return cache_files(root, "sizes", f"sizes-{short_hash(os.fspath(root.resolve()))}")
-
-
-def _load(root: Path | str, paths: pl.Series) -> CachedSizes:
-    """Return the cached sizes of files; a cache that is damaged or has another schema is ignored.
-
-    A folder `.gpufeed` may have come with the images, so a cache that would take much memory is
-    ignored, and so are sizes that are none.
-    """
-    cached: CachedSizes = {}
-    most = max(_MAX_CACHED, 16 * len(paths))
-    for file in reversed(_cache_files(root)):  # the preferred file overrides the others
-        with contextlib.suppress(ManifestError):
-            if count_rows(file) > most:
-                continue
-            frame = read_parquet(file)
-            if frame.schema == _SCHEMA:
-                positive = (pl.col("width") > 0) & (pl.col("height") > 0)
-                frame = frame.drop_nulls().filter(positive, pl.col("path").is_in(paths.to_list()))
-                cached |= {row[0]: row[1:] for row in frame.iter_rows()}
-    return cached
-
-
-def _store(root: Path | str, sizes: CachedSizes) -> None:
-    """Add sizes to the first cache that can be written, if any."""
-    rows = [(path, *values) for path, values in sizes.items()]
-    added = pl.DataFrame(rows, schema=_SCHEMA, orient="row")
-    for file in _cache_files(root):
-        frame = added
-        with contextlib.suppress(ManifestError):
-            known = read_parquet(file) if count_rows(file) <= _MAX_STORED else added.clear()
-            if known.schema == _SCHEMA:
-                frame = pl.concat([known.join(added, on="path", how="anti"), added])
-        if write_cache(file, frame):
-            return
+    def store(self) -> None:
+        """Add the sizes that were read to the cache."""
+        if self._read:
+            rows = [(place, *values) for place, values in self._read.items()]
+            added = pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+            self._table.write(added, beside="path", most=_MAX_STORED)

@@ -76,7 +76,8 @@ def read_table(
 
     A table may hold the images themselves: `image` names their column. The images of Parquet and
     Arrow files are read from there one by one, in any order, and those of a table in memory are not
-    copied. Where they are in Parquet files is found once, and kept in the user's cache folder.
+    copied. Where they are in Parquet files is found once, and kept in the folder `.gpufeed` beside
+    the file if there is one, otherwise in the user's cache folder.
 
     Labels that are integers, text or booleans are classes. Integers from 0 are kept, and the
     classes are then "0", "1" and so on up to the largest. Text is numbered in sorted order, and

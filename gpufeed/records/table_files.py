@@ -24,7 +24,6 @@ __all__ = [
     "FAILURES",
     "PARQUET_FILES",
     "TABLE_FILES",
-    "count_rows",
     "ending",
     "file_name",
     "find_files",
@@ -137,9 +136,32 @@ def read_file(file: Path | str, texts: Collection[str]) -> tuple[pl.DataFrame, b
     return _read(file, kind, read), kind in ("CSV", "TSV")
 
 
-def read_parquet(file: Path | str) -> pl.DataFrame:
-    """Read a Parquet file or URL; raises ManifestError if it is missing or damaged."""
-    return _read(file, "Parquet", lambda opened: pl.read_parquet(opened))
+def read_parquet(
+    file: Path | str,
+    taken: Callable[[str, pl.DataType], bool] | None = None,
+    most: int | None = None,
+) -> pl.DataFrame:
+    """Read a Parquet file or URL.
+
+    Args:
+        file: the file.
+        taken: returns whether to read a column, given its name and dtype; None reads all.
+        most: the number of rows that are read at most.
+
+    Raises:
+        ManifestError: it is missing or damaged.
+    """
+
+    def read(opened: BinaryIO) -> pl.DataFrame:
+        names = None
+        if taken is not None:
+            names = [
+                name for name, dtype in pl.read_parquet_schema(opened).items() if taken(name, dtype)
+            ]
+            opened.seek(0)
+        return pl.read_parquet(opened, columns=names, n_rows=most)
+
+    return _read(file, "Parquet", read)
 
 
 def read_arrow(file: Path, *, check: bool) -> tuple[pl.DataFrame, dict[bytes, bytes]]:
@@ -150,16 +172,6 @@ def read_arrow(file: Path, *, check: bool) -> tuple[pl.DataFrame, dict[bytes, by
 def parquet_columns(file: Path | str) -> list[str]:
     """Return the names of a Parquet file's columns, by its metadata; errors as `read_parquet`."""
     return _read(file, "Parquet", lambda opened: list(pl.read_parquet_schema(opened)))
-
-
-def count_rows(file: Path) -> int:
-    """Return the number of rows of a Parquet file, by its metadata; errors as `read_parquet`."""
-
-    def count(_: BinaryIO) -> int:
-        rows: int = pl.scan_parquet(file).select(pl.len()).collect().item()
-        return rows
-
-    return _read(file, "Parquet", count)
 
 
 def _read(file: Path | str, kind: str, read: Callable[[BinaryIO], _T]) -> _T:

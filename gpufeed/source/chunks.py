@@ -6,18 +6,18 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from gpufeed.source.storage import Stamp, Storage, StoredRange
+from gpufeed.source.storage import Ranges, StoredRange
 
-__all__ = ["CODECS", "SHARED_BYTES", "ChunkStorage", "Chunks"]
+__all__ = ["CODECS", "SHARED_BYTES", "SNAPPY", "ChunkStorage", "Chunks"]
 
 CODECS = ("none", "snappy", "gzip", "brotli", "zstd", "lz4_raw")
 """Compressions, by their numbers in `Chunks`."""
-_SNAPPY = CODECS.index("snappy")
+SNAPPY = CODECS.index("snappy")
 SHARED_BYTES = 1 << 21
 """Chunks that are longer, decompressed, are kept for the next reads of them."""
 _KEPT_BYTES = 1 << 28
@@ -47,7 +47,7 @@ class Chunks:
 
 
 class ChunkStorage:
-    """A `Storage` that decompresses what it reads from another.
+    """`Ranges` that are decompressed after they were read from others.
 
     Args:
         storage: has the files as they are stored.
@@ -55,7 +55,7 @@ class ChunkStorage:
             count decompressed bytes.
     """
 
-    def __init__(self, storage: Storage, chunks: Mapping[str, Chunks]) -> None:
+    def __init__(self, storage: Ranges, chunks: Mapping[str, Chunks]) -> None:
         self.storage = storage
         self._chunks = chunks
         self._kept = _Kept()
@@ -70,7 +70,7 @@ class ChunkStorage:
         self.__init__(**state)  # type: ignore[misc]
 
     def read(self, ranges: Sequence[StoredRange]) -> list[bytes | memoryview | OSError]:
-        """Read ranges of the decompressed files: see `Storage`."""
+        """Read ranges of the decompressed files: see `Ranges`."""
         parts = [self._part(each) for each in ranges]
         at_once = [part.stored for part in parts if not part.shared]
         read = iter(self.storage.read(at_once))
@@ -110,20 +110,8 @@ class ChunkStorage:
             # A view would keep all of the chunk for as long as the batch.
             return bytes(chunk.content[part.start : part.start + part.length])
 
-    def open(self, path: str) -> BinaryIO:
-        """Open a file as it is stored: see `Storage`."""
-        return self.storage.open(path)
-
-    def stamp(self, path: str) -> Stamp:
-        """Return the stamp of a file: see `Storage`."""
-        return self.storage.stamp(path)
-
-    def find(self, pattern: str) -> list[str]:
-        """Find files: see `Storage`."""
-        return self.storage.find(pattern)
-
     def name(self, path: str) -> str:
-        """Return a file's name: see `Storage`."""
+        """Return a file's name: see `Ranges`."""
         return self.storage.name(path)
 
 
@@ -164,7 +152,7 @@ def _decompress(part: _Part, stored: bytes | memoryview | OSError) -> memoryview
         return stored
     from pyarrow import Codec
 
-    if part.codec == _SNAPPY:
+    if part.codec == SNAPPY:
         stored = b"".join((_varint(part.total), stored))
     try:
         return memoryview(Codec(CODECS[part.codec]).decompress(stored, part.total)).cast("B")

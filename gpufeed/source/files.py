@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import abc
 import copy
 import hashlib
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Self
 
@@ -18,23 +16,20 @@ from gpufeed._util.memory import Slices
 from gpufeed._util.open_regular import open_regular, read_file, read_file_into
 from gpufeed._util.rows import RowName, pieces
 from gpufeed._util.thread_map import thread_map
-from gpufeed.source.base import Encoded
-from gpufeed.source.limits import Limits, no_limits
-from gpufeed.source.paths import check_names
+from gpufeed.source.paths import check_inside, check_names
+from gpufeed.source.stored import MAX_BYTES, StoredSource
 
 __all__ = ["FileSource", "PathSource"]
 
-MAX_BYTES = 1 << 31
 _THREADS = 16
 """Threads that look at files, of which storage over a network makes each wait."""
 
 
-class PathSource(abc.ABC):
+class PathSource(StoredSource):
     """Images that are named by their paths below one root.
 
     Args:
         paths: the file of each key, relative to the root, with `/` as the separator.
-        max_bytes: longer files are rejected without being read.
         where: function that names a row in error messages.
 
     Raises:
@@ -48,67 +43,23 @@ class PathSource(abc.ABC):
 
     root: Path | str
 
-    def __init__(
-        self,
-        paths: pl.Series,
-        *,
-        max_bytes: int = MAX_BYTES,
-        where: RowName = "row {}".format,
-    ) -> None:
+    def __init__(self, paths: pl.Series, *, where: RowName = "row {}".format) -> None:
         check_names(paths, where)
+        super().__init__(len(paths))
         self.paths = paths
-        self._max_bytes = max_bytes
-        self._limits: Limits = no_limits(len(paths))
 
     def __len__(self) -> int:
         return len(self.paths)
 
     def take(self, keys: npt.NDArray[np.int64]) -> Self:
         """Return a source of the files of `keys`, in their order, repeats included."""
-        taken = copy.copy(self)
+        taken = super().take(keys)
         taken.paths = self.paths.gather(keys)
-        taken._limits = self._limits[keys]
         return taken
 
-    def limited(self, limits: Limits) -> Self:
-        """Return a source of the same files with a limit for each, beside `max_bytes`."""
-        limited = copy.copy(self)
-        limited._limits = limits
-        return limited
-
-    def most_bytes(self, keys: npt.NDArray[np.int64]) -> list[int]:
-        """Return the most bytes that the files of keys may have."""
-        most: list[int] = np.minimum(self._limits[keys], self._max_bytes).tolist()
-        return most
-
-    @abc.abstractmethod
-    def read(self, keys: npt.NDArray[np.int64]) -> Sequence[Encoded | OSError]:
-        """Read files: see `Source`."""
-
-    @abc.abstractmethod
-    def name(self, key: int) -> str:
-        """Return a file's full name: see `Source`."""
-
-    @abc.abstractmethod
-    def open(self, key: int) -> BinaryIO:
-        """Open a file: see `Source`."""
-
-    def open_stamped(self, key: int) -> tuple[BinaryIO, tuple[int, int] | None]:
-        """Open a file, and return the stamp that it had before or has; None if it has none.
-
-        Raises:
-            OSError: it cannot be opened.
-        """
-        stamp = self.stamp(key)
-        return self.open(key), stamp
-
-    @abc.abstractmethod
-    def stamp(self, key: int) -> tuple[int, int]:
-        """Return a file's length in bytes, and a number that changes when the file does.
-
-        Raises:
-            OSError: the file does not exist.
-        """
+    def places(self) -> tuple[Path | str, pl.Series]:
+        """Return the root, and the paths: see `StoredSource`."""
+        return self.root, self.paths
 
 
 class FileSource(PathSource):
@@ -138,16 +89,19 @@ class FileSource(PathSource):
         max_bytes: int = MAX_BYTES,
         where: RowName = "row {}".format,
     ) -> None:
-        super().__init__(paths, max_bytes=max_bytes, where=where)
+        super().__init__(paths, where=where)
+        self._max_bytes = max_bytes
         self.root = Path(root).absolute()
         self._folder = os.fspath(self.root).rstrip("/")  # empty for "/"
         self._slices: Slices | None = None
+        self._real_root: str | None = None
 
     @classmethod
     def of_checked(cls, root: str | os.PathLike[str], paths: pl.Series) -> Self:
         """Return a source of files whose paths have been checked before."""
         source = cls(root, paths.clear())
-        source.paths, source._limits = paths, no_limits(len(paths))
+        StoredSource.__init__(source, len(paths))
+        source.paths = paths
         return source
 
     def __repr__(self) -> str:
@@ -160,9 +114,10 @@ class FileSource(PathSource):
 
     def _read(self, key: int, limit: int) -> bytes | memoryview | OSError:
         try:
+            path = self._checked(key)
             if self._slices is None:
-                return read_file(self.name(key), limit)
-            return read_file_into(self._slices.take, self.name(key), limit)
+                return read_file(path, limit)
+            return read_file_into(self._slices.take, path, limit)
         except OSError as error:
             # The frames of its traceback would keep the whole batch alive.
             return error.with_traceback(None)
@@ -173,7 +128,20 @@ class FileSource(PathSource):
 
     def open(self, key: int) -> BinaryIO:
         """Open a file: see `Source`."""
-        return open_regular(self.name(key))
+        return open_regular(self._checked(key))
+
+    def within_root(self) -> Self:
+        """Return a source of the same files, of which those that leave the root are not read."""
+        within = copy.copy(self)
+        within._real_root = os.path.realpath(self.root)
+        return within
+
+    def _checked(self, key: int) -> str:
+        """Return a file's full path; raise `OSError` if it is not read."""
+        path = self.name(key)
+        if self._real_root is not None:
+            check_inside(path, self._real_root)
+        return path
 
     def reusing_memory(self, slices: Slices) -> Self:
         """Return a source of the same files that reads short ones into slices of memory."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import polars as pl
 
 from gpufeed._util.rows import RowName
-from gpufeed._util.urls import location, split_url
+from gpufeed._util.urls import is_url, location, split_url
 from gpufeed.errors import ManifestError
 from gpufeed.source.files import FileSource, PathSource
 from gpufeed.source.objects import ObjectSource
@@ -35,26 +35,32 @@ def storage_of(root: Root) -> LocalStorage | RemoteStorage:
     return LocalStorage(where) if isinstance(where, Path) else RemoteStorage(where)
 
 
-def common_folder(files: Sequence[Path | str]) -> tuple[Path | str, list[str]]:
+def _folder_of(file: str) -> str:
+    return split_url(file)[0] if is_url(file) else os.path.dirname(file)  # noqa: PTH120
+
+
+def common_folder(
+    files: Sequence[str | os.PathLike[str]], folder_of: Callable[[str], str] = _folder_of
+) -> tuple[Path | str, list[str]]:
     """Return the folder that files have in common, or its URL, and their paths below it.
 
     Args:
-        files: each a path of this machine, or as text a URL.
+        files: each a path of this machine or a URL.
+        folder_of: returns the folder of a file, given its absolute path or its URL.
 
     Raises:
         ManifestError: they are in different kinds of storage.
     """
-    schemes = {each.partition("://")[0] if isinstance(each, str) else "" for each in files}
+    texts = [os.fspath(each) if is_url(each) else str(Path(each).absolute()) for each in files]
+    schemes = {text.partition("://")[0] if is_url(text) else "" for text in texts}
     if len(schemes) > 1:
         raise ManifestError("the files are in different places; they must be below one folder")
     (scheme,) = schemes
-    if not scheme:
-        paths = [Path(each).absolute() for each in files]
-        root = Path(os.path.commonpath([each.parent for each in paths]))
-        return root, [each.relative_to(root).as_posix() for each in paths]
-    folders = [split_url(str(each))[0].partition("://")[2] for each in files]
-    url = f"{scheme}://{os.path.commonpath(folders)}"
-    return url, [str(each)[len(url) :].lstrip("/") for each in files]
+    above = f"{scheme}://" if scheme else ""
+    folders = [folder_of(text)[len(above) :] or ("" if scheme else "/") for text in texts]
+    common = above + os.path.commonpath(folders)
+    below = [text[len(common) :].lstrip("/") for text in texts]
+    return common if scheme else Path(common), below
 
 
 def source_of(

@@ -13,7 +13,7 @@ import polars as pl
 
 from gpufeed._util.rows import RowName
 from gpufeed._util.urls import public_url
-from gpufeed.source.files import MAX_BYTES, PathSource
+from gpufeed.source.files import PathSource
 from gpufeed.source.remote.storage import RemoteStorage, WholeFile
 from gpufeed.source.storage import Stamp
 
@@ -28,7 +28,6 @@ class ObjectSource(PathSource):
         paths: the file of each key, relative to the root. On a web server it may have a query
             string, which is not part of `paths` and of names.
         stamps: the stamps of the files by their paths, where they are known from a listing.
-        max_bytes: as for `PathSource`.
         where: as for `PathSource`.
 
     Raises:
@@ -47,13 +46,12 @@ class ObjectSource(PathSource):
         paths: pl.Series,
         *,
         stamps: dict[str, Stamp] | None = None,
-        max_bytes: int = MAX_BYTES,
         where: RowName = "row {}".format,
     ) -> None:
         self._files = paths
         if storage.root.startswith("http"):
             paths = paths.str.replace(r"[?#].*$", "")
-        super().__init__(paths, max_bytes=max_bytes, where=where)
+        super().__init__(paths, where=where)
         self.storage = storage
         self.root = public_url(storage.root)
         self._stamps = stamps or {}
@@ -116,7 +114,6 @@ class ObjectSource(PathSource):
             stamp = stamps[file]
             parts.append("" if isinstance(stamp, OSError) else f"{stamp.length} {stamp.version}")
         digest = hashlib.sha256("\0".join(parts).encode(errors="surrogateescape"))
-        digest.update(str(self._max_bytes).encode())
         return digest.hexdigest()
 
     def close(self) -> None:

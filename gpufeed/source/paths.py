@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +19,7 @@ from gpufeed.errors import ManifestError
 __all__ = [
     "PATH_CHARS",
     "all_escape_message",
+    "check_inside",
     "check_names",
     "escape_message",
     "find_escapes",
@@ -107,28 +109,15 @@ def check_names(paths: pl.Series, row_name: RowName) -> None:
             raise ManifestError(f"{row_name(row)}: the path {sanitize(repr(paths[row]))} {reason}")
 
 
-def find_escapes(root: Path, paths: pl.Series, below: pl.Series | None = None) -> pl.Series:
+def find_escapes(root: Path, paths: pl.Series) -> pl.Series:
     """Return, as booleans, which paths leave the root through a symbolic link.
 
     The root itself may be a link. Each folder is listed once, whatever the number of files. A path
     that does not exist, or a link to itself, does not count.
 
-    Args:
-        root: the folder.
-        paths: relative to it.
-        below: folders below it, each ending in "/", that the paths begin with and may not leave
-            either.
-
     Raises:
         ManifestError: a folder cannot be listed.
     """
-    if below is not None:
-        escapes = pl.repeat(False, len(paths), eager=True)
-        for folder in below.unique():
-            rows = (below == folder).arg_true()
-            own = paths.gather(rows).str.strip_prefix(folder)
-            escapes = escapes.scatter(rows, find_escapes(root / folder, own))
-        return escapes
     real_root = os.path.realpath(root)
     bad_folders: list[str] = []
     bad_files: list[str] = []
@@ -196,3 +185,21 @@ def is_inside(path: str | Path, real_root: str) -> bool:
     """Return whether a path, with its links resolved, is at or below the (resolved) root."""
     real = os.path.realpath(path)
     return real == real_root or real.startswith(real_root.rstrip(os.sep) + os.sep)
+
+
+_is_inside = functools.lru_cache(1 << 16)(is_inside)
+
+
+def check_inside(path: str, real_root: str) -> None:
+    """Check that no symbolic link leads a file out of the (resolved) root; folders are kept.
+
+    Raises:
+        OSError: one does.
+    """
+    links = os.path.islink(path) and not is_inside(path, real_root)  # noqa: PTH114 - a hot path
+    if links or not _is_inside(path.rpartition("/")[0], real_root):
+        raise OSError(
+            f"a symbolic link leads it out of the root, to "
+            f"{sanitize(os.path.realpath(path), PATH_CHARS)}; follow such links with "
+            "follow_links=True if you trust them"
+        )

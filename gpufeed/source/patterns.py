@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpufeed._util.sanitize import short
+from gpufeed._util.urls import is_url
 from gpufeed.errors import ConfigError, ManifestError
-from gpufeed.source.locate import storage_of
+from gpufeed.source.locate import common_folder, storage_of
 from gpufeed.source.storage import Storage
 
 __all__ = ["Patterns", "expand_braces", "locate"]
@@ -43,21 +44,18 @@ def locate(patterns: Patterns) -> tuple[Storage, list[str]]:
     for each in given:
         if not isinstance(each, str | os.PathLike):
             raise ConfigError(f"{short(each)} is not a path")
-    expanded = [text for each in given for text in expand_braces(os.fspath(each))]
-    if not expanded:
+    texts = [
+        text if is_url(text) else os.path.abspath(text)  # noqa: PTH100
+        for each in given
+        for text in expand_braces(os.fspath(each))
+    ]
+    if not texts:
         raise ManifestError("there are no files: the list is empty")
-    schemes = {text.partition("://")[0] + "://" if "://" in text else "" for text in expanded}
-    scheme = schemes.pop()
-    if schemes:
-        raise ManifestError("the files are in different places; they must be below one folder")
-    places = [text[len(scheme) :] if scheme else os.path.abspath(text) for text in expanded]  # noqa: PTH100
-    folders = [_WILDCARD.split(place)[0].rpartition("/")[0] for place in places]
-    common = os.path.commonpath([folder or ("" if scheme else "/") for folder in folders])
-    storage = storage_of(scheme + common)
+    root, below = common_folder(texts, lambda text: _WILDCARD.split(text)[0].rpartition("/")[0])
+    storage = storage_of(root)
     files: list[str] = []
-    for place in places:
-        file = place[len(common) :].lstrip("/")
-        if not _WILDCARD.search(file) or (not scheme and Path(place).exists()):
+    for text, file in zip(texts, below, strict=True):
+        if not _WILDCARD.search(file) or (not is_url(text) and Path(text).exists()):
             files.append(file)
             continue
         try:

@@ -6,6 +6,7 @@ import copy
 import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 import numpy as np
@@ -14,18 +15,18 @@ import polars as pl
 
 from gpufeed._util.memory import Slices
 from gpufeed._util.open_regular import EmptyFileError, FileTooLongError
+from gpufeed._util.urls import location
 from gpufeed.source.base import as_file
-from gpufeed.source.limits import Limits, no_limits
-from gpufeed.source.storage import LocalStorage, Stamp, Storage, StoredRange
+from gpufeed.source.buffers import BufferStorage
+from gpufeed.source.storage import LocalStorage, Ranges, Stamp, StoredRange
+from gpufeed.source.stored import StoredSource
 
 __all__ = ["RangeSource"]
-
-_MAX_BYTES = 1 << 31
 
 Int64 = npt.NDArray[np.int64]
 
 
-class RangeSource:
+class RangeSource(StoredSource):
     """Byte ranges of files, each an encoded image.
 
     Args:
@@ -36,11 +37,14 @@ class RangeSource:
         starts: int64 (n,), the image's first byte.
         lengths: int64 (n,), the image's number of bytes; negative if there is none.
         names: String (n,), the image's name in its file.
+
+    Attributes:
+        lengths: as given.
     """
 
     def __init__(
         self,
-        storage: Storage,
+        storage: Ranges,
         files: Sequence[str],
         stamps: Sequence[Stamp],
         which: npt.NDArray[np.integer],
@@ -48,25 +52,20 @@ class RangeSource:
         lengths: Int64,
         names: pl.Series,
     ) -> None:
+        super().__init__(len(names))
         self.storage = storage
         self.files = tuple(files)
         self.stamps = tuple(stamps)
         self.names = names
         self._which = which
         self._starts = starts
-        self._lengths = lengths
-        self._limits: Limits = no_limits(len(names))
+        self.lengths = lengths
 
     def __len__(self) -> int:
         return len(self.names)
 
     def __repr__(self) -> str:
         return f"RangeSource({len(self)} images in {len(self.files)} files of {self.storage!r})"
-
-    @property
-    def lengths(self) -> Int64:
-        """The number of bytes of each image; negative if there is none."""
-        return self._lengths
 
     def read(self, keys: Int64) -> list[bytes | memoryview | OSError]:
         """Read images: see `Source`."""
@@ -95,8 +94,8 @@ class RangeSource:
             for file, start, length, limit in zip(
                 self._which[keys].tolist(),
                 self._starts[keys].tolist(),
-                self._lengths[keys].tolist(),
-                np.minimum(self._limits[keys], _MAX_BYTES).tolist(),
+                self.lengths[keys].tolist(),
+                self.most_bytes(keys),
                 strict=True,
             )
         ]
@@ -107,7 +106,7 @@ class RangeSource:
 
     def place(self, key: int) -> StoredRange:
         """Return where an image is."""
-        file, start, length = self._which[key], int(self._starts[key]), int(self._lengths[key])
+        file, start, length = self._which[key], int(self._starts[key]), int(self.lengths[key])
         return StoredRange(self.files[file], start, length, self.stamps[file])
 
     def open(self, key: int) -> BinaryIO:
@@ -124,34 +123,31 @@ class RangeSource:
 
     def take(self, keys: Int64) -> Self:
         """Return a source of the images of `keys`, in their order, repeats included."""
-        taken = copy.copy(self)
+        taken = super().take(keys)
         taken.names = self.names.gather(keys)
         taken._which = self._which[keys]
         taken._starts = self._starts[keys]
-        taken._lengths = self._lengths[keys]
-        taken._limits = self._limits[keys]
+        taken.lengths = self.lengths[keys]
         return taken
 
-    def limited(self, limits: Limits) -> Self:
-        """Return a source of the same images with a limit for each."""
-        limited = copy.copy(self)
-        limited._limits = limits
-        return limited
-
-    def places(self) -> pl.Series:
-        """Return the file and the first byte of each image, as text: String, (n,)."""
+    def places(self) -> tuple[Path | str, pl.Series] | None:
+        """Return the root, and the file and first byte of each image: see `StoredSource`."""
+        buffers = isinstance(self.storage, BufferStorage)
+        if buffers or not all(stamp.version for stamp in self.stamps):
+            return None
+        files = pl.Series(self.files, dtype=pl.String).gather(self._which)
         starts = pl.Series(self._starts).cast(pl.String)
-        return pl.Series(self.files, dtype=pl.String).gather(self._which) + " " + starts
+        return location(self.storage.name("")), files + " " + starts
 
     def stamp(self, key: int) -> tuple[int, int]:
         """Return an image's number of bytes, and a number that changes with its file's stamp."""
-        return int(self._lengths[key]), self.stamps[self._which[key]].numbers()[1]
+        return int(self.lengths[key]), self.stamps[self._which[key]].numbers()[1]
 
     def fingerprint(self) -> str:
         """Return a digest of all ranges and of the files' names and stamps: see `Source`."""
         names = [self.storage.name(file) for file in self.files]
         digest = hashlib.sha256(repr((names, self.stamps)).encode())
-        for values in (self._which, self._starts, self._lengths):
+        for values in (self._which, self._starts, self.lengths):
             digest.update(values.astype(np.int64).tobytes())
         return digest.hexdigest()
 

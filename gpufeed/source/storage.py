@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Generic, NamedTuple, Protocol, Self, TypeVar
 from gpufeed._util.memory import Slices
 from gpufeed._util.open_regular import open_descriptor, open_regular
 
-__all__ = ["LocalStorage", "OpenFiles", "Stamp", "Storage", "StoredRange"]
+__all__ = ["LocalStorage", "OpenFiles", "Ranges", "Stamp", "Storage", "StoredRange"]
 
 _MAX_OPEN = 256
 """Files that a storage keeps open: opening one again costs a request where a network is between."""
@@ -56,11 +56,8 @@ class StoredRange(NamedTuple):
     stamp: Stamp | None = None
 
 
-class Storage(Protocol):
-    """Files below one root, on this machine or elsewhere.
-
-    Methods are called from several threads at once. A storage is picklable.
-    """
+class Ranges(Protocol):
+    """Byte ranges of files. Methods are called from several threads at once; it is picklable."""
 
     def read(self, ranges: Sequence[StoredRange]) -> list[bytes | memoryview | OSError]:
         """Read byte ranges.
@@ -70,6 +67,14 @@ class Storage(Protocol):
             such as that the file is shorter, or no longer has its stamp.
         """
         ...
+
+    def name(self, path: str) -> str:
+        """Return the name of a file in errors: its full path or URL, without credentials."""
+        ...
+
+
+class Storage(Ranges, Protocol):
+    """Files below one root, on this machine or elsewhere."""
 
     def open(self, path: str) -> BinaryIO:
         """Open a file that can seek.
@@ -93,10 +98,6 @@ class Storage(Protocol):
         Raises:
             OSError: the files cannot be listed.
         """
-        ...
-
-    def name(self, path: str) -> str:
-        """Return the name of a file in errors: its full path or URL, without credentials."""
         ...
 
 

@@ -46,3 +46,8 @@ class Window(io.RawIOBase):
         buffer[: len(content)] = content
         self._position += len(content)
         return len(content)
+
+    def readall(self) -> bytes:
+        """Read the rest, at once where that is possible."""
+        rest = iter(lambda: self.read(max(self._length - self._position, 0)), b"")
+        return b"".join(rest)

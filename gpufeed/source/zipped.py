@@ -11,9 +11,10 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -26,16 +27,16 @@ from gpufeed._util.urls import location
 from gpufeed.errors import ManifestError
 from gpufeed.source.archives import TAR, ZIP, archive_kind
 from gpufeed.source.base import Encoded
-from gpufeed.source.limits import Limits, no_limits
 from gpufeed.source.locate import storage_of
 from gpufeed.source.paths import PATH_CHARS
 from gpufeed.source.ranges import RangeSource
-from gpufeed.source.storage import Stamp, Storage
+from gpufeed.source.remote.loop import then
+from gpufeed.source.storage import Storage
+from gpufeed.source.stored import StoredSource
 from gpufeed.source.window import Read, Window
 
 __all__ = ["ZipSource", "open_archive"]
 
-_MAX_BYTES = 1 << 31
 _HEADER = 30
 """Bytes of a member's own header, before its name and an extra field of up to 64 KB each."""
 _MOST_AROUND = _HEADER + (2 << 16)
@@ -47,9 +48,11 @@ _PIECE = 1 << 15
 _IN_URL = re.compile(r"(.*)/([^/]+\.zip)(?:/(.*))?", re.IGNORECASE | re.DOTALL)
 
 Int64 = npt.NDArray[np.int64]
+_Packed = Sequence[bytes | memoryview | OSError]
+"""The bytes of files as they are in the archive."""
 
 
-class ZipSource:
+class ZipSource(StoredSource):
     """Files in a zip archive, each an encoded image.
 
     Args:
@@ -61,11 +64,11 @@ class ZipSource:
     """
 
     def __init__(self, ranges: RangeSource, paths: pl.Series, folder: str, members: Int64) -> None:
+        super().__init__(len(paths))
         self.paths = paths
         self._ranges = ranges
         self._folder = folder
         self._members = members
-        self._limits: Limits = no_limits(len(paths))
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -83,18 +86,35 @@ class ZipSource:
         """The archive as a path or URL, with the folder in it."""
         return location(self._root)
 
-    @property
-    def stamps(self) -> Sequence[Stamp]:
-        """The stamp of the archive."""
-        return self._ranges.stamps
+    def places(self) -> tuple[Path | str, pl.Series] | None:
+        """Return the root, and the paths: see `StoredSource`."""
+        return (self.root, self.paths) if self._ranges.stamps[0].version else None
 
-    def stamp(self, key: int) -> tuple[int, int]:  # noqa: ARG002 - as `FileSource.stamp`
+    def stamp(self, key: int) -> tuple[int, int]:  # noqa: ARG002 - as `StoredSource.stamp`
         """Return the archive's length in bytes, and a number that changes with its stamp."""
-        return self.stamps[0].numbers()
+        return self._ranges.stamps[0].numbers()
 
     def read(self, keys: Int64) -> list[Encoded | OSError]:
         """Read images: see `Source`."""
-        members, limits = self._members[:, keys].T.tolist(), self._most(keys)
+        wanted, unpack = self._wanted(keys)
+        return unpack(self._ranges.read(wanted))
+
+    @property
+    def start(self) -> Callable[[Int64, float | None], Future[Any]] | None:
+        """A function that starts to read images: see `Source`; None if the storage has none."""
+        start_ranges = self._ranges.start
+        if start_ranges is None:
+            return None
+
+        def start(keys: Int64, seconds: float | None) -> Future[list[Encoded | OSError]]:
+            wanted, unpack = self._wanted(keys)
+            return then(start_ranges(wanted, seconds), unpack)
+
+        return start
+
+    def _wanted(self, keys: Int64) -> tuple[Int64, Callable[[_Packed], list[Encoded | OSError]]]:
+        """Return the keys of the files that are read, and what makes images of these files."""
+        members, limits = self._members[:, keys].T.tolist(), self.most_bytes(keys)
         packed_bytes = (self._ranges.lengths[keys] - _MOST_AROUND).tolist()
         refused = [
             _refusal(method, flags, max(size, packed), limit)
@@ -102,16 +122,15 @@ class ZipSource:
                 members, packed_bytes, limits, strict=True
             )
         ]
-        wanted = np.array([each is None for each in refused], dtype=bool)
-        packed = iter(self._ranges.read(keys[wanted]))
-        return [
-            _unpack(next(packed), method, size, checksum) if refusal is None else refusal
-            for (method, _, size, checksum), refusal in zip(members, refused, strict=True)
-        ]
 
-    def _most(self, keys: Int64) -> list[int]:
-        most: list[int] = np.minimum(self._limits[keys], _MAX_BYTES).tolist()
-        return most
+        def unpack(packed: _Packed) -> list[Encoded | OSError]:
+            files = iter(packed)
+            return [
+                _unpack(next(files), method, size, checksum) if refusal is None else refusal
+                for (method, _, size, checksum), refusal in zip(members, refused, strict=True)
+            ]
+
+        return keys[np.array([each is None for each in refused], dtype=bool)], unpack
 
     def name(self, key: int) -> str:
         """Return a file's path in the archive, after the archive's own: see `Source`."""
@@ -120,7 +139,9 @@ class ZipSource:
     def open(self, key: int) -> BinaryIO:
         """Open an image: see `Source`."""
         method, flags, size, _ = self._members[:, key].tolist()
-        if (refusal := _refusal(method, flags, size, *self._most(np.array([key])))) is not None:
+        if (
+            refusal := _refusal(method, flags, size, *self.most_bytes(np.array([key])))
+        ) is not None:
             raise refusal
         place, storage = self._ranges.place(key), self._ranges.storage
 
@@ -158,18 +179,11 @@ class ZipSource:
 
     def take(self, keys: Int64) -> Self:
         """Return a source of the images of `keys`, in their order, repeats included."""
-        taken = copy.copy(self)
+        taken = super().take(keys)
         taken.paths = self.paths.gather(keys)
         taken._ranges = self._ranges.take(keys)
         taken._members = self._members[:, keys]
-        taken._limits = self._limits[keys]
         return taken
-
-    def limited(self, limits: Limits) -> Self:
-        """Return a source of the same images with a limit for each."""
-        limited = copy.copy(self)
-        limited._limits = limits
-        return limited
 
     def fingerprint(self) -> str:
         """Return a digest of all files, and of the archive's name and stamp: see `Source`."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import grain
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -283,6 +284,16 @@ def test_a_malformed_state_is_refused(
     with pytest.raises(StateError, match=message):
         loader.load_state_dict({**loader.state_dict(), **edit})
     assert loader.step == 0
+
+
+def test_a_new_column_is_named(pictures: Manifest) -> None:
+    frame = pictures.frame.with_columns(age=pl.lit(7))
+    more = Manifest(frame, pictures.root, pictures.classes)
+    told = r"manifest: manifest was \w+, is \w+; the manifest's column 'age' is new; the next"
+    with pytest.raises(StateMismatchError, match=told):
+        make(more).load_state_dict(make(pictures).state_dict())
+    with pytest.raises(StateMismatchError, match=r"manifest was \w+, is \w+; the next"):
+        make(pictures).load_state_dict(make(more).state_dict())
 
 
 def test_a_difference_is_told_from_what_to_what(pictures: Manifest) -> None:

@@ -214,6 +214,46 @@ def test_places_are_found_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert len(found) == 6
 
 
+FORGED = [
+    ("start", lambda values: [-5, *values[1:]]),
+    ("start", lambda values: [1 << 62, *values[1:]]),
+    ("length", lambda values: [1 << 40, *values[1:]]),
+    ("length", lambda values: [None, *values[1:]]),
+    ("begin", lambda values: [1, *values[1:]]),
+    ("begin", lambda values: [*values[:-1], 1 << 62]),
+    ("begin", lambda values: [*values[:3], *reversed(values[3:])]),
+    ("begin", lambda values: [*values[:-1], None]),
+    ("offset", lambda values: [-5, *values[1:]]),
+    ("offset", lambda values: [None, *values[1:]]),
+    ("size", lambda values: [1 << 40, *values[1:]]),
+    ("size", lambda values: [-(1 << 62), *values[1:]]),
+    ("codec", lambda values: [9, *values[1:]]),
+    ("codec", lambda values: [0] * len(values)),
+    ("codec", lambda values: [values[0], 4, *values[2:]]),  # within a value of several blocks
+]
+"""What may be written in the place of a column's values."""
+
+
+@pytest.mark.parametrize("forged", range(len(FORGED)))
+def test_forged_places_are_found_anew(forged: int, tmp_path: Path) -> None:
+    """In a folder beside the files, which may have come with them."""
+    (tmp_path / ".gpufeed").mkdir()
+    values = [np.random.default_rng(number).bytes(150_000) for number in range(4)]
+    file = tmp_path / "a.parquet"
+    parquet.write_table(table([*values]), file)
+    check_images(images_of(file), [*values])
+    (cache,) = (tmp_path / ".gpufeed").iterdir()
+    kept = pl.read_parquet(cache)
+    name, forge = FORGED[forged]
+    column = kept[name].drop_nulls().to_list()
+    there = pl.Series(name, forge(column), kept.schema[name])
+    spoilt = kept.with_columns(there.extend_constant(None, kept.height - len(column)))
+    assert not spoilt.equals(kept)
+    spoilt.write_parquet(cache)
+    check_images(images_of(file), [*values])
+    assert pl.read_parquet(cache).equals(kept)
+
+
 def test_faults(tmp_path: Path) -> None:
     values = [np.random.default_rng(number).bytes(2000) for number in range(40)]
     file = tmp_path / "a.parquet"

@@ -238,15 +238,55 @@ def test_a_shard_is_indexed_once(shared: bool, folder: Path, indexed: list[str])
     assert indexed == ["1.tar"]
     keys = [*range(5), *range(20, 23), *range(10, 15)]
     assert changed.frame["key"].to_list() == [f"{key:04}" for key in keys]
-    indexed.clear()
-    assert read_webdataset(pattern, fields={"text": "cls"}).frame.width == 6
-    assert sorted(indexed) == ["0.tar", "1.tar", "2.tar"]  # other values are another index
 
 
-@pytest.mark.parametrize("damage", [b"", b"PAR1", "of another", "too long", "nulls"])
-def test_an_index_that_is_none_is_made_anew(
-    damage: bytes | str, folder: Path, indexed: list[str]
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_new_field_reads_its_members_alone(
+    shared: bool, folder: Path, indexed: list[str]
 ) -> None:
+    """The images are overwritten meanwhile, so that whatever read them would find them bad."""
+    if shared:
+        (folder / ".gpufeed").mkdir()
+    file = folder / "a.tar"
+    ages = [{"json": json.dumps({"age": number}).encode()} for number in range(5)]
+    write(file, [member for number in range(5) for member in sample(number, **ages[number])])
+    first, before = read_webdataset(file), file.stat()
+    content = file.read_bytes()
+    for image in IMAGES[:5]:
+        content = content.replace(image, bytes(len(image)))
+    file.write_bytes(content)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    indexed.clear()
+    both = read_webdataset(file, fields={"age": "json:age", "all": "txt;cls"})
+    assert both.frame.drop("age", "all").equals(first.frame)
+    assert both.frame["age"].to_list() == list(range(5))
+    assert both.frame["all"].to_list() == [str(number % 3) for number in range(5)]
+    file.write_bytes(bytes(len(content)))
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert read_webdataset(file, fields={"n": "json:age"}).frame["n"].to_list() == list(range(5))
+    assert indexed == []
+
+
+_IMAGE, _MEMBER = pl.col("width").is_not_null(), pl.col("extension").is_not_null()
+FORGED = [
+    (_IMAGE, "name", None),
+    (_IMAGE, "start", None),
+    (_IMAGE, "length", -1),
+    (_IMAGE, "width", 0),
+    (_IMAGE, "bits", None),
+    (_MEMBER, "start", 1 << 62),
+    (_MEMBER, "start", -1),
+    (_MEMBER, "length", 1 << 40),
+    (_MEMBER, "length", None),
+    (pl.int_range(pl.len()) == 2, "key", None),
+    (pl.int_range(pl.len()) == 0, "key", "x"),
+    (pl.int_range(pl.len()) == 0, "version", "1"),
+]
+"""Values of an index that can not be, and where."""
+
+
+@pytest.mark.parametrize("damage", [b"", b"PAR1", "of another", "too long", *FORGED])
+def test_an_index_that_is_none_is_made_anew(damage: Any, folder: Path, indexed: list[str]) -> None:
     (folder / ".gpufeed").mkdir()
     manifest = read_webdataset(shard(folder / "a.tar", range(3)))
     (file,) = (folder / ".gpufeed").iterdir()
@@ -255,8 +295,11 @@ def test_an_index_that_is_none_is_made_anew(
         file.write_bytes(damage)
     elif damage == "of another":
         frame.rename({"bits": "pits"}).write_parquet(file)
-    elif damage == "nulls":
-        frame.with_columns(start=pl.lit(None, pl.Int64)).write_parquet(file)
+    elif isinstance(damage, tuple):
+        where, name, value = damage
+        spoilt = pl.when(where).then(pl.lit(value, frame.schema[name])).otherwise(name)
+        frame.with_columns(spoilt.alias(name)).write_parquet(file)
+        assert not pl.read_parquet(file).equals(frame)
     else:
         pl.concat([frame] * 1000).write_parquet(file)
     indexed.clear()

@@ -24,6 +24,7 @@ from PIL import Image
 import gpufeed
 from gpufeed import ConfigError, DecodeError, Manifest, ManifestError, RemoteStorage, ShardOptions
 from gpufeed.cli import main
+from gpufeed.source.base import starter
 from gpufeed.source.locate import storage_of
 from gpufeed.source.ranges import RangeSource
 from gpufeed.source.remote import storage as remote
@@ -320,6 +321,20 @@ def test_requests_overlap_up_to_the_limit(store: FaultyStore, wanted: list[str])
         assert store.peak == 6
 
 
+def test_requests_for_several_sources_overlap(
+    store: FaultyStore, files: Manifest, wanted: list[str]
+) -> None:
+    """Those of two clients, beside files of this machine; none waits until it fails."""
+    storages = [RemoteStorage(ROOT, max_requests=count, retry_seconds=1e-3) for count in (6, 7)]
+    parts = [*map(gpufeed.read_folder, storages), files]
+    order = np.arange(COUNT) + COUNT * (np.arange(COUNT) % 3)
+    manifest = gpufeed.concat(parts).take(order)
+    store.reset()
+    store.together = 6
+    with feed(manifest) as loader:
+        assert [digest(batch) for batch in loader] == wanted
+
+
 def test_sizes_come_from_the_beginning_and_are_kept(store: FaultyStore) -> None:
     drawn = np.random.default_rng(0)
     noise = jpeg(Image.fromarray(drawn.integers(0, 256, (500, 600, 3), np.uint8)), quality=100)
@@ -506,6 +521,7 @@ def test_images_in_larger_files(
     else:
         url += f"/*.{kind}"
         manifest = gpufeed.read_table(url, image="image")
+    assert starter(manifest.source) is not None or kind == "parquet"  # which is compressed
     assert digests(manifest) == wanted
     column = ["--image", "image"] if kind in ("parquet", "arrow") else []
     assert main(["check", url, *column]) == 0

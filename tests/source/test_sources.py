@@ -6,6 +6,7 @@ import io
 import pickle
 import threading
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,9 +20,12 @@ from hypothesis import strategies as st
 import gpufeed
 from gpufeed import ConfigError, FileSource, Manifest, ManifestError, MemorySource, SourceError
 from gpufeed import transforms as tf
-from gpufeed.source.base import Encoded, open_image, read_images
+from gpufeed.source.base import Encoded, open_image, read_images, starter
+from gpufeed.source.concurrent import Concurrent
 from gpufeed.source.selection import Selection, join, take
 from gpufeed.source.threads import LONG, Threaded
+from gpufeed.source.timeout import Timeout
+from gpufeed.source.wrapper import ReadCancelled
 from gpufeed.tools.bench import bench
 from gpufeed.tools.check.dataset import check
 from gpufeed.tools.show import show_batch
@@ -280,6 +284,100 @@ def test_parts_and_joins_are_indexing(
     assert read_images(source, every) == wanted
     assert [open_image(source, int(key)).read() for key in every] == wanted
     assert isinstance(source, Selection)
+
+
+def test_a_join_takes_no_memory_for_its_images() -> None:
+    images = [b"%d" % number for number in range(3)]
+    source = join([Shelf(images), Shelf(images)], [10**15, 10**15])
+    assert len(source) == 2 * 10**15  # type: ignore[arg-type]
+    assert source.read(np.array([10**15 + 2, 1])) == [b"2", b"1"]
+
+
+class Starting(Shelf):
+    """A source whose reads end when those of others have begun.
+
+    Args:
+        images: the images.
+        begun: is told when a read begins.
+        others: what else must have begun before it ends.
+    """
+
+    def __init__(
+        self, images: Sequence[Encoded], begun: threading.Event, others: threading.Event
+    ) -> None:
+        super().__init__(images)
+        self.begun, self.others = begun, others
+
+    def start(self, keys: Keys, seconds: float | None) -> Future[Any]:
+        assert seconds == 60
+        self.begun.set()
+        return POOL.submit(lambda: self.others.wait(60) and self.read(keys))
+
+
+POOL = ThreadPoolExecutor(4)
+
+
+def test_sources_are_read_at_the_same_time() -> None:
+    """Whether they start reads themselves or not, in any order; each in the place of its keys."""
+    first, second, third = (threading.Event() for _ in range(3))
+
+    class Waiting(Shelf):
+        def read(self, keys: Keys) -> list[Encoded | OSError]:
+            third.set()
+            assert second.wait(60)
+            return super().read(keys)
+
+    images = [[b"%d.%d" % (n, k) for k in range(5)] for n in range(3)]
+    images[1][3] = OSError("no image")  # type: ignore[call-overload]
+    source = join(
+        [
+            Starting(images[0], first, second),
+            Starting(images[1], second, third),
+            Waiting(images[2]),
+        ],
+        [5, 5, 5],
+    )
+    keys = np.random.default_rng(0).integers(0, 15, 100)
+    expected = [images[key // 5][key % 5] for key in keys.tolist()]
+    start = starter(take(join([source], [15]), keys))
+    assert start is not None
+    assert start(np.arange(100), 60).result(60) == expected
+    assert starter(pickle.loads(pickle.dumps(join([Shelf([])] * 2, [0, 0])))) is None  # noqa: S301
+
+
+def test_a_read_that_hangs_costs_its_image_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    ready, free = threading.Event(), threading.Event()
+    ready.set()
+
+    class Hanging(Shelf):
+        def read(self, keys: Keys) -> list[Encoded | OSError]:
+            assert 1 not in keys or free.wait(60)
+            return super().read(keys)
+
+    class Quick(Starting):
+        def start(self, keys: Keys, seconds: float | None) -> Future[Any]:  # noqa: ARG002
+            return POOL.submit(self.read, keys)
+
+    images = [b"0", b"1"]
+    source = join([Quick(images, ready, ready), Hanging(images)], [2, 2])
+    start = starter(source)
+    assert start is not None
+    with Concurrent(source, start, 0.05) as reader:
+        found = reader.read(np.array([3, 1, 2]))
+    assert [str(found[0]), *found[1:]] == ["no answer within 0.05 s", b"1", b"0"]
+    # Without a limit it is waited for, until that is cancelled.
+    cancelled = threading.Event()
+    plain = Timeout.cancel
+    monkeypatch.setattr(Timeout, "cancel", lambda self: (cancelled.set(), plain(self)))
+    with Concurrent(source, start, None) as reader:
+        waiting = POOL.submit(reader.read, np.array([3, 1]))
+        while not reader._pending:
+            threading.Event().wait(0.01)
+        reader.cancel()
+        with pytest.raises(ReadCancelled):
+            waiting.result(60)
+        assert cancelled.wait(10)
+    free.set()
 
 
 def test_manifests_of_several_sources_are_one(pictures: Manifest) -> None:

@@ -9,7 +9,9 @@ import random
 import shutil
 import tarfile
 import zipfile
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -20,6 +22,8 @@ from hypothesis import strategies as st
 from gpufeed import ConfigError, Manifest, ManifestError, concat, read_folder, read_table
 from gpufeed._util.memory import Slices
 from gpufeed.source import zipped
+from gpufeed.source.base import starter
+from gpufeed.source.storage import LocalStorage
 from gpufeed.source.zipped import open_archive
 from gpufeed.tools.check.dataset import check
 from gpufeed.tools.resolve import ListOptions, list_images, open_manifest
@@ -206,6 +210,34 @@ FAULTS = {
     "header": "its header in the archive is damaged",
     "elsewhere": "the image is empty",
 }
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_what_is_started_is_what_is_read(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From storage that starts to read ranges, as that of object stores does."""
+    fault("none", tmp_path / "birds.zip")
+    sizes = read_folder(tmp_path / "birds.zip").frame
+    fault(kind, tmp_path / "birds.zip")
+    source = read_table(sizes, root=tmp_path / "birds.zip", on_bad_image="drop").source
+    assert starter(source) is None
+
+    def start(storage: LocalStorage, ranges: list[Any], _seconds: float) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(
+            [each if isinstance(each, OSError) else storage.read([each])[0] for each in ranges]
+        )
+        return future
+
+    monkeypatch.setattr(LocalStorage, "start", start, raising=False)
+    keys = np.array([2, 0, 1, 0])
+    started, read = (
+        [str(each) if isinstance(each, OSError) else bytes(each) for each in images]
+        for images in (source.start(keys, 9.0).result(), source.read(keys))
+    )
+    assert started == read
+    assert [isinstance(each, str) for each in read] == [False, False, True, False]
 
 
 @pytest.mark.parametrize("kind", FAULTS)

@@ -54,16 +54,17 @@ def array_source(
         buffers += own
     file, start, length = (np.concatenate(each) for each in (which, starts, lengths))
     if storage is None or mapped is None:
-        storage, files = BufferStorage(buffers), [str(number) for number in range(len(buffers))]
-    else:
-        files = sorted(set(mapped.values()))
-        number_of = {file: number for number, file in enumerate(files)}
-        roots = [_root(each).address for each in buffers]
-        bases = [each.address - root for each, root in zip(buffers, roots, strict=True)]
-        numbers = [number_of[mapped[root]] if root in mapped else 0 for root in roots]
-        if buffers:
-            start = start + np.array(bases, np.int64)[file]
-            file = np.array(numbers, np.int64)[file]
+        kept, files = BufferStorage(buffers), [str(number) for number in range(len(buffers))]
+        stamps = [kept.stamp(each) for each in files]
+        return RangeSource(kept, files, stamps, file, start, length, names)
+    files = sorted(set(mapped.values()))
+    number_of = {file: number for number, file in enumerate(files)}
+    roots = [_root(each).address for each in buffers]
+    bases = [each.address - root for each, root in zip(buffers, roots, strict=True)]
+    numbers = [number_of[mapped[root]] if root in mapped else 0 for root in roots]
+    if buffers:
+        start = start + np.array(bases, np.int64)[file]
+        file = np.array(numbers, np.int64)[file]
     stamps = [storage.stamp(file) for file in files]
     return RangeSource(storage, files, stamps, file, start, length, names)
 

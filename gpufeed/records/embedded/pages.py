@@ -15,9 +15,10 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gpufeed.source.chunks import CODECS, Chunks
+from gpufeed.records.embedded.layout import MAX_PAGE_BYTES, Layout
+from gpufeed.source.chunks import CODECS, SNAPPY, Chunks
 
-__all__ = ["Layout", "UnknownLayoutError", "locate_images"]
+__all__ = ["UnknownLayoutError", "locate_images"]
 
 Int64 = npt.NDArray[np.int64]
 _Values = tuple[Int64, Int64]
@@ -28,11 +29,8 @@ _PLAIN, _PLAIN_DICTIONARY, _RLE, _RLE_DICTIONARY = 0, 2, 3, 8
 _HEADER_BYTES = 1 << 12
 _MAX_HEADER_BYTES = 1 << 26
 """A header may hold the least and the greatest value, each a whole image."""
-_MAX_PAGE_BYTES = (1 << 31) - 1
-"""The format has no longer pages."""
 _MAX_BITS = 64
 """Of an integer in groups of seven bits."""
-_SNAPPY = CODECS.index("snappy")
 _SNAPPY_BLOCK = 1 << 16
 _MAX_TAGS = 1 << 8
 """Elements of a Snappy block that are looked at. Images, being compressed, have a few."""
@@ -40,21 +38,6 @@ _MAX_TAGS = 1 << 8
 
 class UnknownLayoutError(ValueError):
     """A column is stored in a way in which its values cannot be located."""
-
-
-class Layout(NamedTuple):
-    """The values of a column.
-
-    Attributes:
-        starts: int64 (n,), the first byte of each: of the file, or where there are chunks, of them
-            decompressed.
-        lengths: int64 (n,), their numbers of bytes; -1 for a null.
-        chunks: the chunks that hold them; None if none is compressed.
-    """
-
-    starts: Int64
-    lengths: Int64
-    chunks: Chunks | None
 
 
 def locate_images(file: BinaryIO, chunk: Any, column: Any) -> Layout:
@@ -183,7 +166,7 @@ class _Pages:
         end = offset + chunk.total_compressed_size
         while offset < end:
             header, length = self._header(offset)
-            if not 0 <= min(header[2], header[3]) <= max(header[2], header[3]) <= _MAX_PAGE_BYTES:
+            if not 0 <= min(header[2], header[3]) <= max(header[2], header[3]) <= MAX_PAGE_BYTES:
                 raise ValueError("a page of the image column is damaged")
             yield header, offset + length
             offset += length + header[3]
@@ -227,9 +210,9 @@ class _Pages:
     def _note(self, page: _Page) -> int:
         """Add a page to the chunks; return where it begins, all decompressed."""
         base = self._end
-        bounds = _snappy_blocks(page.stored, page.total) if page.codec == _SNAPPY else []
+        bounds = _snappy_blocks(page.stored, page.total) if page.codec == SNAPPY else []
         # Without the length that Snappy begins with, so that blocks and whole pages are alike.
-        first = _varint(page.stored, 0)[1] if page.codec == _SNAPPY else 0
+        first = _varint(page.stored, 0)[1] if page.codec == SNAPPY else 0
         bounds = bounds or [first, len(page.stored)]
         for number, (start, end) in enumerate(itertools.pairwise(bounds)):
             begin = base + number * _SNAPPY_BLOCK

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import io
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from gpufeed._util.atomic_write import atomic_write
-from gpufeed._util.cache_folder import cache_folder
 from gpufeed._util.limits import available_threads
 from gpufeed._util.progress import progress
 from gpufeed._util.thread_map import thread_map
-from gpufeed.errors import ConfigError, ManifestError
+from gpufeed.errors import ManifestError
+from gpufeed.records.cached import FileFacts
 from gpufeed.records.embedded.arrays import path_field
-from gpufeed.records.embedded.pages import Layout, UnknownLayoutError, locate_images
+from gpufeed.records.embedded.layout import (
+    COLUMNS,
+    Layout,
+    from_table,
+    join_layouts,
+    to_table,
+)
+from gpufeed.records.embedded.pages import UnknownLayoutError, locate_images
 from gpufeed.records.embedded.part import (
     UNREADABLE,
     Part,
@@ -29,14 +30,14 @@ from gpufeed.records.embedded.part import (
     to_frame,
     unreadable,
 )
-from gpufeed.source.chunks import Chunks
 from gpufeed.source.storage import Storage
 
 __all__ = ["read_parquet_files"]
 
-_VERSION = 1
 _THREADS = 8
 """Threads that read files; each may hold a page, of which a row group may have only one."""
+_SMALLEST_BLOCK = 1 << 14
+"""Bytes that a block of Snappy has at least, if it is one of images."""
 _MAX_CHUNK = 1 << 23
 """Bytes decompressed for one image, above which a warning says what to do."""
 _REWRITE = (
@@ -135,7 +136,13 @@ class _File:
         self._schema = columns[self._column]
         self.part = Part(path, stamp, self._metadata.num_rows, frame, paths)
         self.groups = self._metadata.num_row_groups
-        known = self._load()
+        self._facts = FileFacts("images", storage, path, stamp, self._schema.path)
+        count, size = self._metadata.num_rows, stamp.length
+        known = self._facts.read(
+            COLUMNS,
+            1 + self.groups + count + size // _SMALLEST_BLOCK,
+            lambda table: from_table(table, count, size),
+        )
         self._known = known is not None
         self.layouts = [known] if known is not None else []
 
@@ -158,57 +165,7 @@ class _File:
 
     def finish(self) -> Layout:
         """Return where all its images are, and keep it in the cache."""
-        layout = _join(self.layouts, self.part.stamp.length)
+        layout = join_layouts(self.layouts, self.part.stamp.length)
         if not self._known:
-            self._store(layout)
+            self._facts.write(to_table(layout))
         return layout
-
-    def _cache(self) -> Path:
-        key = repr((_VERSION, self._name, self.part.stamp, self._schema.path))
-        return cache_folder() / f"images-{hashlib.sha256(key.encode()).hexdigest()[:32]}.npz"
-
-    def _load(self) -> Layout | None:
-        """Return what was found before, for a file of the same name and stamp."""
-        with contextlib.suppress(ConfigError, OSError, ValueError, KeyError, EOFError):
-            with np.load(self._cache(), allow_pickle=False) as kept:
-                chunks = [kept[name] for name in Chunks.__annotations__ if name in kept]
-                layout = Layout(
-                    kept["starts"], kept["lengths"], Chunks(*chunks) if chunks else None
-                )
-            if len(layout.starts) == len(layout.lengths) == self.part.height:
-                return layout
-        return None
-
-    def _store(self, layout: Layout) -> None:
-        buffer = io.BytesIO()
-        chunks: dict[str, Any] = {} if layout.chunks is None else vars(layout.chunks)
-        np.savez(buffer, starts=layout.starts, lengths=layout.lengths, **chunks)
-        with contextlib.suppress(ConfigError, OSError):
-            file = self._cache()
-            file.parent.mkdir(parents=True, exist_ok=True)
-            atomic_write(file, buffer.getvalue())
-
-
-def _join(layouts: Sequence[Layout], size: int) -> Layout:
-    """Return the layout of a file of `size` bytes, of those of its row groups."""
-    if all(each.chunks is None for each in layouts):
-        empty = np.zeros(0, np.int64)
-        starts = np.concatenate([empty, *(each.starts for each in layouts)])
-        return Layout(starts, np.concatenate([empty, *(each.lengths for each in layouts)]), None)
-    # A row group that is not compressed is in the file as it is.
-    whole = Chunks(np.array([0, size]), np.array([0]), np.array([size]), np.zeros(1, np.uint8))
-    parts = [layout.chunks or whole for layout in layouts]
-    ends = np.cumsum([part.begins[-1] for part in parts])
-    firsts = [0, *ends[:-1].tolist()]
-    begins = [first + part.begins[:-1] for first, part in zip(firsts, parts, strict=True)]
-    return Layout(
-        np.concatenate([first + each.starts for first, each in zip(firsts, layouts, strict=True)]),
-        np.concatenate([each.lengths for each in layouts]),
-        Chunks(
-            np.concatenate([*begins, ends[-1:]]),
-            *(
-                np.concatenate([getattr(part, name) for part in parts])
-                for name in ("offsets", "sizes", "codecs")
-            ),
-        ),
-    )

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 from collections.abc import Sequence
-from pathlib import Path
 
 import polars as pl
 
@@ -14,20 +11,22 @@ from gpufeed._util.progress import progress
 from gpufeed._util.sanitize import sanitize
 from gpufeed._util.thread_map import thread_map
 from gpufeed.errors import ManifestError
-from gpufeed.records.cached import cache_files, short_hash, write_cache
-from gpufeed.records.table_files import count_rows, read_parquet
-from gpufeed.records.webdataset.shard import BLOCK, IMAGE_COLUMNS, read_shard, schema
+from gpufeed.records.cached import FileFacts
+from gpufeed.records.webdataset.shard import BLOCK, SCHEMA, is_sound, read_shard
+from gpufeed.records.webdataset.values import (
+    VALUE_COLUMNS,
+    read_values,
+    samples_of,
+    value_columns,
+)
 from gpufeed.records.webdataset.wanted import Wanted
 from gpufeed.source.paths import PATH_CHARS
-from gpufeed.source.storage import LocalStorage, Stamp, Storage
+from gpufeed.source.storage import Stamp, Storage
 
 __all__ = ["index_shards"]
 
-_VERSION = 1
-"""Of the index: another one is not read."""
 _THREADS = 8
 """Threads per machine: storage over a network makes them wait. Parsing holds the interpreter."""
-_STAMP = {"bytes": pl.Int64, "version": pl.String}
 
 
 def index_shards(
@@ -38,9 +37,10 @@ def index_shards(
     *,
     show: bool | None,
 ) -> tuple[list[Stamp], list[pl.DataFrame]]:
-    """Return the stamps of shards, and what `read_shard` returns of each.
+    """Return the stamps of shards, and what `samples_of` returns of each.
 
-    Shards that have been indexed before, and have the same stamp, are not read.
+    Of shards that have been indexed before, and have the same stamp, only values are read that have
+    not been wanted before.
 
     Args:
         storage: has the shards.
@@ -52,8 +52,8 @@ def index_shards(
     Raises:
         ManifestError: a shard cannot be read, or is no tar.
     """
-    wanted = json.dumps([_VERSION, str(image), *map(str, values)])
     threads = max(1, _THREADS // local_world_size())
+    columns = [name for value in values for name in value_columns(value)]
 
     def stamp(shard: str) -> Stamp:
         try:
@@ -61,22 +61,29 @@ def index_shards(
         except OSError as error:
             raise _unreadable(storage, shard, error) from error
 
-    def load(number: int) -> pl.DataFrame | None:
-        return _load(_files(storage, shards[number], wanted), stamps[number], len(values))
+    def facts(number: int) -> FileFacts:
+        return FileFacts("shard", storage, shards[number], stamps[number], str(image))
 
-    def read(number: int) -> pl.DataFrame:
-        shard = shards[number]
+    def load(number: int) -> pl.DataFrame | None:
+        """Return a cached index that may lack some values."""
+        length = stamps[number].length
+        most = 1 + 2 * (length // BLOCK)  # a member has a header, and a sample a member
+        return facts(number).read(
+            SCHEMA, most, lambda index: index if is_sound(index, length) else None, VALUE_COLUMNS
+        )
+
+    def complete(number: int) -> pl.DataFrame:
+        shard, stamp, index = shards[number], stamps[number], frames[number]
         try:
-            frame = read_shard(storage, shard, stamps[number], image, values)
+            if index is None:
+                index = read_shard(storage, shard, stamp, image)
+            for value in values:
+                if not set(value_columns(value)) <= set(index.columns):
+                    index = index.with_columns(read_values(storage, shard, stamp, index, value))
         except OSError as error:
             raise _unreadable(storage, shard, error) from error
-        stamped = frame.select(
-            pl.lit(stamps[number].length, pl.Int64).alias("bytes"),
-            pl.lit(stamps[number].version).alias("version"),
-            pl.all(),
-        )
-        any(write_cache(file, stamped) for file in _files(storage, shard, wanted))
-        return frame
+        facts(number).write(index)
+        return index
 
     def ignore(_done: int) -> None:
         pass
@@ -84,41 +91,21 @@ def index_shards(
     numbers = range(len(shards))
     stamps = thread_map(stamp, shards, threads=threads, done=ignore, name="gpufeed-stamps")
     frames = thread_map(load, numbers, threads=threads, done=ignore, name="gpufeed-index", chunk=1)
-    unknown = [number for number in numbers if frames[number] is None]
+    unknown = [
+        number
+        for number, index in enumerate(frames)
+        if index is None or not set(columns) <= set(index.columns)
+    ]
     if unknown:
         with progress("Indexing shards", len(unknown), show=show, unit="shards") as done:
             new = thread_map(
-                read, unknown, threads=threads, done=done, name="gpufeed-index", chunk=1
+                complete, unknown, threads=threads, done=done, name="gpufeed-index", chunk=1
             )
-        for number, frame in zip(unknown, new, strict=True):
-            frames[number] = frame
-    return stamps, [frame for frame in frames if frame is not None]
+        for number, index in zip(unknown, new, strict=True):
+            frames[number] = index
+    return stamps, [samples_of(index, values) for index in frames if index is not None]
 
 
 def _unreadable(storage: Storage, shard: str, error: OSError) -> ManifestError:
     name = sanitize(storage.name(shard), PATH_CHARS)
     return ManifestError(f"cannot read the shard {name}: {error.strerror or error}")
-
-
-def _files(storage: Storage, shard: str, wanted: str) -> list[Path]:
-    """Return the files that a shard's index may be in."""
-    file = Path(storage.name(shard))
-    folder = file.parent if isinstance(storage, LocalStorage) else None
-    shared, own = short_hash(file.name, wanted), short_hash(str(file), wanted)
-    return cache_files(folder, f"shard-{shared}", f"shard-{own}")
-
-
-def _load(files: Sequence[Path], stamp: Stamp, values: int) -> pl.DataFrame | None:
-    """Return a cached index that has this stamp, if there is one."""
-    for file in files:
-        # A damaged or forged one is ignored, and one of more samples than fit the shard.
-        with contextlib.suppress(ManifestError):
-            if not 0 < count_rows(file) <= 1 + stamp.length // BLOCK:
-                continue
-            frame = read_parquet(file)
-            if frame.schema != {**_STAMP, **schema(values)} or frame.row(0)[:2] != stamp:
-                continue
-            images = frame.filter(pl.col("key").is_not_null(), pl.col("problem").is_null())
-            if not any(images[name].null_count() for name in IMAGE_COLUMNS):
-                return frame.drop(*_STAMP)
-    return None

@@ -17,7 +17,7 @@ from gpufeed.records.labels import RENUMBER, read_labels
 from gpufeed.records.manifest import Manifest, class_names
 from gpufeed.records.table_files import FAILURES, first_line
 from gpufeed.records.webdataset.index import index_shards
-from gpufeed.records.webdataset.shard import value_column
+from gpufeed.records.webdataset.values import value_columns
 from gpufeed.records.webdataset.wanted import Wanted, parse_image, parse_value
 from gpufeed.source.paths import PATH_CHARS
 from gpufeed.source.patterns import Patterns, locate
@@ -51,8 +51,8 @@ def read_webdataset(
     all of them, and there is no shuffle buffer.
 
     The index of a shard is made once and kept in the folder `.gpufeed` beside the shard if there is
-    one, otherwise in the user's cache folder. A shard whose length or modification time changes is
-    read again.
+    one, otherwise in the user's cache folder. Further fields are read alone and added to it. A
+    shard whose length or modification time changes is read again.
 
     The columns are `path` (such as "train-000.tar/000017.jpg"), `label`, `width`, `height`, `key`
     (WebDataset's `__key__`), and the names in `fields`.
@@ -95,8 +95,8 @@ def read_webdataset(
     _check_found(samples, wanted)
     samples, dropped = _drop_bad(samples, wanted, on_bad_image, reduce_depth)
     columns = {
-        name: _decode(samples.frame[value_column(number)], name, each)
-        for number, (name, each) in enumerate(wanted.items())
+        name: _decode(samples.frame[value_columns(each)[0]], name, each)
+        for name, each in wanted.items()
     }
     listed = [samples.paths()]
     class_list: Sequence[str] = ()
@@ -146,8 +146,8 @@ class _Samples:
         storage: has the shards.
         files: the shards.
         stamps: of each shard.
-        frame: a row for each sample, and before them one for each shard, as `read_shard` returns
-            them; `shard` is the number of the shard.
+        frame: a row for each sample, and before them one for each shard, as `samples_of` returns
+            returns them; `shard` is the number of the shard.
     """
 
     storage: Storage
@@ -201,8 +201,8 @@ def _drop_cut(samples: _Samples, on_bad_image: OnBadImage) -> tuple[_Samples, di
         more = f"; so are {cut.height - 1:,} more shards" if cut.height > 1 else ""
         raise ManifestError(
             f"the shard {samples.shard_name(cut['shard'][0])} ends too soon or is damaged: "
-            f"{cut['problem'][0]}{more}; copy or write it again, or take the whole samples before "
-            'with on_bad_image="drop"'
+            f"{sanitize(cut['problem'][0])}{more}; copy or write it again, or take the whole "
+            'samples before with on_bad_image="drop"'
         )
     left = replace(samples, frame=samples.frame.filter(~of_shards))
     if left.frame.is_empty():
@@ -213,8 +213,8 @@ def _drop_cut(samples: _Samples, on_bad_image: OnBadImage) -> tuple[_Samples, di
 def _check_found(samples: _Samples, wanted: Mapping[str, Wanted]) -> None:
     """Raise `ManifestError` if no sample has one of the values: its name is probably wrong."""
     good = samples.frame.filter(pl.col("problem").is_null())
-    for number, (name, each) in enumerate(wanted.items()):
-        if good.height and good[value_column(number)].null_count() == good.height:
+    for name, each in wanted.items():
+        if good.height and good[value_columns(each)[0]].null_count() == good.height:
             what, advice = f"fields[{name!r}]", ""
             if name == _LABEL:
                 what, advice = "the label", "; pass label= what they have, or None"
@@ -237,7 +237,7 @@ def _drop_bad(
     """
     problem = pl.col("problem")
     if _LABEL in wanted:
-        missing = problem.is_null() & pl.col(value_column(len(wanted) - 1)).is_null()
+        missing = problem.is_null() & pl.col(value_columns(wanted[_LABEL])[0]).is_null()
         said = f"it has no label ({wanted[_LABEL]})"
         problem = pl.when(missing).then(pl.lit(said)).otherwise(problem)
     try:
@@ -252,7 +252,7 @@ def _drop_bad(
         return samples, {}
     if on_bad_image != "drop" or bad.all():
         rows = bad.arg_true()[:_MAX_SHOWN].to_list()
-        shown = "; ".join(f"{samples.row_name(row)}: {problems[row]}" for row in rows)
+        shown = "; ".join(f"{samples.row_name(row)}: {sanitize(problems[row])}" for row in rows)
         more = f"; and {count - _MAX_SHOWN:,} more" if count > _MAX_SHOWN else ""
         raise ManifestError(
             f"{count:,} of {len(bad):,} samples are bad: {shown}{more}; leave them out with "

@@ -1,10 +1,10 @@
-"""Reads what is in one tar shard: where its images are, their sizes, and values of its samples."""
+"""Reads what is in one tar shard: where its members are, and the sizes of its images."""
 
 from __future__ import annotations
 
 import re
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import polars as pl
@@ -17,10 +17,11 @@ from gpufeed.source.archives import TAR, ZIP, archive_kind
 from gpufeed.source.storage import Stamp, Storage
 from gpufeed.source.window import Window
 
-__all__ = ["BLOCK", "IMAGE_COLUMNS", "read_shard", "schema", "value_column"]
+__all__ = ["BLOCK", "SCHEMA", "is_sound", "read_shard"]
 
-_SCHEMA = {
+SCHEMA = {
     "key": pl.String,
+    "extension": pl.String,
     "name": pl.String,
     "start": pl.Int64,
     "length": pl.Int64,
@@ -29,8 +30,7 @@ _SCHEMA = {
     "bits": pl.Int32,
     "problem": pl.String,
 }
-IMAGE_COLUMNS = ("name", "start", "length", "width", "height", "bits")
-"""Columns of an index that no sample without a problem lacks."""
+"""The columns of a shard's index."""
 _NAME = re.compile(r"((?:.*/)?[^./]+)\.([^/]*)", re.DOTALL)
 """A member's name: the key of its sample and its extension. Hidden files are no members."""
 _META = re.compile(r"__[^/]*__($|/)")
@@ -38,60 +38,71 @@ _META = re.compile(r"__[^/]*__($|/)")
 BLOCK = 512
 """Bytes of a header, and of a tar's unit."""
 _MAX_HEADER = 1 << 16
-_MAX_VALUE = 1 << 20
 _FAILURES = (tarfile.TarError, ValueError, ArithmeticError, LookupError, RecursionError)
 """What tarfile raises for damaged headers."""
 _SHOWN = 8
 """Extensions of a sample that an error lists."""
 
 
-def value_column(number: int) -> str:
-    """Return the name of the column of a value."""
-    return f"value {number}"
+def read_shard(storage: Storage, shard: str, stamp: Stamp, image: Wanted) -> pl.DataFrame:
+    """Return the index of a shard.
 
-
-def schema(values: int) -> dict[str, Any]:
-    """Return the columns of a shard's index with so many values."""
-    return _SCHEMA | {value_column(number): pl.String for number in range(values)}
-
-
-def read_shard(
-    storage: Storage, shard: str, stamp: Stamp, image: Wanted, values: Sequence[Wanted]
-) -> pl.DataFrame:
-    """Return the index of a shard: a row for each sample, and a first one for the shard.
-
-    `problem` says what is wrong with a sample or, in the first row, with the shard: it ends too
-    soon or is damaged, and the samples are those before.
+    Its first row is for the shard. A row for each sample follows, which has no `extension` and says
+    where the image is, and after it a row for each of its other members. `problem` says what is
+    wrong with the shard, the image or the member. If the shard ends too soon or is damaged, the
+    samples are those before.
 
     Args:
         storage: has the shard.
         shard: its path.
         stamp: its stamp.
         image: the members that are images.
-        values: the values to read.
 
     Raises:
         ManifestError: the shard is compressed or another kind of archive.
         OSError: it cannot be read.
     """
     rows: list[dict[str, Any]] = []
+    row: dict[str, Any] = {}
     seen: set[str] = set()
     with storage.open(shard) as file:
         _check_kind(file, storage.name(shard))
         archive = _Archive(file, stamp.length)
         for key, members in _samples(archive):
-            row: dict[str, Any] = {"key": key}
+            row = {"key": key}
             rows.append(row)
+            extension = image.find(members)
             try:
                 if key in seen:
                     raise ValueError("there are members of it elsewhere, with others between them")
                 seen.add(key)
-                _read_sample(row, file, members, image, values)
+                if extension is None:
+                    shown = ", ".join(list(members)[:_SHOWN])
+                    raise ValueError(f"it has no image (no member {image}), but {shown}")
+                row |= _place(members, extension)
+                row |= _read_size(file, row["start"], row["length"])
             except (ValueError, OSError) as error:
-                row["problem"] = sanitize(str(error))
-        if archive.problem and rows:
-            rows[-1]["problem"] = "it is the last one of a shard that ends too soon or is damaged"
-    return pl.DataFrame([{"problem": archive.problem}, *rows], schema=schema(len(values)))
+                row["problem"] = str(error)
+            rows += [
+                {"key": key, "extension": each, **_place_or_problem(members, each)}
+                for each in members
+                if each != extension
+            ]
+        if archive.problem and row:
+            row["problem"] = "it is the last one of a shard that ends too soon or is damaged"
+    return pl.DataFrame([{"problem": archive.problem}, *rows], schema=SCHEMA)
+
+
+def is_sound(index: pl.DataFrame, length: int) -> bool:
+    """Return whether an index may be that of a shard of `length` bytes."""
+    start, size = pl.col("start"), pl.col("length")
+    inside = start.is_between(0, length) & size.is_between(0, length - start)
+    sized = (pl.col("width") > 0) & (pl.col("height") > 0) & (pl.col("bits") > 0)
+    good = inside & (pl.col("extension").is_not_null() | (pl.col("name").is_not_null() & sized))
+    sound = pl.col("key").is_not_null() & (pl.col("problem").is_not_null() | good)
+    of_shard = pl.all_horizontal(pl.col("key", "extension").is_null())
+    checked = pl.when(pl.int_range(pl.len()) == 0).then(of_shard).otherwise(sound)
+    return bool(index.select(checked.fill_null(False).all()).item())
 
 
 def _check_kind(file: BinaryIO, name: str) -> None:
@@ -192,50 +203,33 @@ def _samples(archive: _Archive) -> Iterator[tuple[str, dict[str, Member]]]:
         yield key, members
 
 
-def _read_sample(
-    row: dict[str, Any],
-    file: BinaryIO,
-    members: dict[str, Member],
-    image: Wanted,
-    values: Sequence[Wanted],
-) -> None:
-    """Add what is known of a sample to its row.
+def _place(members: dict[str, Member], extension: str) -> dict[str, Any]:
+    """Return the name of a member, and where it is.
 
     Raises:
-        ValueError: it has no image, or a member is not as it should be.
+        ValueError: there are two, or it is not there as it is.
     """
-    extension = image.find(members)
-    if extension is None:
-        shown = ", ".join(list(members)[:_SHOWN])
-        raise ValueError(f"it has no image (no member {image}), but {shown}")
-    member = _single(members, extension)
-    start, length = member.offset_data, member.size
-    row |= {"name": member.name, "start": start, "length": length}
+    member = members[extension]
+    if member is None:
+        raise ValueError(f"it has two members {extension}")
+    if member.issparse():
+        raise ValueError(f"its member {extension} is a sparse file")
+    return {"name": member.name, "start": member.offset_data, "length": member.size}
+
+
+def _place_or_problem(members: dict[str, Member], extension: str) -> dict[str, Any]:
+    try:
+        return _place(members, extension)
+    except ValueError as error:
+        return {"problem": str(error)}
+
+
+def _read_size(file: BinaryIO, start: int, length: int) -> dict[str, int]:
+    """Return the size of the image in a part of a file, and its bits per channel."""
 
     def read(at: int, length: int) -> bytes:
         file.seek(start + at)
         return file.read(length)
 
     header = image_header(Window(read, length))  # type: ignore[arg-type]
-    row |= {"width": header.width, "height": header.height, "bits": header.bits}
-    for number, wanted in enumerate(values):
-        if (extension := wanted.find(members)) is not None:
-            member = _single(members, extension)
-            if member.size > _MAX_VALUE:
-                raise ValueError(
-                    f"its member {extension} has {member.size:,} bytes; the limit is {_MAX_VALUE:,}"
-                )
-            file.seek(member.offset_data)
-            try:
-                row[value_column(number)] = wanted.value(file.read(member.size))
-            except ValueError as error:
-                raise ValueError(f"its member {extension} is not valid: {error}") from None
-
-
-def _single(members: dict[str, Member], extension: str) -> tarfile.TarInfo:
-    member = members[extension]
-    if member is None:
-        raise ValueError(f"it has two members {extension}")
-    if member.issparse():
-        raise ValueError(f"its member {extension} is a sparse file")
-    return member
+    return {"width": header.width, "height": header.height, "bits": header.bits}

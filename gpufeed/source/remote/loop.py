@@ -13,15 +13,16 @@ from typing import Any, TypeVar
 
 from gpufeed.source.wrapper import ReadCancelled
 
-__all__ = ["Loop", "event_loop", "result"]
+__all__ = ["Loop", "event_loop", "result", "then"]
 
 T = TypeVar("T")
+_Changed = TypeVar("_Changed")
 
 _POLL_SECONDS = 0.2
 """Interval at which a wait checks for signals."""
 
 _THREADS = 64
-"""Threads at most for libraries whose calls block. They are made when needed."""
+"""Threads at most for calls that block. They are made when needed."""
 
 
 class Loop:
@@ -80,6 +81,17 @@ def result(future: Future[T]) -> T:
     except BaseException:
         future.cancel()
         raise
+
+
+def then(future: Future[T], change: Callable[[T], _Changed]) -> Future[_Changed]:
+    """Return what a function makes of a result, on a thread for calls that block."""
+    loop = event_loop()
+
+    async def changed() -> _Changed:
+        value = await asyncio.wrap_future(future)
+        return await loop.loop.run_in_executor(None, change, value)
+
+    return loop.start(changed())
 
 
 def _run(

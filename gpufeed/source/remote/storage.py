@@ -20,6 +20,7 @@ from gpufeed.errors import ConfigError
 from gpufeed.source.remote.backend import CHANGED, Backend, Get, Part, TransientError
 from gpufeed.source.remote.loop import Loop, event_loop, result
 from gpufeed.source.storage import Stamp, StoredRange
+from gpufeed.source.window import Window
 
 __all__ = ["RemoteStorage", "WholeFile"]
 
@@ -147,8 +148,14 @@ class RemoteStorage:
 
     def open_stamped(self, path: str) -> tuple[BinaryIO, Stamp]:
         """Open a file, and return its stamp from the same answer; errors as for `open`."""
-        raw = _RemoteFile(self, path)
-        return io.BufferedReader(raw, BLOCK), raw.stamp
+        first, stamp = self._get(path, 0, BLOCK, None)
+
+        def read(start: int, length: int) -> bytes | memoryview:
+            if start + length <= len(first):
+                return first[start : start + length]
+            return self._get(path, start, start + length, stamp).content
+
+        return io.BufferedReader(Window(read, stamp.length), BLOCK), stamp
 
     def stamp(self, path: str) -> Stamp:
         """Return a file's length and ETag, or what it has instead: see `Storage`."""
@@ -201,12 +208,8 @@ class RemoteStorage:
         with self._lock:
             self._connection = None
 
-    def get(self, path: str, start: int, stop: int | None, stamp: Stamp | None) -> Part:
-        """Read a part of a file, fewer bytes where the file ends before.
-
-        Raises:
-            OSError: it cannot be read.
-        """
+    def _get(self, path: str, start: int, stop: int, stamp: Stamp | None) -> Part:
+        """Read a part of a file, fewer bytes where the file ends before."""
         connection = self._connect()
         return result(
             connection.loop.start(connection.get(Get(self._url(path), start, stop, stamp)))
@@ -304,57 +307,6 @@ class _Connection:
                     ) from None
             await asyncio.sleep(waited)
             pause = min(2 * pause, _LONGEST_WAIT)
-
-
-class _RemoteFile(io.RawIOBase):
-    """A file of which parts are read when they are needed. It must not change meanwhile."""
-
-    def __init__(self, storage: RemoteStorage, path: str) -> None:
-        self._storage = storage
-        self._path = path
-        self._place = 0
-        self._block, self.stamp = storage.get(path, 0, BLOCK, None)
-        self._block_start = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._place
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self.stamp.length}[whence]
-        if base + offset < 0:
-            raise ValueError(f"the place {base + offset} is before the file's beginning")
-        self._place = base + offset
-        return self._place
-
-    def readinto(self, buffer: Any) -> int:
-        room = memoryview(buffer).cast("B")
-        wanted = min(len(room), max(self.stamp.length - self._place, 0))
-        if not wanted:
-            return 0
-        end = self._block_start + len(self._block)
-        if not self._block_start <= self._place < end:
-            self._block_start, end = self._place, self._place + max(wanted, BLOCK)
-            self._block, _ = self._storage.get(
-                self._path, self._block_start, min(end, self.stamp.length), self.stamp
-            )
-            end = self._block_start + len(self._block)
-        content = memoryview(self._block)[self._place - self._block_start :][:wanted]
-        room[: len(content)] = content
-        self._place += len(content)
-        return len(content)
-
-    def readall(self) -> bytes:
-        content = bytearray(max(self.stamp.length - self._place, 0))
-        done = 0
-        while done < len(content) and (count := self.readinto(memoryview(content)[done:])):
-            done += count
-        return bytes(content[:done])
 
 
 def _matches(path: Sequence[str], pattern: Sequence[str]) -> bool:

@@ -32,7 +32,7 @@ from gpufeed.source.base import Source, check_source, starter
 from gpufeed.source.files import FileSource
 from gpufeed.source.locate import source_of
 from gpufeed.source.paths import find_escapes
-from gpufeed.source.selection import OWN
+from gpufeed.source.stored import StoredSource
 from gpufeed.tools.check.examiner import Examined, Examiner, Size
 from gpufeed.tools.check.kinds import KINDS, Finding, Kind
 
@@ -119,7 +119,7 @@ def check(
         source = source_of(source, frame["path"])
     check_source(source, frame.height)
     leads_out: set[int] = set()
-    if isinstance(source, OWN):
+    if isinstance(source, StoredSource):
         source = source.limited(np.full(len(source), max_file_bytes(max_pixels)))
     if isinstance(source, FileSource) and not follow_links:
         leads_out = set(find_escapes(source.root, source.paths).arg_true().to_list())
