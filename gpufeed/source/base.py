@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Sequence, Sized
 from concurrent.futures import Future
-from typing import BinaryIO, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,14 @@ import numpy.typing as npt
 from gpufeed._util.sanitize import short
 from gpufeed.errors import GpufeedError, ManifestError, SourceError
 
+if TYPE_CHECKING:
+    import polars as pl
+
 __all__ = [
     "Content",
     "Encoded",
     "Pixels",
+    "Saved",
     "Source",
     "as_file",
     "check_read",
@@ -41,6 +45,18 @@ Pixels = npt.NDArray[np.uint8]
 Content = Encoded | Pixels
 
 Keys = npt.NDArray[np.int64]
+
+
+class Saved(NamedTuple):
+    """What a source is saved as with a manifest.
+
+    Attributes:
+        about: JSON.
+        columns: a row for each key; or no columns.
+    """
+
+    about: dict[str, Any]
+    columns: pl.DataFrame
 
 
 class Source(Protocol):

@@ -18,7 +18,7 @@ from gpufeed._util.memory import Slices
 from gpufeed._util.open_regular import open_regular, read_file, read_file_into
 from gpufeed._util.rows import RowName, pieces
 from gpufeed._util.thread_map import thread_map
-from gpufeed.source.base import Encoded
+from gpufeed.source.base import Encoded, Saved
 from gpufeed.source.limits import Limits, no_limits
 from gpufeed.source.paths import check_names
 
@@ -59,6 +59,10 @@ class PathSource(abc.ABC):
         self.paths = paths
         self._max_bytes = max_bytes
         self._limits: Limits = no_limits(len(paths))
+
+    def to_saved(self) -> Saved:
+        """Return what finds the files again, but for the options of their storage."""
+        return Saved({"root": os.fspath(self.root)}, self.paths.to_frame("path"))
 
     def __len__(self) -> int:
         return len(self.paths)

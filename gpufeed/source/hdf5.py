@@ -5,15 +5,17 @@ from __future__ import annotations
 import io
 import itertools
 import os
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from gpufeed._util.extras import import_extra
 from gpufeed._util.sanitize import short
 from gpufeed.errors import ManifestError
-from gpufeed.source.base import Content, as_file, ppm_header
+from gpufeed.source.base import Content, Saved, as_file, ppm_header
+from gpufeed.source.locate import Root
 from gpufeed.source.native import NativeFiles
 
 __all__ = ["Hdf5Source"]
@@ -34,12 +36,16 @@ class Hdf5Source:
     """
 
     def __init__(self, path: str | os.PathLike[str], dataset: str = "images") -> None:
-        self.dataset = dataset
         try:
-            self._files = NativeFiles([path], _open)
-            file = self._files.open()
+            self._start(NativeFiles([path], _open), dataset)
         except OSError as error:
             raise ManifestError(f"cannot open {os.fspath(path)}: {error}") from error
+
+    def _start(self, files: NativeFiles[Any], dataset: str) -> None:
+        """Open the file; raises as `__init__`, and `OSError` if it cannot be opened."""
+        self.dataset = dataset
+        self._files = files
+        file = files.open()
         h5py = _h5py()
         where = f"{self._files.paths[0]}: the dataset {short(dataset)}"
         try:
@@ -69,6 +75,21 @@ class Hdf5Source:
             )
         if not found.size:
             raise ManifestError(f"{where} is empty: its shape is {found.shape}")
+
+    def to_saved(self) -> Saved:
+        """Return what `from_saved` takes."""
+        return Saved({"dataset": self.dataset, **self._files.to_saved()}, pl.DataFrame())
+
+    @classmethod
+    def from_saved(cls, about: dict[str, Any], _: pl.DataFrame, root: Root | None) -> Self:
+        """Return the source that was saved; errors as for the source and for `NativeFiles`."""
+        source = cls.__new__(cls)
+        files = NativeFiles.from_saved(about, root, _open)
+        try:
+            source._start(files, about["dataset"])
+        except OSError as error:
+            raise ManifestError(f"cannot open {files.paths[0]}: {error}") from error
+        return source
 
     def __len__(self) -> int:
         return self._shape[0]

@@ -14,6 +14,7 @@ import polars as pl
 from gpufeed._util.rows import RowName
 from gpufeed._util.urls import public_url
 from gpufeed.source.files import MAX_BYTES, PathSource
+from gpufeed.source.limits import no_limits
 from gpufeed.source.remote.storage import RemoteStorage, WholeFile
 from gpufeed.source.storage import Stamp
 
@@ -57,6 +58,14 @@ class ObjectSource(PathSource):
         self.storage = storage
         self.root = public_url(storage.root)
         self._stamps = stamps or {}
+
+    @classmethod
+    def of_checked(cls, storage: RemoteStorage, paths: pl.Series) -> Self:
+        """Return a source of files whose paths have been checked before."""
+        source = cls(storage, paths.clear())
+        source.paths = source._files = paths
+        source._limits = no_limits(len(paths))
+        return source
 
     def __repr__(self) -> str:
         return f"ObjectSource({self.root!r}, {len(self)} files)"

@@ -110,8 +110,15 @@ class Selection:
 
 def join(sources: Sequence[Source], counts: Sequence[int]) -> Source:
     """Concatenate sources: the first `counts[i]` images of `sources[i]`, one after the other."""
-    which = np.repeat(np.arange(len(sources)), counts)
-    return Selection(sources, which, np.concatenate([np.arange(count) for count in counts]))
+    joined: list[Source] = []
+    which, keys = [], []
+    for source, count in zip(sources, counts, strict=True):
+        plain = Selection([source], np.zeros(count, np.int64), np.arange(count))
+        part = source if isinstance(source, Selection) else plain
+        which.append(part.which[:count] + len(joined))
+        keys.append(part.keys[:count])
+        joined += part.sources
+    return Selection(joined, np.concatenate(which), np.concatenate(keys))
 
 
 def take(source: Source, keys: Int64) -> Source:

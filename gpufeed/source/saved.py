@@ -1,0 +1,120 @@
+"""The sources that manifests are saved with, and opened with again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from gpufeed._util.sanitize import short
+from gpufeed.errors import ConfigError
+from gpufeed.source.array_record import ArrayRecordSource
+from gpufeed.source.base import Saved, Source
+from gpufeed.source.beton import BetonSource
+from gpufeed.source.files import FileSource
+from gpufeed.source.hdf5 import Hdf5Source
+from gpufeed.source.lmdb import LmdbSource
+from gpufeed.source.locate import Root, storage_of
+from gpufeed.source.objects import ObjectSource
+from gpufeed.source.ranges import RangeSource
+from gpufeed.source.selection import Selection
+from gpufeed.source.storage import LocalStorage
+from gpufeed.source.zipped import ZipSource, open_archive
+
+__all__ = ["open_paths", "open_source", "save_source"]
+
+
+def save_source(source: Any) -> Saved | None:
+    """Return what `open_source` takes; None for sources in memory and those of the user's own."""
+    if type(source) is Selection:
+        saved = _save_selection(source)
+    elif type(source) in _OPENERS:
+        saved = source.to_saved()
+    else:
+        return None
+    return saved and Saved({"kind": type(source).__name__, **saved.about}, saved.columns)
+
+
+def open_source(about: dict[str, Any], columns: pl.DataFrame, root: Root | None) -> Source:
+    """Return the source that was saved. Nothing is read but the stamps of files that were moved.
+
+    Args:
+        about: of what `save_source` returned.
+        columns: likewise; they may be mapped.
+        root: where the files are now; None for where they were.
+
+    Raises:
+        ManifestError: the root has other files.
+        ConfigError: the files were below several roots, or nothing can read the root.
+        MissingExtraError: a package is not installed.
+    """
+    return _NAMED[about["kind"]](about, columns, root)
+
+
+def open_paths(root: Root, paths: pl.Series) -> Source:
+    """Return the files at paths that have been checked, below a root or in a zip archive."""
+    if isinstance(root, str | os.PathLike) and (archive := open_archive(root)) is not None:
+        return archive.find(paths)
+    storage = storage_of(root)
+    if isinstance(storage, LocalStorage):
+        return FileSource.of_checked(storage.root, paths)
+    return ObjectSource.of_checked(storage, paths)
+
+
+def _open_files(about: dict[str, Any], columns: pl.DataFrame, root: Root | None) -> Source:
+    return open_paths(storage_of(about["root"]) if root is None else root, columns["path"])
+
+
+def _open_zip(about: dict[str, Any], columns: pl.DataFrame, root: Root | None) -> Source:
+    if root is None:
+        return ZipSource.from_saved(about, columns, None)
+    return open_paths(root, columns["path"])
+
+
+def _save_selection(selection: Selection) -> Saved | None:
+    """Save several sources, each with a row for each of the selection's keys."""
+    keys = selection.keys.copy()
+    columns, abouts = [pl.Series("which", selection.which.astype(np.int32))], []
+    for number, source in enumerate(selection.sources):
+        saved = save_source(source)
+        if saved is None:
+            return None
+        abouts.append(saved.about)
+        if saved.columns.width:
+            mine = selection.which == number
+            own = saved.columns[np.where(mine, keys, 0)]
+            columns += [column.alias(f"{number} {column.name}") for column in own]
+            keys[mine] = np.flatnonzero(mine)
+    return Saved({"sources": abouts}, pl.DataFrame([*columns, pl.Series("key", keys)]))
+
+
+def _open_selection(about: dict[str, Any], columns: pl.DataFrame, root: Root | None) -> Source:
+    roots = {each["root"] for each in about["sources"]}
+    if root is not None and len(roots) > 1:
+        raise ConfigError(
+            f"root is {short(root)}, but the images were below {len(roots)} roots, "
+            f"{short(sorted(roots))}; pass source="
+        )
+    sources = []
+    for number, each in enumerate(about["sources"]):
+        names = [name for name in columns.columns if name.startswith(f"{number} ")]
+        own = [columns[name].alias(name.partition(" ")[2]) for name in names]
+        sources.append(open_source(each, pl.DataFrame(own), root))
+    return Selection(sources, columns["which"].to_numpy(), columns["key"].to_numpy())
+
+
+_OPENERS: dict[type, Callable[[dict[str, Any], pl.DataFrame, Root | None], Source]] = {
+    FileSource: _open_files,
+    ObjectSource: _open_files,
+    ZipSource: _open_zip,
+    RangeSource: RangeSource.from_saved,
+    BetonSource: BetonSource.from_saved,
+    LmdbSource: LmdbSource.from_saved,
+    Hdf5Source: Hdf5Source.from_saved,
+    ArrayRecordSource: ArrayRecordSource.from_saved,
+    Selection: _open_selection,
+}
+_NAMED = {kind.__name__: opener for kind, opener in _OPENERS.items()}
