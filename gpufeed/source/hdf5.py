@@ -18,7 +18,7 @@ from gpufeed.source.base import Content, Saved, as_file, ppm_header
 from gpufeed.source.locate import Root
 from gpufeed.source.native import NativeFiles
 
-__all__ = ["Hdf5Source"]
+__all__ = ["Hdf5Source", "find_images", "read_numbers"]
 
 
 class Hdf5Source:
@@ -46,28 +46,10 @@ class Hdf5Source:
         self.dataset = dataset
         self._files = files
         file = files.open()
-        h5py = _h5py()
-        where = f"{self._files.paths[0]}: the dataset {short(dataset)}"
-        try:
-            # Before it is followed: it may lead to a pipe, which would block.
-            link = _is_link(file, dataset)
-            found = None if link else file.get(dataset)
-        except (KeyError, OSError, RuntimeError, ValueError) as error:
-            raise ManifestError(f"{where} cannot be opened: {error}") from error
-        if link:
-            raise ManifestError(
-                f"{where} is a link, or in a group that is one; there are "
-                f"{', '.join(_datasets(file))}"
-            )
-        if not isinstance(found, h5py.Dataset):
-            raise ManifestError(f"{where} does not exist; there are {', '.join(_datasets(file))}")
-        # A file from elsewhere may name any file of this machine.
-        if found.file.filename != file.filename or found.external or found.is_virtual:
-            raise ManifestError(f"{where} is stored in other files; copy it into one file")
+        found = _dataset(file, dataset)
         self._shape: tuple[int, ...] = found.shape
-        encoded = h5py.check_vlen_dtype(found.dtype) == np.uint8 and found.ndim == 1
-        grey, rgb = found.ndim == 3, found.ndim == 4 and found.shape[3] == 3
-        if not encoded and not (found.dtype == np.uint8 and (grey or rgb)):
+        where = f"{files.paths[0]}: the dataset {short(dataset)}"
+        if not _has_images(found):
             raise ManifestError(
                 f"{where} is {found.dtype} {found.shape}; it must be uint8 of the shape "
                 "(n, height, width, 3) or (n, height, width), or variable-length uint8 of the "
@@ -137,6 +119,76 @@ def _h5py() -> Any:
     return import_extra("h5py", extra="hdf5")
 
 
+def find_images(path: str | os.PathLike[str]) -> tuple[list[str], list[str]]:
+    """Return the names of a file's datasets that hold images, and of the others.
+
+    Raises:
+        ManifestError: the file cannot be opened.
+        MissingExtraError: the package h5py is not installed.
+    """
+    images: list[str] = []
+    others: list[str] = []
+    with _opened(path) as file:
+        for name, item in _datasets(file):
+            (images if _has_images(item) else others).append(name)
+    return images, others
+
+
+def read_numbers(path: str | os.PathLike[str], dataset: str) -> npt.NDArray[Any]:
+    """Return the content of a dataset of numbers or text.
+
+    Raises:
+        ManifestError: the file cannot be opened, or has no such dataset of its own.
+        MissingExtraError: the package h5py is not installed.
+    """
+    with _opened(path) as file:
+        found = _dataset(file, dataset)
+        text = _h5py().check_string_dtype(found.dtype) is not None
+        content: npt.NDArray[Any] = (found.asstr() if text else found)[:]
+    return content
+
+
+def _opened(path: str | os.PathLike[str]) -> Any:
+    try:
+        return _open(os.fspath(path))
+    except OSError as error:
+        raise ManifestError(f"cannot open {os.fspath(path)}: {error}") from error
+
+
+def _has_images(dataset: Any) -> bool:
+    if _h5py().check_vlen_dtype(dataset.dtype) == np.uint8:
+        return bool(dataset.ndim == 1)
+    grey, rgb = dataset.ndim == 3, dataset.ndim == 4 and dataset.shape[3] == 3
+    return bool(dataset.dtype == np.uint8 and (grey or rgb))
+
+
+def _dataset(file: Any, name: str) -> Any:
+    """Return a dataset that is stored in a file itself.
+
+    Raises:
+        ManifestError: there is none.
+    """
+    where = f"{file.filename}: the dataset {short(name)}"
+
+    def names() -> str:
+        return ", ".join(short(each) for each, _ in _datasets(file)) or "none"
+
+    try:
+        # Before it is followed: it may lead to a pipe, which would block.
+        link = _is_link(file, name)
+        found = None if link else file.get(name)
+    except (KeyError, OSError, RuntimeError, ValueError) as error:
+        raise ManifestError(f"{where} cannot be opened: {error}") from error
+    if link:
+        raise ManifestError(f"{where} is a link, or in a group that is one; there are {names()}")
+    if not isinstance(found, _h5py().Dataset):
+        raise ManifestError(f"{where} does not exist; there are {names()}")
+    # A file from elsewhere may name any file of this machine.
+    if found.file.filename != file.filename or found.external or found.is_virtual:
+        raise ManifestError(f"{where} is stored in other files; copy it into one file")
+    return found
+
+
 def _is_link(file: Any, dataset: str) -> bool:
     """Return whether a name passes through a soft or external link, which is not followed."""
     names = [name for name in dataset.split("/") if name not in ("", ".")]
@@ -148,13 +200,13 @@ def _is_link(file: Any, dataset: str) -> bool:
     return False
 
 
-def _datasets(file: Any) -> list[str]:
-    """Return the names of a file's datasets, as they are written in an error."""
-    found: list[str] = []
+def _datasets(file: Any) -> list[tuple[str, Any]]:
+    """Return the datasets of a file, by their names."""
+    found: list[tuple[str, Any]] = []
 
     def visit(name: str, item: Any) -> None:
-        if hasattr(item, "dtype"):
-            found.append(short(name))
+        if isinstance(item, _h5py().Dataset):
+            found.append((name, item))
 
     file.visititems(visit)
-    return found or ["none"]
+    return found

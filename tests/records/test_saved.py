@@ -26,7 +26,8 @@ from gpufeed._util import rows
 from gpufeed.records.table_files import read_arrow
 from gpufeed.source.ranges import RangeSource
 from gpufeed.source.storage import LocalStorage, Stamp
-from gpufeed.tools.resolve import ListOptions, list_images, open_manifest
+from gpufeed.tools.find_data import ListOptions
+from gpufeed.tools.resolve import list_images, open_manifest
 from tests.support.loaders import digest, make
 
 MOMENT = datetime.datetime(2020, 1, 2, 3, 4, 5)

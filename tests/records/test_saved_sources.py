@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import lzma
 import os
 import pickle
 import shutil
@@ -15,37 +15,14 @@ import polars as pl
 import pytest
 
 import gpufeed
-from benchmarks.formats import FORMATS, Images
+from benchmarks.formats import FORMATS
 from gpufeed import ConfigError, Manifest, ManifestError
 from gpufeed.source.base import fingerprint_of, open_image
-from tests.support.media import jpeg, picture
+from tests.support.formats import COUNT, IMAGES, contents, write
 from tests.support.web_server import web_server
 
-COUNT = 6
-SIZES = [(30 + number, 40) for number in range(COUNT)]
-IMAGES = Images(
-    names=sorted(f"{'abc'[number % 3]}/{number}.jpg" for number in range(COUNT)),
-    contents=[jpeg(picture(*size, seed=number)) for number, size in enumerate(SIZES)],
-    labels=["a", "b", "c"],
-    sizes=[(width, height) for height, width in SIZES],
-)
 ON_DISK = [name for name in FORMATS if name != "memory"]
 STAMPED = [name for name in ON_DISK if name != "files"]
-
-
-def write(name: str, folder: Path) -> Manifest:
-    """Write the images in a format, and read them."""
-    missing = [each for each in FORMATS[name].NEEDS if importlib.util.find_spec(each) is None]
-    if missing:
-        pytest.skip(f"{name} needs {', '.join(missing)}")
-    folder.mkdir(exist_ok=True)
-    FORMATS[name].write(IMAGES, folder)
-    return FORMATS[name].read(folder)
-
-
-def contents(manifest: Manifest) -> list[Any]:
-    read = manifest.source.read(np.arange(len(manifest)))
-    return [each if isinstance(each, OSError) else bytes(each) for each in read]
 
 
 def again(manifest: Manifest, folder: Path, **options: Any) -> Manifest:
@@ -140,6 +117,17 @@ def test_several_formats_in_one(tmp_path: Path) -> None:
         assert contents(again(read.take([7, 3]), tmp_path)) == [contents(read)[k] for k in (7, 3)]
     with pytest.raises(ConfigError, match=r"root is .*, but the images were below 6 roots, .*pass"):
         again(both, tmp_path, root=tmp_path)
+
+
+def test_pixels_in_a_file(tmp_path: Path) -> None:
+    packed = Path(__file__).parents[1] / "source" / "ffcv-1.0.2.beton.xz"
+    (tmp_path / "x.beton").write_bytes(lzma.decompress(packed.read_bytes()))
+    made = gpufeed.read_beton(tmp_path / "x.beton")
+    for part in (made, made.take([4, 0])):
+        read = again(part, tmp_path)
+        for mine, theirs in zip(read, part, strict=True):
+            assert np.array_equal(mine.image(), theirs.image())
+        assert fingerprint_of(read.source) == fingerprint_of(part.source)
 
 
 def test_shards_are_found_at_a_url(tmp_path: Path) -> None:

@@ -25,7 +25,8 @@ from webdataset import tariterators
 
 from gpufeed import ConfigError, Manifest, ManifestError, concat, read_webdataset
 from gpufeed.records.webdataset import index
-from gpufeed.tools.resolve import ListOptions, list_images, open_manifest
+from gpufeed.tools.find_data import ListOptions
+from gpufeed.tools.resolve import list_images, open_manifest
 from tests.support.loaders import digest, make
 from tests.support.media import jpeg, picture
 

@@ -22,7 +22,8 @@ from gpufeed._util.memory import Slices
 from gpufeed.source import zipped
 from gpufeed.source.zipped import open_archive
 from gpufeed.tools.check.dataset import check
-from gpufeed.tools.resolve import ListOptions, list_images, open_manifest
+from gpufeed.tools.find_data import ListOptions
+from gpufeed.tools.resolve import list_images, open_manifest
 from tests.support.loaders import digest, make
 from tests.support.media import jpeg, picture
 

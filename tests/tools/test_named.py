@@ -14,8 +14,8 @@ from gpufeed._util import dali_build
 from gpufeed._util.cache_folder import cache_folder
 from gpufeed.tools import info
 from gpufeed.tools.demo import Fed, check_usable, feed_epoch
+from gpufeed.tools.find_data import ListOptions
 from gpufeed.tools.resolve import (
-    ListOptions,
     list_images,
     make_transforms,
     open_manifest,
