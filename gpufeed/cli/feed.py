@@ -198,7 +198,7 @@ def show(
 @app.command()
 def transforms(
     data: Annotated[
-        Path | None,
+        str | None,
         typer.Option(help="As for `show`; by default synthetic birds, drawn once."),
     ] = None,
     record: Annotated[

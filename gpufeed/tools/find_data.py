@@ -99,7 +99,7 @@ def find_data(path: str | Path, options: ListOptions) -> Found:
         for name in ("path", "image", "label", "root"):
             if getattr(options, name) is not None and name not in taken:
                 raise ConfigError(
-                    f"{name} is given, which goes with a table; {file_name(source)} is {what}"
+                    f"{name} is given, which goes with other data; {file_name(source)} is {what}"
                 )
 
     if ending(source) == ".tar" and not is_folder:
@@ -276,7 +276,7 @@ def _columns(file: Path | str, options: ListOptions) -> dict[str, Any]:
         if column is not None and column not in names:
             raise ManifestError(
                 f"{file_name(file)}: there is no column {short(column)}; the columns are "
-                f"{sanitize(str(names))}; pass one of them as --{option}"
+                f"{sanitize(str(names))}; pass {option}= with one of them"
             )
     return {**columns, "root": _root(options)}
 

@@ -520,7 +520,7 @@ def test_the_tools_take_them(folder: Path) -> None:
     assert open_manifest(pattern).classes == ("0", "1", "2")
     with pytest.raises(ManifestError, match="no sample has the label, 'txt'"):
         open_manifest(pattern, options=ListOptions(label="txt"))
-    with pytest.raises(ConfigError, match="root is given, which goes with a table"):
+    with pytest.raises(ConfigError, match="root is given, which goes with other data"):
         open_manifest(pattern, options=ListOptions(root=folder))
     with (folder / "1.tar").open("r+b") as file:
         file.truncate(3000)
