@@ -10,8 +10,8 @@ __all__ = ["ELSEWHERE", "as_options"]
 _DROP = 'on_bad_image="drop"'
 _LEFT = re.compile(r"(?<![^\s(])[a-z_]+=")
 ELSEWHERE = (
-    "what has no option is an argument in Python: pass the file of a manifest that was made there, "
-    "of Manifest.save"
+    "arguments without an option are for Python: make the manifest there, save it with "
+    "Manifest.save, and pass the file"
 )
 
 
@@ -23,7 +23,9 @@ def as_options(text: str, options: Mapping[str, str]) -> str:
         options: the command's options by the names of their arguments.
     """
     if "without" in options:
-        text = text.replace(_DROP, f"{options['without']} FILE, of `gpufeed check --parquet FILE`")
+        text = text.replace(
+            _DROP, f"{options['without']} FILE, which `gpufeed check --parquet FILE` writes"
+        )
     if options:
         names = "|".join(options)
         text = re.sub(rf"^({names})(?= is )", lambda name: options[name[1]], text)

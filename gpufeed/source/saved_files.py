@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import base64
+import os
+import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from gpufeed._util.thread_map import thread_map
-from gpufeed._util.urls import public_url
+from gpufeed._util.urls import is_url, public_url
 from gpufeed.errors import ManifestError
 from gpufeed.source.chunks import Chunks, ChunkStorage
 from gpufeed.source.locate import Root, storage_of
 from gpufeed.source.remote.storage import RemoteStorage
-from gpufeed.source.storage import LocalStorage, Stamp, Storage
+from gpufeed.source.storage import LocalStorage, Stamp
 
 __all__ = ["find_files", "save_files"]
 
@@ -23,18 +25,23 @@ _THREADS = 16
 
 
 def save_files(
-    storage: Storage, files: Sequence[str], stamps: Sequence[Stamp]
+    storage: Any, files: Sequence[str], stamps: Sequence[Stamp]
 ) -> dict[str, Any] | None:
-    """Return as JSON where files are; None if they are neither in a folder nor at a URL."""
-    about: dict[str, Any] = {"files": files, "stamps": stamps}
+    """Return as JSON where files are; None if they are neither in a folder nor at a URL.
+
+    Query strings on a web server are left out, since they may be credentials.
+    """
+    chunks: Mapping[str, Chunks] = {}
     if isinstance(storage, ChunkStorage):
-        about["chunks"] = {path: _pack(chunks) for path, chunks in storage.chunks.items()}
-        storage = storage.storage
-    if type(storage) is LocalStorage:
-        return {"root": str(storage.root), **about}
-    if type(storage) is RemoteStorage:
-        return {"root": public_url(storage.root), **about}
-    return None
+        storage, chunks = storage.storage, storage.chunks
+    if type(storage) not in (LocalStorage, RemoteStorage):
+        return None
+    root = os.fspath(storage.root)
+    if root.startswith("http"):
+        files = [re.split(r"[?#]", file, maxsplit=1)[0] for file in files]
+        chunks = {re.split(r"[?#]", file, maxsplit=1)[0]: each for file, each in chunks.items()}
+    about = {"root": public_url(root) if is_url(root) else root, "files": files, "stamps": stamps}
+    return {**about, "chunks": {file: _pack(each) for file, each in chunks.items()}}
 
 
 def find_files(
@@ -67,10 +74,8 @@ def find_files(
                     f"that was saved had {stamp.length:,}; root must have the same files"
                 )
         stamps = [stamp for stamp in found if isinstance(stamp, Stamp)]
-    if "chunks" in about:
-        chunks = {path: _unpack(packed) for path, packed in about["chunks"].items()}
-        return ChunkStorage(storage, chunks), files, stamps
-    return storage, files, stamps
+    chunks = {file: _unpack(packed) for file, packed in about["chunks"].items()}
+    return ChunkStorage(storage, chunks) if chunks else storage, files, stamps
 
 
 def _stamps(

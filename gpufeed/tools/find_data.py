@@ -132,7 +132,7 @@ def find_data(path: str | Path, options: ListOptions) -> Found:
             return _of_table(*formats.hdf5_table(source, image, label))
         if suffix == ".beton":
             check("a .beton file", "image", "label")
-            return _of_table(*formats.beton(source, image, label), reader="read_beton")
+            return _of_table(*formats.ffcv_table(source, image, label), reader="read_beton")
         if suffix not in TABLE_FILES:
             raise ManifestError(
                 f"{source} is not a data set; pass a NABirds folder, a folder of class folders or "

@@ -15,7 +15,7 @@ from gpufeed.source.base import Source, open_image
 from gpufeed.source.hdf5 import Hdf5Source, find_images, read_numbers
 from gpufeed.source.lmdb import LmdbSource
 
-__all__ = ["array_record_table", "beton", "hdf5_table", "huggingface_table", "lmdb_table"]
+__all__ = ["array_record_table", "ffcv_table", "hdf5_table", "huggingface_table", "lmdb_table"]
 
 Columns = dict[str, Any]
 """Arguments of `read_table`."""
@@ -92,7 +92,7 @@ def array_record_table(paths: str, image: str | None) -> tuple[Any, Columns, Seq
     return *_table(source), features
 
 
-def beton(path: Path, image: str | None, label: str | None) -> tuple[Any, Columns]:
+def ffcv_table(path: Path, image: str | None, label: str | None) -> tuple[Any, Columns]:
     """Return the images and numbers of a .beton file."""
     table, source = beton_table(path, image or "image")
     label = label or (_LABEL if _LABEL in table.columns else None)

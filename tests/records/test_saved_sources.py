@@ -141,6 +141,17 @@ def test_shards_are_found_at_a_url(tmp_path: Path) -> None:
         assert contents(again(there, tmp_path, root=tmp_path / "data")) == IMAGES.contents
 
 
+def test_query_strings_are_not_saved(tmp_path: Path) -> None:
+    """They may be credentials."""
+    write("parquet_snappy", tmp_path)
+    content = (tmp_path / "train.parquet").read_bytes()
+    with web_server({"/x.parquet": content, "/x.parquet?key=secret": content}) as server:
+        url = f"{server.url}/x.parquet?key=secret"
+        read = again(gpufeed.read_table(url, image="image", progress=False), tmp_path)
+        assert contents(read) == IMAGES.contents
+    assert b"secret" not in (tmp_path / "a.manifest").read_bytes()
+
+
 def test_a_changed_column_of_the_source_is_noticed(tmp_path: Path) -> None:
     import pyarrow as pa
 
