@@ -75,35 +75,37 @@ def _open_zip(about: dict[str, Any], columns: pl.DataFrame, root: Root | None) -
 
 
 def _save_selection(selection: Selection) -> Saved | None:
-    """Save several sources, each with a row for each of the selection's keys."""
+    """Save several sources: the columns of the images selected of each, one after the other."""
     keys = selection.keys.copy()
-    columns, abouts = [pl.Series("which", selection.which.astype(np.int32))], []
+    abouts, parts = [], []
     for number, source in enumerate(selection.sources):
         saved = save_source(source)
         if saved is None:
             return None
-        abouts.append(saved.about)
+        rows = np.flatnonzero(selection.which == number)
+        abouts.append({**saved.about, "count": len(rows)})
+        part = pl.DataFrame({"row": rows})
         if saved.columns.width:
-            mine = selection.which == number
-            own = saved.columns[np.where(mine, keys, 0)]
-            columns += [column.alias(f"{number} {column.name}") for column in own]
-            keys[mine] = np.flatnonzero(mine)
-    return Saved({"sources": abouts}, pl.DataFrame([*columns, pl.Series("key", keys)]))
+            part = part.hstack(saved.columns[keys[rows]])
+            keys[rows] = np.arange(len(rows))
+        parts.append(part)
+    own = pl.concat(parts, how="diagonal").drop("row")
+    which = pl.Series("which", selection.which.astype(np.int32))
+    return Saved({"sources": abouts}, pl.DataFrame([which, pl.Series("selected", keys), *own]))
 
 
 def _open_selection(about: dict[str, Any], columns: pl.DataFrame, root: Root | None) -> Source:
-    roots = {each["root"] for each in about["sources"]}
-    if root is not None and len(roots) > 1:
+    abouts = about["sources"]
+    if root is not None and len(abouts) > 1:
         raise ConfigError(
-            f"root is {short(root)}, but the images were below {len(roots)} roots, "
-            f"{short(sorted(roots))}; pass source="
+            f"root is {short(root)}, but the images are of {len(abouts)} sources; pass source="
         )
-    sources = []
-    for number, each in enumerate(about["sources"]):
-        names = [name for name in columns.columns if name.startswith(f"{number} ")]
-        own = [columns[name].alias(name.partition(" ")[2]) for name in names]
-        sources.append(open_source(each, pl.DataFrame(own), root))
-    return Selection(sources, columns["which"].to_numpy(), columns["key"].to_numpy())
+    ends = np.cumsum([each["count"] for each in abouts]).tolist()
+    sources = [
+        open_source(each, columns.slice(end - each["count"], each["count"]), root)
+        for each, end in zip(abouts, ends, strict=True)
+    ]
+    return Selection(sources, columns["which"].to_numpy(), columns["selected"].to_numpy())
 
 
 _OPENERS: dict[type, Callable[[dict[str, Any], pl.DataFrame, Root | None], Source]] = {

@@ -115,7 +115,7 @@ def test_several_formats_in_one(tmp_path: Path) -> None:
             made.source.name(row) for row in range(len(made))
         ]
         assert contents(again(read.take([7, 3]), tmp_path)) == [contents(read)[k] for k in (7, 3)]
-    with pytest.raises(ConfigError, match=r"root is .*, but the images were below 6 roots, .*pass"):
+    with pytest.raises(ConfigError, match="but the images are of 6 sources; pass source="):
         again(both, tmp_path, root=tmp_path)
 
 
