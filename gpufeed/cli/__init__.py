@@ -24,7 +24,8 @@ from gpufeed.cli import machine as _machine  # noqa: F401
 from gpufeed.cli import orders as _orders  # noqa: F401
 from gpufeed.cli import runs as _runs  # noqa: F401
 from gpufeed.cli.app import FAILED, Settings, app
-from gpufeed.errors import CONTINUE_HINT, DecodeError, GpufeedError
+from gpufeed.cli.as_options import as_options
+from gpufeed.errors import CONTINUE_HINT, ConfigError, DecodeError, GpufeedError, ManifestError
 
 __all__ = ["app", "main"]
 
@@ -70,7 +71,7 @@ def _run(settings: Settings, arguments: Sequence[str] | None) -> int:
     except Exception as error:
         # Interrupting an import may raise ImportError instead.
         if not _has_interrupt(error):
-            return _report(error, settings.debug)
+            return _report(error, settings)
         code = _INTERRUPTED
     if code == _INTERRUPTED:
         print("gpufeed: interrupted", file=sys.stderr)
@@ -83,8 +84,8 @@ def _has_interrupt(error: BaseException | None) -> bool:
     return error is not None
 
 
-def _report(error: Exception, debug: bool) -> int:
-    """Print an error on one line, with `debug` after its traceback; return the exit code."""
+def _report(error: Exception, settings: Settings) -> int:
+    """Print an error on one line, if asked for after its traceback; return the exit code."""
     code, text = _USAGE, str(error)
     if isinstance(error, _UsageError):
         text = error.format_message().replace("Value error, ", "")
@@ -92,6 +93,8 @@ def _report(error: Exception, debug: bool) -> int:
         text = f"{text.rstrip('.')}; see `{context.command_path if context else 'gpufeed'} --help`"
     elif isinstance(error, GpufeedError):
         notes = [note for note in getattr(error, "__notes__", []) if note != CONTINUE_HINT]
+        if isinstance(error, ManifestError | ConfigError):
+            text = as_options(text, settings.options)
         if isinstance(error, DecodeError):
             notes.append(
                 "`gpufeed check DATA --parquet FILE` lists all bad images, and `--without FILE` "
@@ -105,7 +108,7 @@ def _report(error: Exception, debug: bool) -> int:
         code = FAILED
         name = type(error).__name__
         text = f"unexpected {name}: {text}; run `gpufeed --debug ...` for the traceback"
-    if debug:
+    if settings.debug:
         for line in "".join(traceback.format_exception(error)).rstrip("\n").split("\n"):
             print(printable(line), file=sys.stderr)
     print(f"gpufeed: error: {printable(' '.join(text.split()))}", file=sys.stderr)

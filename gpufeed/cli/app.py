@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import typer
@@ -15,9 +15,15 @@ FAILED = 1
 
 @dataclass
 class Settings:
-    """The options given before the subcommand."""
+    """What is known of a call before its subcommand runs.
+
+    Attributes:
+        debug: whether to print tracebacks.
+        options: the subcommand's options by the names of their arguments.
+    """
 
     debug: bool = False
+    options: dict[str, str] = field(default_factory=dict)
 
 
 app = typer.Typer(
@@ -54,3 +60,7 @@ def _before(
     context.obj.debug = debug
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
+        return
+    command = context.command.commands.get(context.invoked_subcommand)  # type: ignore[attr-defined]
+    options = (each for each in getattr(command, "params", ()) if each.opts[0].startswith("--"))
+    context.obj.options = {each.name: each.opts[0] for each in options}

@@ -68,7 +68,8 @@ def bench(
     """Measure how fast your data are fed, compared with plain decode of the same images."""
     from gpufeed.tools.bench import bench as measure
     from gpufeed.tools.bench import check_json, save_json
-    from gpufeed.tools.resolve import ListOptions, open_manifest, take_split
+    from gpufeed.tools.find_data import ListOptions
+    from gpufeed.tools.resolve import open_manifest, take_split
 
     keep_interruptible()
     target = None if json is None else check_json(json)

@@ -69,7 +69,8 @@ def check(
     from gpufeed.plan.image_targets import Depth, Mask
     from gpufeed.tools.check.dataset import check as check_images
     from gpufeed.tools.check.page import save_page
-    from gpufeed.tools.resolve import ListOptions, list_images
+    from gpufeed.tools.find_data import ListOptions
+    from gpufeed.tools.resolve import list_images
 
     keep_interruptible()
     for target in (parquet, html):

@@ -158,7 +158,8 @@ def show(
 ) -> None:
     """Write the contact sheet of any batch: what training receives at that step."""
     from gpufeed.sheets.sheet import check_target, save_sheet
-    from gpufeed.tools.resolve import ListOptions, open_manifest, take_split
+    from gpufeed.tools.find_data import ListOptions
+    from gpufeed.tools.resolve import open_manifest, take_split
     from gpufeed.tools.show import show_batch
 
     keep_interruptible()
@@ -197,7 +198,7 @@ def show(
 @app.command()
 def transforms(
     data: Annotated[
-        Path | None,
+        str | None,
         typer.Option(help="As for `show`; by default synthetic birds, drawn once."),
     ] = None,
     record: Annotated[

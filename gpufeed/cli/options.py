@@ -91,9 +91,10 @@ Seed = Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")]
 Device = Annotated[str, typer.Option(help="Device to run on: auto, cpu, cuda or cuda:1.")]
 _DATA = (
     "A table of images (CSV, Parquet, ...), a pattern of several, a folder with a folder for each "
-    "class, also in a zip archive, a folder of images, tar shards, a NABirds folder, or its "
+    "class, also in a zip archive, a folder of images, tar shards, files of ArrayRecord, HDF5, "
+    "LMDB or FFCV, a dataset of Hugging Face's save_to_disk, a NABirds folder, or its "
     "metadata.parquet; or the URL (s3://, gs://, ...) of a table, class folders, a zip archive or "
-    "tar shards."
+    "tar shards. Or any manifest, as the file of Manifest.save."
 )
 Data = Annotated[str, typer.Option(help=_DATA)]
 DataArgument = Annotated[str, typer.Argument(help=_DATA, metavar="DATA")]
@@ -112,7 +113,10 @@ PathColumn = Annotated[
 ]
 ImageColumn = Annotated[
     str | None,
-    typer.Option("--image", help="A table's column of encoded images, if it holds these."),
+    typer.Option(
+        "--image",
+        help="A table's column of encoded images, if it holds these; or an HDF5 file's dataset.",
+    ),
 ]
 LabelColumn = Annotated[
     str | None,
@@ -121,7 +125,8 @@ LabelColumn = Annotated[
 Root = Annotated[
     str | None,
     typer.Option(
-        help="Folder, or its URL, that a table's paths are relative to; by default the table's own."
+        help="Folder, or its URL, that a table's paths are relative to, by default its own; or "
+        "where the files of a saved manifest are now."
     ),
 ]
 FollowLinks = Annotated[

@@ -27,7 +27,9 @@ def replay(
         Path,
         typer.Option(help="A loader's state as JSON, the result of `loader.get_state()`."),
     ],
-    data: Annotated[str, typer.Option(help="The data of the run, as for `show`.")],
+    data: Annotated[
+        str, typer.Option(help="The data of the run, as for `show`, or its saved manifest.")
+    ],
     step: Annotated[
         int | None,
         typer.Option(min=0, help="Number of the batch; by default the next one after the state."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,7 +15,7 @@ from gpufeed.errors import ManifestError
 from gpufeed.records.table_files import FAILURES, file_name, find_files, first_line, read_file
 from gpufeed.source.locate import common_folder
 
-__all__ = ["AnyTable", "Table", "join_files", "load_table", "with_names"]
+__all__ = ["AnyTable", "Table", "join_files", "load_table", "take_apart", "with_names"]
 
 
 class ArrowTable(Protocol):
@@ -144,16 +144,16 @@ def _convert(table: Any) -> pl.DataFrame | None:
         if hasattr(table, "data"):
             table.data.validate(full=True)  # of mapped files: offsets may lead anywhere in memory
         frame: pl.DataFrame = table.to_polars()
-        features = getattr(table, "features", None) or {}
-        # Of classes; of lists of them, those of the lists' items.
-        items = {name: getattr(of, "feature", of) for name, of in features.items()}
-        return with_names(frame, {name: getattr(of, "names", None) for name, of in items.items()})
+        features: Any = getattr(table, "features", None)
+        return with_names(frame, features.to_dict() if hasattr(features, "to_dict") else {})
     if hasattr(table, "__arrow_c_stream__"):
         columns = list(table.items()) if hasattr(table, "iloc") else []
         paths = {name: column.map(os.fspath) for name, column in columns if _are_paths(column)}
         frame = pl.DataFrame(table.assign(**paths) if paths else table)
         return frame.with_columns(
-            _enum(pl.Series(str(name), column.cat.codes.to_numpy()), column.cat.categories)
+            _enum(pl.lit(pl.Series(column.cat.codes.to_numpy())), column.cat.categories).alias(
+                str(name)
+            )
             for name, column in columns
             if hasattr(column, "cat")
         )
@@ -169,17 +169,63 @@ def _are_paths(column: Any) -> bool:
     return column.dtype == object and all(isinstance(each, os.PathLike) for each in column)
 
 
-def with_names(frame: pl.DataFrame, names: Mapping[str, Sequence[object] | None]) -> pl.DataFrame:
-    """Return a frame with the names of the columns that hold indices of names, or lists of them."""
-    named = [name for name, given in names.items() if given and name in frame.columns]
-    return frame.with_columns(_enum(frame[name], names[name] or ()) for name in named)
+def with_names(frame: pl.DataFrame, features: Mapping[str, Any]) -> pl.DataFrame:
+    """Return a frame with the names of classes in the place of their numbers.
+
+    Args:
+        frame: a table of Hugging Face.
+        features: its features as JSON. They may name the classes of a column, of the items of
+            lists, and of the fields of structs.
+    """
+    found = [
+        _named(pl.col(name), frame.schema[name], feature)
+        for name, feature in features.items()
+        if name in frame.columns
+    ]
+    return frame.with_columns(each for each in found if each is not None)
 
 
-def _enum(codes: pl.Series, names: Sequence[object]) -> pl.Series:
+def _named(values: pl.Expr, dtype: Any, feature: Mapping[str, Any]) -> pl.Expr | None:
+    """Return the names of values; None if the feature has none."""
+    items = feature.get("feature", feature)
+    if isinstance(dtype, pl.List):
+        named = _named(pl.element(), dtype.inner, items)
+        return None if named is None else values.list.eval(named)
+    if isinstance(dtype, pl.Struct):
+        inside = [
+            _named(pl.field(field.name), field.dtype, items[field.name])
+            for field in dtype.fields
+            if field.name in items
+        ]
+        fields = [each for each in inside if each is not None]
+        return values.struct.with_fields(*fields) if fields else None
+    names = feature.get("names")
+    return _enum(values, names) if names else None
+
+
+def _enum(codes: pl.Expr, names: Iterable[object]) -> pl.Expr:
     """Return the names of codes, which are their indices; null for a code that has none."""
     texts = [str(name) for name in names]
     dtype = pl.Enum(texts)
-    item = pl.element().replace_strict(range(len(texts)), texts, default=None, return_dtype=dtype)
-    if isinstance(codes.dtype, pl.List):
-        return codes.list.eval(item)
     return codes.replace_strict(range(len(texts)), texts, default=None, return_dtype=dtype)
+
+
+def take_apart(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
+    """Return a frame with columns for the fields of structs that are named, as "objects.bbox".
+
+    A column of structs of lists, or of lists of structs, becomes one of lists for each field.
+    """
+    for column in dict.fromkeys(name.partition(".")[0] for name in names):
+        dtype: Any = frame.schema.get(column)
+        item = getattr(dtype, "inner", dtype)
+        if isinstance(item, pl.Struct) and isinstance(dtype, pl.List | pl.Struct):
+            fields = [
+                (
+                    pl.col(column).struct.field(field.name)
+                    if item is dtype
+                    else pl.col(column).list.eval(pl.element().struct.field(field.name))
+                ).alias(f"{column}.{field.name}")
+                for field in item.fields
+            ]
+            frame = frame.with_columns(fields).drop(column)
+    return frame

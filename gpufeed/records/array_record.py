@@ -41,9 +41,8 @@ def read_array_record(
     `path` is the file's name and the record's position in it, such as
     "birds-train.array_record-00000-of-00016/17".
 
-    This reads all records once. To save that next time, write `manifest.frame` to a table file, and
-    pass it to `read_table` with `source=ArrayRecordSource(paths, image)`. That is also what to do
-    with records that are encoded images themselves.
+    This reads all records once; `Manifest.save` spares that the next time. For records that are
+    encoded images themselves, pass `read_table` their labels, and `ArrayRecordSource` as `source`.
 
     Args:
         paths: the files: see `ArrayRecordSource`.

@@ -13,10 +13,10 @@ from gpufeed.errors import ManifestError
 from gpufeed.records.bad_images import OnBadImage
 from gpufeed.records.manifest import Manifest
 from gpufeed.records.table import read_table
-from gpufeed.source.beton import open_beton
+from gpufeed.source.beton import BetonSource, open_beton
 from gpufeed.source.storage import LocalStorage
 
-__all__ = ["read_beton"]
+__all__ = ["beton_table", "read_beton"]
 
 
 def read_beton(
@@ -52,19 +52,25 @@ def read_beton(
             type of the user's own, or no such fields; or as `read_table`.
         ConfigError: as `read_table`.
     """
+    table, source = beton_table(path, image)
+    return read_table(
+        table,
+        label=label,
+        classes=classes,
+        source=source,
+        on_bad_image=on_bad_image,
+        reduce_depth=reduce_depth,
+        progress=progress,
+    )
+
+
+def beton_table(path: str | os.PathLike[str], image: str) -> tuple[pl.DataFrame, BetonSource]:
+    """Return the numbers in a file as a table with `path`, and its images; errors as above."""
     file = Path(path).absolute()
     try:
         beton = open_beton(LocalStorage(file.parent), file.name, image)
     except OSError as error:
         raise ManifestError(f"cannot read {file}: {error.strerror or error}") from error
-    table = pl.DataFrame(beton.columns)
     names = [f"{file.name}/{number}" for number in range(len(beton.source))]
-    return read_table(
-        table.with_columns(path=pl.Series(names, dtype=pl.String)),
-        label=label,
-        classes=classes,
-        source=beton.source,
-        on_bad_image=on_bad_image,
-        reduce_depth=reduce_depth,
-        progress=progress,
-    )
+    table = pl.DataFrame(beton.columns).with_columns(path=pl.Series(names, dtype=pl.String))
+    return table, beton.source

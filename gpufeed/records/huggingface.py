@@ -10,7 +10,7 @@ from gpufeed.records.embedded.images import is_dataset
 from gpufeed.records.manifest import Manifest
 from gpufeed.records.table import read_table
 
-__all__ = ["read_huggingface"]
+__all__ = ["image_column", "read_huggingface"]
 
 
 def read_huggingface(
@@ -42,14 +42,25 @@ def read_huggingface(
         elif hasattr(dataset, "_ex_iterable"):
             advice = "; a stream has no order to resume in: load it without streaming=True"
         raise ManifestError(f"dataset must be a datasets.Dataset, not {kind}{advice}")
-    if image is None:
-        images = [
-            name for name, feature in dataset.features.items() if type(feature).__name__ == "Image"
-        ]
-        if len(images) != 1:
-            raise ManifestError(
-                f"the dataset has {len(images)} columns of the type Image, {short(images)}; pass "
-                f"image= with the name of one of {sanitize(str(dataset.column_names))}"
-            )
-        (image,) = images
-    return read_table(dataset, image=image, label=label, **options)
+    column = image_column(dataset, image)
+    return read_table(dataset, image=column, label=label, **options)
+
+
+def image_column(dataset: Any, image: str | None) -> str:
+    """Return the name of a dataset's column of images: the one that is given, or the only one.
+
+    Raises:
+        ManifestError: there are none, or several.
+    """
+    if image is not None:
+        return image
+    images = [
+        name for name, feature in dataset.features.items() if type(feature).__name__ == "Image"
+    ]
+    if len(images) != 1:
+        raise ManifestError(
+            f"the dataset has {len(images)} columns of the type Image, {short(images)}; pass "
+            f"image= with the name of one of {sanitize(str(dataset.column_names))}"
+        )
+    name: str = images[0]
+    return name

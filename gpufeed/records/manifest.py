@@ -622,9 +622,11 @@ class Manifest:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the manifest to a file for `read_manifest`, which opens it at once.
 
-        It is an Arrow IPC file of all columns, with the names of classes and points, the
-        fingerprint and the root in its metadata. Images are not copied. The file is written
-        atomically.
+        It is an Arrow IPC file of all columns, with the names of classes and points and the
+        fingerprint in its metadata. It says where the images are, in files of any kind that gpufeed
+        reads, so that nothing else is needed to open it; images themselves are not copied. Those in
+        memory, and those of a source of your own, are passed to `read_manifest` as `source`. The
+        file is written atomically.
 
         Args:
             path: the file, which must end in ".manifest".

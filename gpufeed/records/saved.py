@@ -6,12 +6,13 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import polars as pl
 
 from gpufeed._util.atomic_write import atomic_write
 from gpufeed._util.sanitize import short
+from gpufeed._util.urls import location
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.arrow_file import write_arrow
 from gpufeed.records.fingerprint import fingerprint
@@ -19,28 +20,25 @@ from gpufeed.records.manifest import SAVED, Manifest, check_images
 from gpufeed.records.probe import probed
 from gpufeed.records.table_files import read_arrow
 from gpufeed.source.base import Source
-from gpufeed.source.files import FileSource
-from gpufeed.source.locate import Root, storage_of
-from gpufeed.source.objects import ObjectSource
-from gpufeed.source.storage import LocalStorage
-from gpufeed.source.zipped import open_archive
+from gpufeed.source.locate import Root
+from gpufeed.source.saved import open_paths, open_source, save_source
 
 __all__ = ["read_again", "read_manifest", "save_manifest"]
 
-_VERSION = 1
+_VERSION = 2
 _KEY = b"gpufeed"
 """Key of the manifest's JSON in the metadata of the Arrow schema."""
+_COLUMN = "gpufeed.source."
+"""Prefix of the columns that the source is made of."""
 
 
 def save_manifest(manifest: Manifest, path: str | os.PathLike[str]) -> None:
     """Write a manifest to a file: see `Manifest.save`."""
     if not os.fspath(path).endswith(SAVED):
         raise ConfigError(f"path is {short(os.fspath(path))}; it must end in {SAVED}")
-    source, seconds = manifest.source, int(time.time())
-    root = None
-    if type(source) is FileSource or isinstance(source, ObjectSource):
-        root = os.fspath(source.root)
-    about = {
+    seconds = int(time.time())
+    about, frame = _with_source(manifest)
+    about |= {
         "version": _VERSION,
         "saved": seconds,
         "fingerprint": manifest.fingerprint(),
@@ -48,17 +46,33 @@ def save_manifest(manifest: Manifest, path: str | os.PathLike[str]) -> None:
         "repairs": dict(manifest.repairs),
         "reduce_depth": manifest.reduce_depth,
         "point_names": manifest.point_names,
-        "root": root,
-        "named": _misnamed(source, manifest.frame) is None,
+        "named": _misnamed(manifest.source, manifest.frame) is None,
     }
 
     def write(file: BinaryIO) -> None:
-        write_arrow(file, manifest.frame, {_KEY: json.dumps(about).encode()})
+        write_arrow(file, frame, {_KEY: json.dumps(about).encode()})
         # Whatever changes the file later gives it another time, which is no whole second.
         file.flush()
         os.utime(file.fileno(), (seconds, seconds))
 
     atomic_write(path, write)
+
+
+def _with_source(manifest: Manifest) -> tuple[dict[str, Any], pl.DataFrame]:
+    """Return as JSON what the images' source is saved as, and the rows with its columns."""
+    frame, saved = manifest.frame, save_source(manifest.source)
+    if saved is None:
+        return {"source": None, "images": short(manifest.source)}, frame
+    # Names of images are often their paths.
+    texts = (each for each in saved.columns if each.dtype == pl.String)
+    paths = [each.name for each in texts if each.equals(frame["path"])]
+    own = saved.columns.drop(paths)
+    about = {"source": saved.about, "columns": own.columns, "paths": paths}
+    if not own.width:
+        return about, frame
+    about["columns_fingerprint"] = fingerprint(own, ())
+    named = (each.alias(_COLUMN + each.name) for each in own)
+    return about, frame.with_columns(named)
 
 
 def read_manifest(
@@ -77,23 +91,29 @@ def read_manifest(
     not that of saving, as for a copy. That takes about a second for ten million rows each time, so
     copy such files with their times (`cp -p`). A pickle of the manifest holds the path of the file.
 
+    The images are found where they were, in files of any kind. A tar shard, table or other file of
+    several images that has changed since is noticed when it is read: its images are bad images.
+
     Args:
         file: the file.
-        root: the folder of the images, a zip archive of them, its URL or a `RemoteStorage`, if it
-            is not the one that was saved; options of a `RemoteStorage` are not saved.
-        source: the images, if they are not files: key i is the image of row i. The names of eight
-            images are compared with their `path`, if they were alike when the manifest was saved.
+        root: where the files of the images are now, if they were moved: a folder, its URL or a
+            `RemoteStorage`, in which they have the same names. Images that were files of their own,
+            or in a zip archive, may also be in a zip archive. Options of a `RemoteStorage` are not
+            saved.
+        source: the images, if they were in memory or of a source of your own: key i is the image of
+            row i. The names of eight images are compared with their `path`, if they were alike when
+            the manifest was saved.
 
     Raises:
-        ManifestError: the file cannot be read, is not a saved manifest, or has been changed; or
-            its images are not files and `source` is missing, or has other images.
-        ConfigError: both `root` and `source` are given.
-        MissingExtraError: pyarrow is not installed.
+        ManifestError: the file cannot be read, is not a saved manifest, or has been changed; the
+            root has other files; or `source` is missing, or has other images.
+        ConfigError: both `root` and `source` are given, or the images were below several roots.
+        MissingExtraError: pyarrow is not installed, or what the images' format needs.
     """
     if root is not None and source is not None:
         raise ConfigError(f"root is {short(root)}, but source is given too; pass only one of them")
     file = Path(file).absolute()
-    frame, metadata = read_arrow(file, check=False)
+    whole, metadata = read_arrow(file, check=False)
     if _KEY not in metadata:
         raise ManifestError(
             f"{file} is not a manifest that Manifest.save wrote; read_table reads tables"
@@ -104,16 +124,21 @@ def read_manifest(
             f"{file} has version {about['version']} of saved manifests, and this gpufeed reads "
             f"version {_VERSION}; save it again with this gpufeed"
         )
-    classes, saved = tuple(about["classes"]), about["fingerprint"]
     in_time = file.stat().st_mtime_ns == about["saved"] * 10**9
     if not in_time:
-        frame, _ = read_arrow(file, check=True)
-    if not in_time and fingerprint(frame, classes) != saved:
+        whole, _ = read_arrow(file, check=True)
+    frame = whole[[name for name in whole.columns if not name.startswith(_COLUMN)]]
+    own = [whole[_COLUMN + name].alias(name) for name in about.get("columns", ())]
+    classes, saved = tuple(about["classes"]), about["fingerprint"]
+    changed = not in_time and (
+        fingerprint(frame, classes) != saved
+        or (own and fingerprint(pl.DataFrame(own), ()) != about["columns_fingerprint"])
+    )
+    if changed:
         raise ManifestError(
             f"{file} has been changed since it was saved; make a manifest of the changed table, "
             "and save that"
         )
-    at: Root | None = None
     if source is not None:
         images = check_images(source, frame, None)
         key = _misnamed(images, frame)
@@ -122,19 +147,16 @@ def read_manifest(
                 f"{file} has {short(frame['path'][key])} in row {key}, but image {key} of source "
                 f"is {short(images.name(key))}; pass the images in the order of the rows"
             )
-    elif root is None and about["root"] is None:
+    elif about["source"] is not None:
+        own += [frame["path"].alias(name) for name in about["paths"]]
+        images = open_source(about["source"], pl.DataFrame(own), root)
+    elif root is not None:
+        images = open_paths(root, frame["path"])
+    else:
         raise ManifestError(
-            f"{file} is a list of images that are not files in one folder; pass source=, as that "
+            f"{file} does not say how to open its images, {about['images']}; pass source=, as that "
             "of the manifest that was saved"
         )
-    elif isinstance(root, str | os.PathLike) and (archive := open_archive(root)) is not None:
-        images, at = archive.find(frame["path"]), archive.root or root
-    else:
-        at = storage_of(root or about["root"])
-        if isinstance(at, LocalStorage):
-            images = FileSource.of_checked(at.root, frame["path"])
-        else:
-            images = ObjectSource(at, frame["path"])
     manifest = Manifest._of_checked(
         frame,
         images,
@@ -144,8 +166,9 @@ def read_manifest(
         point_names=tuple(about["point_names"]),
         fingerprint=saved,
     )
-    # A pickle needs the options of a storage too.
-    manifest._file = file, at, source
+    if isinstance(root, str | os.PathLike) and isinstance(where := location(root), Path):
+        root = where.absolute()
+    manifest._file = file, root, source
     return manifest
 
 

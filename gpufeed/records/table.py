@@ -23,7 +23,7 @@ from gpufeed.records.annotations import (
     read_boxes,
     read_points,
 )
-from gpufeed.records.any_table import AnyTable, load_table
+from gpufeed.records.any_table import AnyTable, load_table, take_apart
 from gpufeed.records.bad_images import OnBadImage, check_on_bad_image, drop_links
 from gpufeed.records.bounding_box import BOX_COLUMNS
 from gpufeed.records.embedded.images import take_images
@@ -123,7 +123,8 @@ def read_table(
             an integer. "renumber" numbers the distinct labels, sorted, from 0. `repairs` counts the
             images whose integer label becomes another number, as `labels_renumbered`.
         boxes: column of lists of four numbers, in pixels; becomes `boxes`. Null and an empty list
-            mean no boxes.
+            mean no boxes. Here and below, a field of structs is named as "objects.bbox", as in
+            datasets for detection of Hugging Face; the other fields then become columns too.
         box_format: "xyxy" for (x0, y0, x1, y1), or "xywh" for (x, y, width, height) as in COCO.
         box_labels: column of lists, with a label for each box; becomes `box_labels`. Integers of 0
             or more are kept, and text is numbered like labels: see `Manifest.box_classes`. By
@@ -317,7 +318,9 @@ def list_table(
     else:
         loaded, source = take_images(table, image, path, progress)
         path = image if source is None else path
-    frame, name, row_name = loaded.frame, loaded.name, loaded.row_name
+    name, row_name = loaded.name, loaded.row_name
+    dotted = [given for given, _ in annotations if "." in given and given not in loaded.frame]
+    frame = take_apart(loaded.frame, dotted)
     if source is not None:
         check_source(source, frame.height)
     if source is not None and path not in frame.columns:
@@ -391,6 +394,14 @@ def _advice(frame: pl.DataFrame, missing: str, path: str, label: str | None) -> 
         if images:
             return f"; pass image={images[0]!r} if that column holds the images"
         return "; pass path= with the name of the column of paths"
+    inside = [
+        f"{name}.{missing}"
+        for name, dtype in frame.schema.items()
+        if isinstance(item := getattr(dtype, "inner", dtype), pl.Struct)
+        and missing in [field.name for field in item.fields]
+    ]
+    if inside and missing != label:
+        return f"; pass {inside[0]!r}, which is a field of that column"
     if missing == label:
         return "; pass label= with the name of the column of labels, or None if there is none"
     return ""

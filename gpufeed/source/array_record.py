@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from gpufeed._util.extras import import_extra
 from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError, ManifestError, SourceError
+from gpufeed.source.base import Saved
 from gpufeed.source.example import Values, read_example
+from gpufeed.source.locate import Root
 from gpufeed.source.native import NativeFiles
 from gpufeed.source.patterns import Patterns, locate
 from gpufeed.source.storage import LocalStorage
@@ -54,6 +57,20 @@ class ArrayRecordSource:
         self._ends = np.cumsum(counts)
         if not len(self):
             raise ManifestError(f"{self!r} has no records")
+
+    def to_saved(self) -> Saved:
+        """Return what `from_saved` takes."""
+        about = {"image": self.image, "ends": self._ends.tolist(), **self._files.to_saved()}
+        return Saved(about, pl.DataFrame())
+
+    @classmethod
+    def from_saved(cls, about: dict[str, Any], _: pl.DataFrame, root: Root | None) -> Self:
+        """Return the source that was saved; errors as for `NativeFiles`."""
+        source = cls.__new__(cls)
+        source.image = about["image"]
+        source._files = NativeFiles.from_saved(about, root, _open)
+        source._ends = np.array(about["ends"])
+        return source
 
     def __len__(self) -> int:
         return int(self._ends[-1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Sequence, Sized
 from concurrent.futures import Future
-from typing import Any, BinaryIO, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,14 @@ import numpy.typing as npt
 from gpufeed._util.sanitize import short
 from gpufeed.errors import GpufeedError, ManifestError, SourceError
 
+if TYPE_CHECKING:
+    import polars as pl
+
 __all__ = [
     "Content",
     "Encoded",
     "Pixels",
+    "Saved",
     "Source",
     "Values",
     "as_file",
@@ -47,6 +51,18 @@ Values = npt.NDArray[Any]
 Content = Encoded | Pixels | Values
 
 Keys = npt.NDArray[np.int64]
+
+
+class Saved(NamedTuple):
+    """What a source is saved as with a manifest.
+
+    Attributes:
+        about: JSON.
+        columns: a row for each key; or no columns.
+    """
+
+    about: dict[str, Any]
+    columns: pl.DataFrame
 
 
 class Source(Protocol):

@@ -15,7 +15,8 @@ import polars as pl
 
 from gpufeed._util.sanitize import short
 from gpufeed.errors import ManifestError
-from gpufeed.source.base import Content
+from gpufeed.source.base import Content, Saved
+from gpufeed.source.locate import Root
 from gpufeed.source.ranges import RangeSource
 from gpufeed.source.storage import Storage
 
@@ -61,6 +62,20 @@ class BetonSource(RangeSource):
     """
 
     shapes: npt.NDArray[np.int64]
+
+    def to_saved(self) -> Saved | None:
+        """Return what `from_saved` takes: see `RangeSource`."""
+        saved = super().to_saved()
+        if saved is None:
+            return None
+        return Saved(saved.about, saved.columns.with_columns(shape=pl.Series(self.shapes)))
+
+    @classmethod
+    def from_saved(cls, about: dict[str, Any], columns: pl.DataFrame, root: Root | None) -> Self:
+        """Return the source that was saved: see `RangeSource`."""
+        source = super().from_saved(about, columns, root)
+        source.shapes = columns["shape"].to_numpy()
+        return source
 
     def read(self, keys: npt.NDArray[np.int64]) -> list[Content | OSError]:  # type: ignore[override]
         """Read images: see `Source`."""

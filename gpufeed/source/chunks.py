@@ -57,14 +57,14 @@ class ChunkStorage:
 
     def __init__(self, storage: Ranges, chunks: Mapping[str, Chunks]) -> None:
         self.storage = storage
-        self._chunks = chunks
+        self.chunks = chunks
         self._kept = _Kept()
 
     def __repr__(self) -> str:
         return f"ChunkStorage({self.storage!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"storage": self.storage, "chunks": self._chunks}
+        return {"storage": self.storage, "chunks": self.chunks}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
@@ -80,7 +80,7 @@ class ChunkStorage:
 
     def _part(self, wanted: StoredRange) -> _Part:
         """Return where a range is stored."""
-        chunks = self._chunks.get(wanted.path)
+        chunks = self.chunks.get(wanted.path)
         if chunks is None:
             return _Part(wanted, 0, 0, 0, wanted.length)
         end = wanted.start + wanted.length

@@ -16,6 +16,7 @@ from gpufeed._util.memory import Slices
 from gpufeed._util.open_regular import open_regular, read_file, read_file_into
 from gpufeed._util.rows import RowName, pieces
 from gpufeed._util.thread_map import thread_map
+from gpufeed.source.base import Saved
 from gpufeed.source.paths import check_inside, check_names
 from gpufeed.source.stored import MAX_BYTES, StoredSource
 
@@ -47,6 +48,10 @@ class PathSource(StoredSource):
         check_names(paths, where)
         super().__init__(len(paths))
         self.paths = paths
+
+    def to_saved(self) -> Saved:
+        """Return what finds the files again, but for the options of their storage."""
+        return Saved({"root": os.fspath(self.root)}, self.paths.to_frame("path"))
 
     def __len__(self) -> int:
         return len(self.paths)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import itertools
 import os
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from gpufeed._util.extras import import_extra
 from gpufeed._util.sanitize import short
 from gpufeed.errors import ManifestError
-from gpufeed.source.base import Content, as_file, as_rgb
+from gpufeed.source.base import Content, Saved, as_file, as_rgb
+from gpufeed.source.locate import Root
 from gpufeed.source.native import NativeFiles
 
-__all__ = ["Hdf5Source"]
+__all__ = ["Hdf5Source", "find_images", "read_numbers"]
 
 
 class Hdf5Source:
@@ -34,35 +36,21 @@ class Hdf5Source:
     """
 
     def __init__(self, path: str | os.PathLike[str], dataset: str = "images") -> None:
-        self.dataset = dataset
         try:
-            self._files = NativeFiles([path], _open)
-            file = self._files.open()
+            self._start(NativeFiles([path], _open), dataset)
         except OSError as error:
             raise ManifestError(f"cannot open {os.fspath(path)}: {error}") from error
-        h5py = _h5py()
-        where = f"{self._files.paths[0]}: the dataset {short(dataset)}"
-        try:
-            # Before it is followed: it may lead to a pipe, which would block.
-            link = _is_link(file, dataset)
-            found = None if link else file.get(dataset)
-        except (KeyError, OSError, RuntimeError, ValueError) as error:
-            raise ManifestError(f"{where} cannot be opened: {error}") from error
-        if link:
-            raise ManifestError(
-                f"{where} is a link, or in a group that is one; there are "
-                f"{', '.join(_datasets(file))}"
-            )
-        if not isinstance(found, h5py.Dataset):
-            raise ManifestError(f"{where} does not exist; there are {', '.join(_datasets(file))}")
-        # A file from elsewhere may name any file of this machine.
-        if found.file.filename != file.filename or found.external or found.is_virtual:
-            raise ManifestError(f"{where} is stored in other files; copy it into one file")
+
+    def _start(self, files: NativeFiles[Any], dataset: str) -> None:
+        """Open the file; raises as `__init__`, and `OSError` if it cannot be opened."""
+        self.dataset = dataset
+        self._files = files
+        file = files.open()
+        found = _dataset(file, dataset)
         self._shape: tuple[int, ...] = found.shape
-        encoded = h5py.check_vlen_dtype(found.dtype) == np.uint8 and found.ndim == 1
-        single = found.ndim == 3 and found.dtype.kind in "biuf"
-        rgb = found.ndim == 4 and found.shape[3] == 3 and found.dtype == np.uint8
-        if not (encoded or single or rgb):
+        where = f"{files.paths[0]}: the dataset {short(dataset)}"
+        values = found.ndim == 3 and found.dtype.kind in "biuf"
+        if not (_has_images(found) or values):
             raise ManifestError(
                 f"{where} is {found.dtype} {found.shape}; it must be uint8 of the shape "
                 "(n, height, width, 3) or (n, height, width), or variable-length uint8 of the "
@@ -72,6 +60,21 @@ class Hdf5Source:
         self._dtype = found.dtype
         if not found.size:
             raise ManifestError(f"{where} is empty: its shape is {found.shape}")
+
+    def to_saved(self) -> Saved:
+        """Return what `from_saved` takes."""
+        return Saved({"dataset": self.dataset, **self._files.to_saved()}, pl.DataFrame())
+
+    @classmethod
+    def from_saved(cls, about: dict[str, Any], _: pl.DataFrame, root: Root | None) -> Self:
+        """Return the source that was saved; errors as for the source and for `NativeFiles`."""
+        source = cls.__new__(cls)
+        files = NativeFiles.from_saved(about, root, _open)
+        try:
+            source._start(files, about["dataset"])
+        except OSError as error:
+            raise ManifestError(f"cannot open {files.paths[0]}: {error}") from error
+        return source
 
     def __len__(self) -> int:
         return self._shape[0]
@@ -121,6 +124,76 @@ def _h5py() -> Any:
     return import_extra("h5py", extra="hdf5")
 
 
+def find_images(path: str | os.PathLike[str]) -> tuple[list[str], list[str]]:
+    """Return the names of a file's datasets that hold images, and of the others.
+
+    Raises:
+        ManifestError: the file cannot be opened.
+        MissingExtraError: the package h5py is not installed.
+    """
+    images: list[str] = []
+    others: list[str] = []
+    with _opened(path) as file:
+        for name, item in _datasets(file):
+            (images if _has_images(item) else others).append(name)
+    return images, others
+
+
+def read_numbers(path: str | os.PathLike[str], dataset: str) -> npt.NDArray[Any]:
+    """Return the content of a dataset of numbers or text.
+
+    Raises:
+        ManifestError: the file cannot be opened, or has no such dataset of its own.
+        MissingExtraError: the package h5py is not installed.
+    """
+    with _opened(path) as file:
+        found = _dataset(file, dataset)
+        text = _h5py().check_string_dtype(found.dtype) is not None
+        content: npt.NDArray[Any] = (found.asstr() if text else found)[:]
+    return content
+
+
+def _opened(path: str | os.PathLike[str]) -> Any:
+    try:
+        return _open(os.fspath(path))
+    except OSError as error:
+        raise ManifestError(f"cannot open {os.fspath(path)}: {error}") from error
+
+
+def _has_images(dataset: Any) -> bool:
+    if _h5py().check_vlen_dtype(dataset.dtype) == np.uint8:
+        return bool(dataset.ndim == 1)
+    grey, rgb = dataset.ndim == 3, dataset.ndim == 4 and dataset.shape[3] == 3
+    return bool(dataset.dtype == np.uint8 and (grey or rgb))
+
+
+def _dataset(file: Any, name: str) -> Any:
+    """Return a dataset that is stored in a file itself.
+
+    Raises:
+        ManifestError: there is none.
+    """
+    where = f"{file.filename}: the dataset {short(name)}"
+
+    def names() -> str:
+        return ", ".join(short(each) for each, _ in _datasets(file)) or "none"
+
+    try:
+        # Before it is followed: it may lead to a pipe, which would block.
+        link = _is_link(file, name)
+        found = None if link else file.get(name)
+    except (KeyError, OSError, RuntimeError, ValueError) as error:
+        raise ManifestError(f"{where} cannot be opened: {error}") from error
+    if link:
+        raise ManifestError(f"{where} is a link, or in a group that is one; there are {names()}")
+    if not isinstance(found, _h5py().Dataset):
+        raise ManifestError(f"{where} does not exist; there are {names()}")
+    # A file from elsewhere may name any file of this machine.
+    if found.file.filename != file.filename or found.external or found.is_virtual:
+        raise ManifestError(f"{where} is stored in other files; copy it into one file")
+    return found
+
+
 def _is_link(file: Any, dataset: str) -> bool:
     """Return whether a name passes through a soft or external link, which is not followed."""
     names = [name for name in dataset.split("/") if name not in ("", ".")]
@@ -132,13 +205,13 @@ def _is_link(file: Any, dataset: str) -> bool:
     return False
 
 
-def _datasets(file: Any) -> list[str]:
-    """Return the names of a file's datasets, as they are written in an error."""
-    found: list[str] = []
+def _datasets(file: Any) -> list[tuple[str, Any]]:
+    """Return the datasets of a file, by their names."""
+    found: list[tuple[str, Any]] = []
 
     def visit(name: str, item: Any) -> None:
-        if hasattr(item, "dtype"):
-            found.append(short(name))
+        if isinstance(item, _h5py().Dataset):
+            found.append((name, item))
 
     file.visititems(visit)
-    return found or ["none"]
+    return found

@@ -7,14 +7,17 @@ import threading
 import weakref
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from gpufeed._util.extras import import_extra
 from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError, ManifestError
+from gpufeed.source.base import Saved
+from gpufeed.source.locate import Root
 from gpufeed.source.native import NativeFiles
 
 __all__ = ["LmdbSource"]
@@ -29,9 +32,6 @@ class LmdbSource:
         path: the database: a folder with the file `data.mdb`, or such a file.
         keys: the keys of the images, text or bytes, in the order of the records; None for all keys
             of the database, sorted as bytes.
-
-    Attributes:
-        names: the keys as text.
 
     Raises:
         ManifestError: there is no database, it is damaged or empty, a key is missing, or the values
@@ -57,22 +57,36 @@ class LmdbSource:
     def _list(self, environment: Any, file: Path, keys: Iterable[str | bytes] | None) -> None:
         """Set the keys and their names; raises as `__init__` does, and errors of lmdb."""
         with environment.begin() as transaction:
-            if keys is None:
-                self._keys: list[bytes] = [*transaction.cursor().iternext(values=False)]
-            else:
-                self._keys = [_as_bytes(key) for key in keys]
-            self.names = [key.decode(errors="backslashreplace") for key in self._keys]
-            if not self._keys:
+            listed = transaction.cursor().iternext(values=False) if keys is None else keys
+            self._keys = pl.Series([_as_bytes(key) for key in listed], dtype=pl.Binary)
+            if not len(self):
                 raise ManifestError(f"{file} has no images: there are no keys")
             if keys is not None:
-                for key, name in zip(self._keys, self.names, strict=True):
+                for number, key in enumerate(self._keys):
                     if transaction.get(key) is None:
-                        raise ManifestError(f"{file} has no key {short(name)}")
+                        raise ManifestError(f"{file} has no key {short(self.name(number))}")
             if _is_pickle(transaction.get(self._keys[0])):
                 raise ManifestError(
-                    f"{file}: the value of {short(self.names[0])} is a pickled object, which can "
+                    f"{file}: the value of {short(self.name(0))} is a pickled object, which can "
                     "run code where it is loaded; write the encoded images themselves as values"
                 )
+
+    def to_saved(self) -> Saved:
+        """Return what `from_saved` takes."""
+        return Saved(self._files.to_saved(), self._keys.to_frame("key"))
+
+    @classmethod
+    def from_saved(cls, about: dict[str, Any], columns: pl.DataFrame, root: Root | None) -> Self:
+        """Return the source that was saved; errors as for `NativeFiles`."""
+        source = cls.__new__(cls)
+        source._files = NativeFiles.from_saved(about, root, _open)
+        source._keys = columns["key"]
+        return source
+
+    @property
+    def names(self) -> list[str]:
+        """The keys as text."""
+        return [_as_text(key) for key in self._keys]
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -90,11 +104,11 @@ class LmdbSource:
 
     def name(self, key: int) -> str:
         """Return an image's key as text: see `Source`."""
-        return self.names[key]
+        return _as_text(self._keys[key])
 
     def fingerprint(self) -> str:
         """Return a digest of the database's path and stamp, and of the keys: see `Source`."""
-        return self._files.fingerprint(self._keys)
+        return self._files.fingerprint(self._keys.to_list())
 
 
 def _lmdb() -> Any:
@@ -120,6 +134,10 @@ def _as_bytes(key: object) -> bytes:
     if not isinstance(key, bytes):
         raise ConfigError(f"keys has {short(key)}; keys must be text or bytes")
     return key
+
+
+def _as_text(key: bytes) -> str:
+    return key.decode(errors="backslashreplace")
 
 
 def _is_pickle(value: bytes) -> bool:

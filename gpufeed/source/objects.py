@@ -16,6 +16,7 @@ from gpufeed._util.urls import public_url
 from gpufeed.source.files import PathSource
 from gpufeed.source.remote.storage import RemoteStorage, WholeFile
 from gpufeed.source.storage import Stamp
+from gpufeed.source.stored import StoredSource
 
 __all__ = ["ObjectSource", "join_objects"]
 
@@ -55,6 +56,14 @@ class ObjectSource(PathSource):
         self.storage = storage
         self.root = public_url(storage.root)
         self._stamps = stamps or {}
+
+    @classmethod
+    def of_checked(cls, storage: RemoteStorage, paths: pl.Series) -> Self:
+        """Return a source of files whose paths have been checked before."""
+        source = cls(storage, paths.clear())
+        StoredSource.__init__(source, len(paths))
+        source.paths = source._files = paths
+        return source
 
     def __repr__(self) -> str:
         return f"ObjectSource({self.root!r}, {len(self)} files)"

@@ -16,8 +16,10 @@ import polars as pl
 from gpufeed._util.memory import Slices
 from gpufeed._util.open_regular import EmptyFileError, FileTooLongError
 from gpufeed._util.urls import location
-from gpufeed.source.base import as_file
+from gpufeed.source.base import Saved, as_file
 from gpufeed.source.buffers import BufferStorage
+from gpufeed.source.locate import Root
+from gpufeed.source.saved_files import find_files, save_files
 from gpufeed.source.storage import LocalStorage, Ranges, Stamp, StoredRange
 from gpufeed.source.stored import StoredSource
 
@@ -60,6 +62,21 @@ class RangeSource(StoredSource):
         self._which = which
         self._starts = starts
         self.lengths = lengths
+
+    def to_saved(self) -> Saved | None:
+        """Return what `from_saved` takes; None if the files are in memory, for example."""
+        about = save_files(self.storage, self.files, self.stamps)
+        if about is None:
+            return None
+        numbers = {"file": self._which.astype(np.int32), "start": self._starts}
+        columns = pl.DataFrame({**numbers, "length": self.lengths, "name": self.names})
+        return Saved(about, columns)
+
+    @classmethod
+    def from_saved(cls, about: dict[str, Any], columns: pl.DataFrame, root: Root | None) -> Self:
+        """Return the source that was saved; arguments and errors as for `find_files`."""
+        which, starts, lengths = (columns[name].to_numpy() for name in ("file", "start", "length"))
+        return cls(*find_files(about, root), which, starts, lengths, columns["name"])
 
     def __len__(self) -> int:
         return len(self.names)

@@ -26,8 +26,8 @@ from gpufeed._util.sanitize import sanitize
 from gpufeed._util.urls import location
 from gpufeed.errors import ManifestError
 from gpufeed.source.archives import TAR, ZIP, archive_kind
-from gpufeed.source.base import Encoded
-from gpufeed.source.locate import storage_of
+from gpufeed.source.base import Encoded, Saved
+from gpufeed.source.locate import Root, storage_of
 from gpufeed.source.paths import PATH_CHARS
 from gpufeed.source.ranges import RangeSource
 from gpufeed.source.remote.loop import then
@@ -43,6 +43,8 @@ _MOST_AROUND = _HEADER + (2 << 16)
 _MISSING, _STORED, _DEFLATED = -1, 0, 8
 """How a member is compressed, and that there is none."""
 _ENCRYPTED = 1
+_MEMBERS = ("method", "flags", "size", "checksum")
+"""The names of `members` in a saved manifest."""
 _PIECE = 1 << 15
 """Bytes of a file that are read at a time to find an image's size."""
 _IN_URL = re.compile(r"(.*)/([^/]+\.zip)(?:/(.*))?", re.IGNORECASE | re.DOTALL)
@@ -59,16 +61,35 @@ class ZipSource(StoredSource):
         ranges: where each key's file is in the archive, with its own header.
         paths: String (n,), the files' paths, relative to the folder.
         folder: of the archive, "" or one that ends in "/".
-        members: int64 (4, n): how each file is compressed, its flags, its length in bytes and its
-            CRC-32.
+        members: four of int64 (n,): how each file is compressed, its flags, its length in bytes and
+            its CRC-32.
     """
 
-    def __init__(self, ranges: RangeSource, paths: pl.Series, folder: str, members: Int64) -> None:
+    def __init__(
+        self, ranges: RangeSource, paths: pl.Series, folder: str, members: Sequence[Int64]
+    ) -> None:
         super().__init__(len(paths))
         self.paths = paths
         self._ranges = ranges
         self._folder = folder
         self._members = members
+
+    def to_saved(self) -> Saved | None:
+        """Return what `from_saved` takes; None if the archive is neither a file nor at a URL."""
+        saved = self._ranges.to_saved()
+        if saved is None:
+            return None
+        members = dict(zip(_MEMBERS, self._members, strict=True))
+        columns = saved.columns.drop("name").with_columns(path=self.paths, **members)
+        return Saved({"folder": self._folder, **saved.about}, columns)
+
+    @classmethod
+    def from_saved(cls, about: dict[str, Any], columns: pl.DataFrame, root: Root | None) -> Self:
+        """Return the source that was saved; arguments and errors as for `find_files`."""
+        paths = columns["path"]
+        ranges = RangeSource.from_saved(about, columns.with_columns(name=paths), root)
+        members = [columns[name].to_numpy() for name in _MEMBERS]
+        return cls(ranges, paths, about["folder"], members)
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -114,7 +135,8 @@ class ZipSource(StoredSource):
 
     def _wanted(self, keys: Int64) -> tuple[Int64, Callable[[_Packed], list[Encoded | OSError]]]:
         """Return the keys of the files that are read, and what makes images of these files."""
-        members, limits = self._members[:, keys].T.tolist(), self.most_bytes(keys)
+        members = list(zip(*(each[keys].tolist() for each in self._members), strict=True))
+        limits = self.most_bytes(keys)
         packed_bytes = (self._ranges.lengths[keys] - _MOST_AROUND).tolist()
         refused = [
             _refusal(method, flags, max(size, packed), limit)
@@ -138,10 +160,9 @@ class ZipSource(StoredSource):
 
     def open(self, key: int) -> BinaryIO:
         """Open an image: see `Source`."""
-        method, flags, size, _ = self._members[:, key].tolist()
-        if (
-            refusal := _refusal(method, flags, size, *self.most_bytes(np.array([key])))
-        ) is not None:
+        method, flags, size, _ = (int(each[key]) for each in self._members)
+        (limit,) = self.most_bytes(np.array([key]))
+        if (refusal := _refusal(method, flags, size, limit)) is not None:
             raise refusal
         place, storage = self._ranges.place(key), self._ranges.storage
 
@@ -168,7 +189,7 @@ class ZipSource(StoredSource):
         keys = np.array([number.get(path, -1) for path in paths], dtype=np.int64)
         found = self.take(np.maximum(keys, 0))
         found.paths = paths
-        found._members[0, keys < 0] = _MISSING
+        found._members[0][keys < 0] = _MISSING
         return found
 
     def reusing_memory(self, slices: Slices) -> Self:
@@ -182,13 +203,14 @@ class ZipSource(StoredSource):
         taken = super().take(keys)
         taken.paths = self.paths.gather(keys)
         taken._ranges = self._ranges.take(keys)
-        taken._members = self._members[:, keys]
+        taken._members = [each[keys] for each in self._members]
         return taken
 
     def fingerprint(self) -> str:
         """Return a digest of all files, and of the archive's name and stamp: see `Source`."""
         digest = hashlib.sha256(self._ranges.fingerprint().encode())
-        digest.update(self._members.tobytes())
+        for each in self._members:
+            digest.update(each.tobytes())
         return digest.hexdigest()
 
 
@@ -326,7 +348,7 @@ def open_archive(path: str | os.PathLike[str]) -> ZipSource | None:
     ranges = RangeSource(
         storage, [file], [stamp], np.zeros(len(infos), np.int8), starts, lengths, paths
     )
-    source = ZipSource(ranges, paths, "", np.stack(members))
+    source = ZipSource(ranges, paths, "", members)
     if folder:
         source = source.take(paths.str.starts_with(folder).arg_true().to_numpy())
         source.paths = source.paths.str.strip_prefix(folder)

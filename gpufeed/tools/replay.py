@@ -58,8 +58,8 @@ def replay_batch(
 
     Args:
         state: JSON, the result of `Loader.get_state`.
-        data: a path, as for `open_manifest`, or the run's manifest if it was filtered or
-            concatenated.
+        data: a path, as for `open_manifest`, such as that of the run's saved manifest; or the
+            manifest.
         step: the number of the batch; None for the next one after the state.
         batch_size: the run's global batch size, over all its processes.
         last_batch: the run's last_batch.
@@ -127,8 +127,8 @@ def _find(data: str | Path | Manifest, fingerprint: str) -> tuple[Manifest, str]
             tried.append(part.fingerprint()[:8])
     raise ManifestError(
         f"the state was saved with a manifest whose fingerprint is {fingerprint[:8]}..., but the "
-        f"splits of {data} have {', '.join(dict.fromkeys(tried))}; pass the run's data, or call "
-        "replay_batch(state, manifest) with a manifest that was filtered or concatenated"
+        f"splits of {data} have {', '.join(dict.fromkeys(tried))}; pass the run's data, or if its "
+        "manifest was made of them in Python, the file of manifest.save()"
     )
 
 

@@ -16,6 +16,7 @@ from PIL import Image
 
 import gpufeed
 from gpufeed import cli
+from gpufeed.cli.as_options import ELSEWHERE, as_options
 from gpufeed.tools.synth import write_nabirds
 from tests.support.nabirds_data import write_picture
 
@@ -232,6 +233,38 @@ def test_every_error_of_a_user_is_one_line(
     assert list(here.iterdir()) == []
 
 
+OPTIONS = {"root": "--root", "on_error": "--on-error", "follow_links": "--follow-links"}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("root is 'x'; pass root= with a folder", "--root is 'x'; pass --root with a folder"),
+        ("as in follow_links=True, or (root='/x')", "as in --follow-links, or (--root '/x')"),
+        ('pass on_error="blank"', 'pass --on-error "blank"'),
+        ("a root is here; see /a/root=x.jpg", "a root is here; see /a/root=x.jpg"),
+        ("leave out root", "leave out root"),
+        ("pass fields=", f"pass fields=; {ELSEWHERE}"),
+        ('or on_bad_image="drop"', f'or on_bad_image="drop"; {ELSEWHERE}'),
+    ],
+)
+def test_arguments_are_shown_as_options(text: str, shown: str) -> None:
+    assert " ".join(as_options(text, OPTIONS).split()) == shown
+
+
+def test_errors_of_a_command_name_its_options(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "list.csv").write_text("file,kind\na.jpg,x\n")
+    for arguments, said in (
+        (["check", "list.csv"], "; pass --path with one of them\n"),
+        (["check", ".", "--label", "x"], "error: --label is given, which goes with other data"),
+        (["shuffle-report", "--data", "list.csv"], f"pass path= with one of them; {ELSEWHERE}\n"),
+    ):
+        assert cli.main(arguments) == 2
+        assert said in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "command", [["show", "--data"], ["bench", "--seconds", "0.01"]], ids=lambda each: each[0]
 )
@@ -293,7 +326,7 @@ def test_tables_are_data(
     feed = [] if command[0] == "check" else ["--batch-size", "2", "--device", "cpu"]
     assert cli.main([*command, *of_table, *feed]) == 1 + len(feed) // 4
     said = "".join(capsys.readouterr())
-    assert re.search(r"symbolic link (leads out|to .*follow_links=True)", said)
+    assert re.search(r"symbolic link (leads out|to .*--follow-links if .* --without FILE)", said)
     for data in (of_table, ["photos"]):
         assert cli.main([*command, *data, "--follow-links", *feed]) == 0
         assert "2 images" in capsys.readouterr().out

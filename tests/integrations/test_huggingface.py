@@ -204,3 +204,56 @@ def test_a_damaged_file_is_told(tmp_path: Path, column: str) -> None:
     file.write_bytes(content.replace(offsets.tobytes(), changed.tobytes()))
     with pytest.raises(ManifestError, match=r"^th.* is (damaged|not a valid table): .*[Oo]ffset"):
         read_huggingface(datasets.load_from_disk(tmp_path), image="image", label=None)
+
+
+@pytest.mark.parametrize("of_lists", [True, False])
+def test_boxes_in_structs(of_lists: bool, tmp_path: Path) -> None:
+    """As datasets for detection have them: a struct of lists, or a list of structs."""
+    inside = {
+        "bbox": datasets.List(datasets.Value("float32"), length=4),
+        "category": datasets.ClassLabel(names=["x", "y"]),
+        "area": datasets.Value("int64"),
+    }
+    struct: Any = {name: datasets.List(each) for name, each in inside.items()}
+    features = datasets.Features(
+        {"image": datasets.Image(), "objects": struct if of_lists else datasets.List(inside)}
+    )
+    objects = [
+        [
+            {"bbox": [1, 2, 3, 4], "category": 1, "area": 12},
+            {"bbox": [0, 0, 5, 6], "category": 0, "area": 30},
+        ],
+        [],
+        [{"bbox": [4, 4, 9, 9], "category": 0, "area": 81}],
+    ]
+    if of_lists:
+        objects = [{name: [each[name] for each in row] for name in inside} for row in objects]
+    image = {"bytes": jpeg(picture(20, 30, seed=1)), "path": None}
+    made = datasets.Dataset.from_dict({"image": [image] * 3, "objects": objects}, features=features)
+    made.to_parquet(tmp_path / "a.parquet")
+    options: dict[str, Any] = {
+        "label": None,
+        "boxes": "objects.bbox",
+        "box_format": "xywh",
+        "box_labels": "objects.category",
+        "box_columns": ["objects.area"],
+    }
+    read = gpufeed.read_huggingface(made, **options)
+    table = gpufeed.read_table(tmp_path / "a.parquet", image="image", **options)
+    for manifest in (read, table):
+        assert manifest.box_classes == ("x", "y")
+        assert manifest.frame["box_labels"].to_list() == [["y", "x"], [], ["x"]]
+        assert manifest.frame["objects.area"].to_list() == [[12, 30], [], [81]]
+        boxes, labels, offsets = manifest.objects() or ()
+        assert boxes.tolist() == [[1, 2, 4, 6], [0, 0, 5, 6], [4, 4, 13, 13]]
+        assert (labels.tolist(), offsets.tolist()) == ([1, 0, 0], [0, 2, 2, 3])
+    for name, message in (
+        (
+            "objects",
+            "must contain lists of 4 .*; name one of its fields, as 'objects.bbox'",
+        ),
+        ("bbox", "there is no column 'bbox'; .*; pass 'objects.bbox', which is a field of"),
+        ("objects.box", "there is no column 'objects.box'; the columns are .*'objects.bbox'"),
+    ):
+        with pytest.raises(ManifestError, match=message):
+            gpufeed.read_huggingface(made, label=None, boxes=name)

@@ -91,7 +91,7 @@ def test_snappy_is_read_by_the_block(tmp_path: Path) -> None:
     repeated = [b"ten bytes!" + draw.bytes(290) for _ in range(20)]  # copies of each kind
     values = [b"".join([b"header" * 30, *repeated, draw.bytes(70_000)]) for _ in range(30)]
     parquet.write_table(table(values), tmp_path / "a.parquet", compression="snappy")
-    chunks = images_of(tmp_path / "a.parquet").storage._chunks["a.parquet"]
+    chunks = images_of(tmp_path / "a.parquet").storage.chunks["a.parquet"]
     assert np.diff(chunks.begins).max() == 1 << 16
     assert len(chunks.sizes) > 30
 

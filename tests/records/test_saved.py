@@ -24,7 +24,10 @@ from gpufeed import ConfigError, Manifest, ManifestError, MemorySource, MissingE
 from gpufeed import transforms as tf
 from gpufeed._util import rows
 from gpufeed.records.table_files import read_arrow
-from gpufeed.tools.resolve import ListOptions, list_images, open_manifest
+from gpufeed.source.ranges import RangeSource
+from gpufeed.source.storage import LocalStorage, Stamp
+from gpufeed.tools.find_data import ListOptions
+from gpufeed.tools.resolve import list_images, open_manifest
 from tests.support.damaged_arrow import astray
 from tests.support.loaders import digest, make
 
@@ -198,6 +201,7 @@ plan(gpufeed.read_manifest(sys.argv[1]))
 before = own()
 manifest = gpufeed.read_manifest(sys.argv[2])
 plans = plan(manifest)
+place = manifest.source.place(len(manifest) - 1)
 taken = own() - before
 manifest.filter(pl.col("label") == 1)  # starts polars' threads
 child = os.fork()
@@ -205,7 +209,7 @@ if not child:
     signal.alarm(60)  # polars' threads do not survive a fork, and waiting for them would not end
     os._exit(plan(manifest) != plans)
 status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-print(json.dumps({"taken": taken, "child": status, "plans": plans}))
+print(json.dumps({"taken": taken, "child": status, "plans": plans, "place": place}))
 """
 
 
@@ -216,7 +220,18 @@ def test_processes_share_a_saved_manifest(tmp_path: Path) -> None:
     piece = pl.select(
         path=pl.format("folder/{}.jpg", number.cast(pl.String).str.zfill(9)), **columns
     )
-    made = Manifest(pl.concat([piece] * 8, rechunk=False), "/data", [*"abcdefg"])
+    frame = pl.concat([piece] * 8, rechunk=False)
+    starts = np.arange(len(frame))
+    images = RangeSource(
+        LocalStorage("/data"),
+        ["0.tar", "1.tar"],
+        [Stamp(1 << 40, "0")] * 2,
+        starts % 2,
+        starts,
+        starts + 1,
+        frame["path"],
+    )
+    made = Manifest(frame, images, [*"abcdefg"])
     made.save(tmp_path / "large.manifest")
     made.take(np.arange(1000)).save(tmp_path / "small.manifest")
     command = [
@@ -232,6 +247,7 @@ def test_processes_share_a_saved_manifest(tmp_path: Path) -> None:
         assert each["plans"] == [planner.plan(step).sizes.tolist() for step in range(3)]
         assert each["taken"] < 4 * len(made)
         assert each["child"] == 0
+        assert each["place"] == ["1.tar", len(made) - 1, len(made), [1 << 40, "0"]]
 
 
 LISTS = """
@@ -331,7 +347,7 @@ def test_images_that_are_no_files(tmp_path: Path, pictures: Manifest) -> None:
     read = gpufeed.read_manifest(path, source=MemorySource(images))
     assert read[3].image() == pictures[3].image()
     assert pickle.loads(pickle.dumps(read))[3].image() == pictures[3].image()  # noqa: S301
-    with pytest.raises(ManifestError, match="not files in one folder; pass source="):
+    with pytest.raises(ManifestError, match=r"to open its images, MemorySource.*; pass source="):
         gpufeed.read_manifest(path)
     with pytest.raises(ManifestError, match=r"there are .* rows, but .* has 1 images"):
         gpufeed.read_manifest(path, source=MemorySource(images[:1]))
@@ -380,11 +396,11 @@ def test_what_it_refuses(table: Path, tmp_path: Path) -> None:
     about = json.loads(read_arrow(path, check=True)[1][b"gpufeed"])
     with pa.ipc.open_file(path) as reader:
         old = reader.read_all()
-    newer = {b"gpufeed": json.dumps({**about, "version": 2}).encode()}
+    newer = {b"gpufeed": json.dumps({**about, "version": 3}).encode()}
     with pa.ipc.new_file(path, old.schema.with_metadata(newer)) as writer:
         writer.write_table(old.replace_schema_metadata(newer))
     with pytest.raises(
-        ManifestError, match=r"has version 2 of saved manifests, .* reads version 1"
+        ManifestError, match=r"has version 3 of saved manifests, .* reads version 2"
     ):
         gpufeed.read_manifest(path)
 

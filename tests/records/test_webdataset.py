@@ -25,7 +25,8 @@ from webdataset import tariterators
 
 from gpufeed import ConfigError, Manifest, ManifestError, concat, read_webdataset
 from gpufeed.records.webdataset import index
-from gpufeed.tools.resolve import ListOptions, list_images, open_manifest
+from gpufeed.tools.find_data import ListOptions
+from gpufeed.tools.resolve import list_images, open_manifest
 from tests.support.loaders import digest, make
 from tests.support.media import jpeg, picture
 
@@ -562,7 +563,7 @@ def test_the_tools_take_them(folder: Path) -> None:
     assert open_manifest(pattern).classes == ("0", "1", "2")
     with pytest.raises(ManifestError, match="no sample has the label, 'txt'"):
         open_manifest(pattern, options=ListOptions(label="txt"))
-    with pytest.raises(ConfigError, match="root is given, which goes with a table"):
+    with pytest.raises(ConfigError, match="root is given, which goes with other data"):
         open_manifest(pattern, options=ListOptions(root=folder))
     with (folder / "1.tar").open("r+b") as file:
         file.truncate(3000)

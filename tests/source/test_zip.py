@@ -26,7 +26,8 @@ from gpufeed.source.base import starter
 from gpufeed.source.storage import LocalStorage
 from gpufeed.source.zipped import open_archive
 from gpufeed.tools.check.dataset import check
-from gpufeed.tools.resolve import ListOptions, list_images, open_manifest
+from gpufeed.tools.find_data import ListOptions
+from gpufeed.tools.resolve import list_images, open_manifest
 from tests.support.loaders import digest, make
 from tests.support.media import jpeg, picture
 
@@ -340,7 +341,7 @@ def test_the_tools_take_them(folder: Path, archive: Path) -> None:
     assert open_manifest(archive).frame.equals(open_manifest(folder).frame)
     listed = list_images(archive)
     assert listed.frame.equals(list_images(folder).frame)
-    with pytest.raises(ConfigError, match="label is given, which goes with a table"):
+    with pytest.raises(ConfigError, match="label is given, which goes with other data"):
         open_manifest(archive, options=ListOptions(label="x"))
     shutil.move(archive, folder / "moved.zip")
     assert len(open_manifest(folder / "moved.zip")) == 5

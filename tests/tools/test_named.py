@@ -14,8 +14,8 @@ from gpufeed._util import dali_build
 from gpufeed._util.cache_folder import cache_folder
 from gpufeed.tools import info
 from gpufeed.tools.demo import Fed, check_usable, feed_epoch
+from gpufeed.tools.find_data import ListOptions
 from gpufeed.tools.resolve import (
-    ListOptions,
     list_images,
     make_transforms,
     open_manifest,
@@ -128,14 +128,14 @@ def test_a_folder_of_images_is_data(table: pl.DataFrame, tmp_path: Path) -> None
 def test_options_that_do_not_fit_the_data(table: pl.DataFrame, tmp_path: Path) -> None:
     table.write_csv(tmp_path / "list.csv")
     for options, message in (
-        (ListOptions(), "no column 'path'; the columns are .*'kind'.*; pass one of them as --path"),
-        (ListOptions("file", "x"), "no column 'x'; .*; pass one of them as --label"),
+        (ListOptions(), "no column 'path'; the columns are .*'kind'.*; pass path= with one of"),
+        (ListOptions("file", "x"), "no column 'x'; .*; pass label= with one of"),
     ):
         for read in (list_images, lambda path, options: open_manifest(path, options=options)):
             with pytest.raises(gpufeed.ManifestError, match=message):
                 read(tmp_path / "list.csv", options)
     with pytest.raises(
-        gpufeed.ConfigError, match=r"label is given, which goes with a table; .*photos"
+        gpufeed.ConfigError, match=r"label is given, which goes with other data; .*photos"
     ):
         list_images(tmp_path / "photos", ListOptions(label="kind"))
     with pytest.raises(gpufeed.ConfigError, match="have no species; use class labels"):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+import polars as pl
 import pytest
 import torch.utils.data
 from PIL import Image
@@ -23,6 +24,7 @@ from gpufeed.tools.rebuild import rebuild_transforms
 from gpufeed.tools.replay import replay_batch
 from gpufeed.tools.resolve import Preset, make_transforms
 from gpufeed.transforms import ToDtype
+from tests.support.formats import write
 
 MARGIN, GAP = 24, 16
 
@@ -119,6 +121,32 @@ def test_changes_of_levels_are_replayed(birds: Path) -> None:
     with Loader(manifest, transforms=chain, batch_size=8, device="cpu", sampler=sampler) as loader:
         replayed = replay_batch(loader.get_state(), birds, 3, batch_size=8, device="cpu")
         assert sheet_pictures(replayed.shown.sheet, loader.batch(3), manifest)
+
+
+def test_a_run_on_shards_is_replayed_from_its_saved_manifest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With fields that no option names, and a choice of records."""
+    pytest.importorskip("webdataset")
+    write("webdataset", tmp_path)
+    whole = gpufeed.read_webdataset(f"{tmp_path}/*.tar", fields={"name": "txt"}, progress=False)
+    manifest = whole.filter(pl.col("name") != "b")
+    manifest.save(tmp_path / "run.manifest")
+    with Loader(manifest, transforms=gpufeed.presets.evaluate(16), batch_size=2) as loader:
+        (tmp_path / "state").write_bytes(loader.get_state())
+    command = ["replay", "--state", f"{tmp_path}/state", "--batch-size", "2", "--step", "1"]
+    command += ["--out", f"{tmp_path}/sheet.png", "--device", "cpu", "--data"]
+    assert cli.main([*command, f"{tmp_path}/run.manifest"]) == 0
+    assert "Step 1, batch 2 of 2 in epoch 0 (split: all)" in capsys.readouterr().out
+    shown = [*gpufeed.presets.evaluate(16)[:-1], ToDtype("uint8", layout="NHWC")]
+    with (
+        Image.open(tmp_path / "sheet.png") as drawn,
+        Loader(manifest, transforms=shown, batch_size=2, device="cpu") as loader,
+    ):
+        assert sheet_pictures(drawn, loader.batch(1), manifest)
+    assert cli.main([*command, f"{tmp_path}/{{000..002}}.tar"]) == 2
+    said = capsys.readouterr().err
+    assert "if its manifest was made of them in Python, the file of manifest.save()" in said
 
 
 def test_the_ending_of_epochs_is_the_runs(birds: Path) -> None:
@@ -220,7 +248,10 @@ def test_a_manifest_of_the_programs_own_is_replayed(birds: Path) -> None:
         state = loader.get_state()
         replayed = replay_batch(state, both, 2, batch_size=8, device="cpu")
         assert sheet_pictures(replayed.shown.sheet, loader.batch(2), both)
-    with pytest.raises(gpufeed.ManifestError, match=r"call replay_batch\(state, manif"):
+    with pytest.raises(
+        gpufeed.ManifestError,
+        match=r"made of them .*, the file of manifest\.save",
+    ):
         replay_batch(state, birds, 2, batch_size=8, device="cpu")
     with pytest.raises(gpufeed.ManifestError, match="and the state was saved with "):
         replay_batch(state, whole, 2, batch_size=8, device="cpu")

@@ -275,7 +275,7 @@ def test_missing_matplotlib_is_named_before_any_work(
     ("options", "message"),
     [
         (["--out", "x.jpg"], "x.jpg is neither a folder nor a name that ends in .png"),
-        (["--batch-size", "1000"], "batch_size is 1000, but only 69 records"),
+        (["--batch-size", "1000"], "--batch-size is 1000, but only 69 records"),
         (["--sampler", "random"], "Invalid value for '--sampler'"),
         (["--sampler", "balanced", "--records-per-class", "3"], "a batch of 8 cannot be filled"),
     ],

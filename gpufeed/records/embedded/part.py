@@ -101,13 +101,12 @@ def other_columns(schema: Any, image: str) -> list[str]:
 
 def to_frame(table: Any) -> pl.DataFrame:
     """Return a table of pyarrow as a frame, with the class names that Hugging Face wrote."""
+    frame = pl.DataFrame(table)
     try:
         features = json.loads(table.schema.metadata[b"huggingface"])["info"]["features"]
-        items = {name: feature.get("feature", feature) for name, feature in features.items()}
-        names = {name: feature.get("names") for name, feature in items.items()}
+        return with_names(frame, features)
     except (AttributeError, KeyError, TypeError, ValueError):
-        names = {}
-    return with_names(pl.DataFrame(table), names)
+        return frame
 
 
 def row_names(heights: Iterable[int]) -> pl.Series:
