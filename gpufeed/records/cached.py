@@ -55,13 +55,7 @@ class CachedTable:
     def read(
         self, schema: Mapping[str, Any], most: int, more: tuple[str, ...] = ()
     ) -> Iterator[pl.DataFrame]:
-        """Yield the tables that there are: that beside the files first.
-
-        Args:
-            schema: the columns.
-            most: the number of rows above which a table is ignored.
-            more: beginnings of the names of further columns of text.
-        """
+        """Yield the tables that there are, that beside the files first: see `FileFacts.read`."""
         for file in self._files:
             yield from _read(file, schema, most, more)
 

@@ -6,7 +6,6 @@ bounding box with a margin, shrunk, and centred on a black square of 269 or 224 
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import polars as pl
@@ -24,7 +23,6 @@ from gpufeed.records.nabirds.classes import (
 from gpufeed.records.nabirds.listing import Listing
 from gpufeed.records.table_files import parquet_columns, read_parquet
 from gpufeed.source.files import FileSource
-from gpufeed.source.paths import is_inside
 
 __all__ = ["is_course", "list_course"]
 
@@ -158,13 +156,11 @@ def _are_cleaned(files: FileSource, frame: pl.DataFrame, follow_links: bool) -> 
     step = max(1, frame.height // (4 * _SAMPLE))
     rows = sorted(range(frame.height), key=lambda row: (row % step > 0, row))
     photos = frame.select("width", "height")
-    real_root = os.path.realpath(files.root)
+    files = files if follow_links else files.within_root()
     same = other = 0
     for row in rows:
         if same + other == _SAMPLE:
             break
-        if not follow_links and not is_inside(files.name(row), real_root):
-            continue
         try:
             with files.open(row) as file:
                 size = image_size(file)

@@ -9,7 +9,7 @@ import os
 import random
 import re
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
@@ -195,7 +195,8 @@ class RemoteStorage:
         """
         connection = self._connect()
         url = self._url(folder) if folder else self.root
-        found = result(connection.run(lambda: connection.backend.find(url)))
+        request = connection.call(lambda: connection.backend.find(url))
+        found = result(connection.loop.start(request))
         above = len(self._url(""))
         return {url[above:]: stamp for url, stamp in sorted(found)}
 
@@ -268,10 +269,6 @@ class _Connection:
         if wanted.stamp is not None and part.stamp != wanted.stamp:
             raise OSError(CHANGED)
         return part
-
-    def run(self, request: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
-        """Start `call`, from any thread."""
-        return self.loop.start(self.call(request))
 
     async def call(self, request: Callable[[], Awaitable[T]], seconds: float | None = None) -> T:
         """Make a request, again while it fails for a passing reason.
