@@ -94,7 +94,7 @@ class ImageTarget:
 
         Raises:
             ConfigError: the manifest does not have the column, or not of this kind.
-            ManifestError: a path is invalid, or a link leads out of the root.
+            ManifestError: a path is invalid.
         """
         frame = manifest.frame
         known = self.column in frame.columns
