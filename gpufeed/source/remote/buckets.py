@@ -29,6 +29,8 @@ except ImportError:
 if TYPE_CHECKING:
     from obstore import GetOptions
 
+    from gpufeed.source.remote.loop import Loop
+
 __all__ = ["SCHEMES", "Buckets"]
 
 _CREDENTIALS = {
@@ -55,13 +57,15 @@ class Buckets:
     """Makes requests to object stores.
 
     Args:
+        loop: the event loop that requests are made on.
         scheme: of all URLs.
         timeout: seconds without an answer after which a request fails.
         options: further arguments of obstore's stores.
     """
 
-    def __init__(self, scheme: str, timeout: float, options: Mapping[str, Any]) -> None:
+    def __init__(self, loop: Loop, scheme: str, timeout: float, options: Mapping[str, Any]) -> None:
         _check_process()
+        self._watch = loop.watch
         self._service = SCHEMES[scheme]
         self._options = dict(options)
         self._client = {
@@ -84,11 +88,11 @@ class Buckets:
         if wanted.stamp is not None and _is_strong(wanted.stamp.version):
             options["if_match"] = f'"{wanted.stamp.version}"'
         try:
-            answer = await obstore.get_async(store, path, options=options)
+            answer = await self._watch(obstore.get_async(store, path, options=options))
             stamp = _stamp(answer.meta)
             check_length(wanted, stamp.length)
             start, stop = answer.range
-            content = await answer.bytes_async()
+            content = await self._watch(answer.bytes_async())
         except (BaseError, ValueError, FileNotFoundError) as error:
             if _EMPTY in str(error):
                 raise past_end(wanted) from None
@@ -103,11 +107,12 @@ class Buckets:
         try:
             try:
                 # No HEAD, whose answer cannot say why it is refused.
-                answer = await obstore.get_async(store, path, options={"range": (0, 1)})
+                first: GetOptions = {"range": (0, 1)}
+                answer = await self._watch(obstore.get_async(store, path, options=first))
             except BaseError as error:
                 if _EMPTY not in str(error):
                     raise
-                return _stamp(await obstore.head_async(store, path))
+                return _stamp(await self._watch(obstore.head_async(store, path)))
             return _stamp(answer.meta)
         except (BaseError, ValueError, FileNotFoundError) as error:
             raise self._translated(error) from None

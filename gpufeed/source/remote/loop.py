@@ -24,6 +24,9 @@ _POLL_SECONDS = 0.2
 _THREADS = 64
 """Threads at most for calls that block. They are made when needed."""
 
+_RELEASE_SECONDS = 5.0
+"""How long the loop's end waits for threads of other libraries at most."""
+
 
 class Loop:
     """An event loop on a thread of its own, which ends when nothing refers to this object.
@@ -32,13 +35,15 @@ class Loop:
         loop: the event loop.
         shared: what requests on this loop share, by name.
         closers: called on the loop before it ends.
+        foreign: futures that threads of other libraries complete.
     """
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self.shared: dict[str, Any] = {}
         self.closers: list[Callable[[], Coroutine[Any, Any, None]]] = []
-        arguments = (self.loop, self.closers)
+        self.foreign: weakref.WeakSet[asyncio.Future[Any]] = weakref.WeakSet()
+        arguments = (self.loop, self.closers, self.foreign)
         self._thread = threading.Thread(None, _run, "gpufeed-requests", arguments, daemon=True)
         self._thread.start()
         weakref.finalize(self, _stop, self.loop).atexit = False
@@ -47,6 +52,11 @@ class Loop:
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Start a coroutine on the loop; callable from any thread."""
         return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def watch(self, future: asyncio.Future[T]) -> asyncio.Future[T]:
+        """Return a future that a thread of another library completes, after noting it."""
+        self.foreign.add(future)
+        return future
 
     def end(self) -> None:
         """Cancel what is under way, and end the thread."""
@@ -95,7 +105,9 @@ def then(future: Future[T], change: Callable[[T], _Changed]) -> Future[_Changed]
 
 
 def _run(
-    loop: asyncio.AbstractEventLoop, closers: list[Callable[[], Coroutine[Any, Any, None]]]
+    loop: asyncio.AbstractEventLoop,
+    closers: list[Callable[[], Coroutine[Any, Any, None]]],
+    foreign: weakref.WeakSet[asyncio.Future[Any]],
 ) -> None:
     asyncio.set_event_loop(loop)
     loop.set_default_executor(ThreadPoolExecutor(_THREADS, "gpufeed-requests"))
@@ -104,10 +116,23 @@ def _run(
     for task in tasks:
         task.cancel()
     loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+    del tasks
+    loop.run_until_complete(_released(foreign))
     for close in closers:
         loop.run_until_complete(close())
     loop.run_until_complete(loop.shutdown_default_executor())
     loop.close()
+
+
+async def _released(foreign: weakref.WeakSet[asyncio.Future[Any]]) -> None:
+    """Wait until the threads of other libraries have let go of their futures.
+
+    A thread of Rust's that asks for Python's lock while the interpreter exits would abort it.
+    """
+    clock = asyncio.get_running_loop().time
+    end = clock() + _RELEASE_SECONDS
+    while len(foreign) and clock() < end:
+        await asyncio.sleep(0.001)
 
 
 def _stop(loop: asyncio.AbstractEventLoop) -> None:

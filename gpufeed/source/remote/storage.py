@@ -239,7 +239,7 @@ def _maker(scheme: str, timeout: float, options: Mapping[str, Any]) -> Callable[
     if scheme in _BUCKETS:
         from gpufeed.source.remote.buckets import Buckets
 
-        return lambda _: Buckets(scheme, timeout, options)
+        return lambda loop: Buckets(loop, scheme, timeout, options)
     if scheme in ("http", "https"):
         from gpufeed.source.remote.web import Web
 
