@@ -19,18 +19,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import accelerate
 import torch
-import transformers
-from lightning.fabric import Fabric
-from lightning.pytorch import LightningDataModule, LightningModule, Trainer
-from lightning.pytorch.callbacks import ModelCheckpoint
 
 from gpufeed import Loader, Manifest, Resize, ToDtype
 from tests.support.feed_a_shard import PATIENCE, Row, rows
 from tests.support.loaders import make
 from tests.support.media import read_table
 from tests.support.processes import fork_as_torchrun
+
+if __name__ == "__main__":  # tests take only the loaders, and this takes seconds
+    import accelerate
+    import transformers
+    from lightning.fabric import Fabric
+    from lightning.pytorch import LightningDataModule, LightningModule, Trainer
+    from lightning.pytorch.callbacks import ModelCheckpoint
 
 BATCH = 4
 EPOCHS = 2
