@@ -27,7 +27,8 @@ from tests.support.media import make_manifest
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
 os.environ["OMP_NUM_THREADS"] = "1"
 
-# A quarter of the time in which DALI defines a pipeline: who asked for each operator, for messages.
+# To note the line that asked for each operator is a quarter of the time that DALI takes to define
+# a pipeline. No test reads it.
 dali_trace.set_tracing(enabled=False)
 
 # Deadlines and slow generation are timings, and this suite times nothing. What fixtures give to
