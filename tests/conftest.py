@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+from nvidia.dali._utils import dali_trace
 from PIL import Image
 
 from gpufeed import Manifest
@@ -24,6 +26,10 @@ from tests.support.media import make_manifest
 # meshes, and no threads that spin, waiting for each other, while other tests need the cores.
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
 os.environ["OMP_NUM_THREADS"] = "1"
+
+# To note the line that asked for each operator is a quarter of the time that DALI takes to define
+# a pipeline. No test reads it.
+dali_trace.set_tracing(enabled=False)
 
 # Deadlines and slow generation are timings, and this suite times nothing. What fixtures give to
 # tests of many examples is only read.
@@ -43,6 +49,8 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         # Processes that tests start import gpufeed and tests from here.
         patch.setenv("PYTHONPATH", str(Path(__file__).parents[1]), prepend=os.pathsep)
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        # They compile modules once for all.
+        patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         # Otherwise JAX takes three quarters of a GPU, and other frameworks are tested beside it.
         patch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         yield
@@ -137,6 +145,12 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
     return min(4, available_threads()) if whole and not gpu_count() else 0
+
+
+def pytest_collection_finish() -> None:
+    """Spare what was imported each later search for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

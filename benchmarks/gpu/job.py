@@ -58,7 +58,7 @@ class Job:
     @property
     def batch(self) -> int:
         """Images in a batch."""
-        return int(self.pick(256, 32, 8))
+        return int(self.pick(256, 32, 4))
 
     @property
     def records(self) -> int:
@@ -68,7 +68,7 @@ class Job:
     @property
     def seconds(self) -> float:
         """The time of one measurement."""
-        return float(self.pick(0.7, 0.5, 0.1))
+        return float(self.pick(0.7, 0.5, 0.02))
 
     def needs_gpu(self, why: str) -> None:
         """Raise `Absent` on the CPU."""

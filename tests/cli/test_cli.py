@@ -46,20 +46,20 @@ def imported_by(code: str) -> list[str]:
 
 
 def test_demo(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    demo = ["demo", "--images", "40", "--batch-size", "16"]
+    demo = ["demo", "--images", "24", "--batch-size", "8"]
     done = run(*demo, "--device", "cpu")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "40 synthetic images in the format of NABirds, drawn once: " in done.stdout
+    assert "24 synthetic images in the format of NABirds, drawn once: " in done.stdout
     train = len(
         gpufeed.read_nabirds(next((here.parent / "cache/gpufeed").iterdir())).split("train")
     )
     for pattern in (
         r"device\s+cpu",
-        rf"train split\s+{train} images in {-(-train // 16)} batches",
+        rf"train split\s+{train} images in {-(-train // 8)} batches",
         r"then\s+[\d,]+ images/s",
         r"waiting\s+[\d.]+% of the time",
-        r"image 16x3x224x224 float32",
-        r"a state\s+records 16 of IndexSampler, manifest \w{8}\b",
+        r"image 8x3x224x224 float32",
+        r"a state\s+records 8 of IndexSampler, manifest \w{8}\b",
         r"Waiting is near 100 % because the demo does nothing with its batches",
     ):
         assert re.search(pattern, done.stdout), (pattern, done.stdout)
@@ -69,7 +69,7 @@ def test_demo(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = here / "again.png"
     assert cli.main([*demo, "--framework", "torch", "--out", str(out)]) == 0
     again = capsys.readouterr().out
-    assert re.search(r"torch arrays\s+image 16x3x224x224 float32\s+label 16 int64", again)
+    assert re.search(r"torch arrays\s+image 8x3x224x224 float32\s+label 8 int64", again)
     if "cpu" in again:
         assert out.read_bytes() == first
 

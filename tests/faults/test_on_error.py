@@ -152,7 +152,7 @@ def test_a_stand_in_looks_as_the_record_would_have(birds: Manifest) -> None:
     assert healthy != mended
 
 
-@settings(max_examples=5)
+@settings(max_examples=3)
 @given(
     bad=st.sets(st.integers(0, COUNT - 1), max_size=COUNT - 1),
     shards=st.sampled_from([1, 2, 4]),

@@ -15,7 +15,7 @@ from tests.support.media import make_manifest, write_table
 
 RECORDS = 50
 STEPS = killable.EPOCHS * RECORDS // killable.BATCH_SIZE
-KILLS = 3
+KILLS = 2
 
 
 def start(table: Path, folder: Path, *settings: int) -> subprocess.Popen[bytes]:

@@ -78,20 +78,21 @@ def in_pillow(manifest: Manifest, preset: str, key: int) -> np.ndarray:
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_is_pillows_to_one_level(birds: Manifest, preset: str) -> None:
-    """All pixels, before normalisation, of every third photo; all presets together, of all."""
-    some = Manifest(birds.frame[PRESETS.index(preset) % 3 :: 3], birds.root, birds.classes)
+    """All pixels, before normalisation, of every fourth photo; all presets together, of all."""
+    some = Manifest(birds.frame[PRESETS.index(preset) :: 4], birds.root, birds.classes)
     loader = Loader(
         some,
         sampler=SequentialSampler(len(some), seed=11, num_epochs=1),
         transforms=chain_of(preset, dtype="uint8", layout="NHWC"),
         batch_size=7,
+        last_batch="partial",
         device="cpu",
     )
     with loader:
         images = np.concatenate([batch["image"] for batch in loader])
-    assert len(images) == 35
+    assert len(images) == len(some) >= 26
     means = []
-    for key in range(35):
+    for key in range(len(some)):
         largest, mean = difference(images[key], in_pillow(some, preset, key))
         assert largest <= 1, f"record {key}"
         means.append(mean)
@@ -104,12 +105,12 @@ def test_every_preset_is_pillows_to_one_level(birds: Manifest, preset: str) -> N
 def test_every_framework_gets_them_normalised(birds: Manifest, preset: str, framework: str) -> None:
     split = birds.split("train" if preset == "train" else "test")
     assert split.classes == birds.classes
-    split = Manifest(split.frame.head(22), split.root, split.classes)
+    split = Manifest(split.frame.head(12), split.root, split.classes)
     loader = Loader(
         split,
         sampler=SequentialSampler(len(split), seed=11, num_epochs=1),
         transforms=getattr(gpufeed.presets, preset)(),
-        batch_size=16,
+        batch_size=8,
         last_batch="pad",
         device="cpu",
         framework=framework,

@@ -14,7 +14,7 @@ from gpufeed.order.schedule import LastBatch, Schedule
 from tests.support import feed_a_shard
 from tests.support.feed_a_shard import ENDINGS, EPOCHS, GLOBAL_BATCH, Row, feed, make, save_set
 from tests.support.media import make_manifest
-from tests.support.processes import TORCHRUN, run
+from tests.support.processes import run
 
 Alone = dict[str, dict[int, list[Row]]]
 """What one process is handed: by ending, by step."""
@@ -71,38 +71,42 @@ def test_processes_of_torchrun_are_one(
     pictures: Manifest, folder: Path, alone: Alone, tmp_path: Path
 ) -> None:
     child = ["-m", feed_a_shard.__name__, "torch", str(folder), str(tmp_path)]
-    got = run([([*TORCHRUN, *child], {})], tmp_path)
+    got = run([(child, {})], tmp_path)
     check(got, 2, alone)
     # By collectives in each padded step: every record of every epoch once, in all processes' eyes.
     for written in got:
         assert written["counts"] == [[1] * len(pictures)] * EPOCHS
 
 
-def run_jax(how: str, folder: Path, out: Path, devices: int) -> list[dict[str, Any]]:
-    """Run two processes of jax.distributed with some simulated devices each."""
+@pytest.fixture(scope="module")
+def in_jax(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What two processes of jax.distributed got, with two simulated devices each."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
+    out = tmp_path_factory.mktemp("jax")
     environ = {
         "TEST_COORDINATOR": address,
-        "TEST_PROCESSES": "2",
-        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
     }
-    command = ["-m", feed_a_shard.__name__, how, str(folder), str(out)]
+    command = ["-m", feed_a_shard.__name__, "jax", str(folder), str(out)]
     return run([(command, {**environ, "TEST_PROCESS": str(i)}) for i in range(2)], out)
 
 
-def test_processes_of_jax_are_one(folder: Path, alone: Alone, tmp_path: Path) -> None:
-    got = run_jax("jax", folder, tmp_path, devices=1)
-    assert set(got[0]["steps"]) == set(ENDINGS)
-    check(got, 2, alone)
+def test_processes_of_jax_are_one(in_jax: list[dict[str, Any]], alone: Alone) -> None:
+    assert set(in_jax[0]["steps"]) == set(ENDINGS)
+    check(in_jax, 2, alone)
 
 
 def test_a_mesh_over_processes_is_one(
-    pictures: Manifest, folder: Path, alone: Alone, tmp_path: Path
+    pictures: Manifest, in_jax: list[dict[str, Any]], alone: Alone
 ) -> None:
     """Whatever the order of the processes in it, as long as the rows of each are contiguous."""
-    got = run_jax("mesh", folder, tmp_path, devices=2)
+    got = [
+        {**written, "shard": [shard, 2], "steps": written["mesh"]}
+        for shard, written in enumerate(reversed(in_jax))
+    ]
+    assert set(got[0]["steps"]) == {"drop", "pad"}
     check(got, 2, alone)
     # Over one device of each process, which are here in their own order.
     parts = [tuple(row) for written in reversed(got) for row in written["one_each"]]

@@ -46,21 +46,24 @@ def check(found: dict[int, list[resumable.Row]], manifest: Manifest, case: Case)
         assert found[step] == rows, (case, step)
 
 
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(QUICK)
 def test_a_new_loader_goes_on_with_the_rest(pictures: Manifest, case: Case) -> None:
     check(rest(pictures, stopped(pictures, case)), pictures, case)
 
 
 def test_a_new_process_goes_on_with_the_rest(pictures: Manifest, tmp_path: Path) -> None:
-    """Every sampler, with the endings, frameworks, presets and worlds in turn."""
+    """Every sampler, with the endings, presets and worlds in turn.
+
+    test_checkpoints.py has the frameworks, which take longer to import than all that is done here.
+    """
     usual, dear = ("train", "evaluate"), ("course_train", "course_evaluate")
     cases = [
         Case(
             sampler=sampler,
             preset=(usual if number % 5 else dear)[number % 2],
-            framework=("numpy", "torch", "jax")[(number // 3 + number) % 3],
-            last_batch=("drop", "pad", "partial")[number % 3],
+            framework="numpy",
+            last_batch=("drop", "pad", "partial")[(number // 3 + number) % 3],
             seed=number * 2**58 + 7,
             stop=1 + number % 7,
             threads=1 + number % 3,
@@ -70,7 +73,7 @@ def test_a_new_process_goes_on_with_the_rest(pictures: Manifest, tmp_path: Path)
         for number, sampler in enumerate(sorted(SAMPLERS))
     ]
     assert {case.preset for case in cases} == PRESETS.keys()
-    assert len({(case.framework, case.last_batch) for case in cases}) > 6
+    assert len({(case.preset, case.last_batch, case.world) for case in cases}) > 6
     save_set(pictures, tmp_path)
     cases = [stopped(pictures, case) for case in cases]
     save_cases(cases, tmp_path / "cases.json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,10 @@ import pytest
 from gpufeed import Loader, Manifest
 from tests.support.loaders import digest, make
 
-pytest.importorskip("lightning.fabric", reason="lightning is not installed")
+if find_spec("lightning") is None:
+    pytest.skip("lightning is not installed", allow_module_level=True)
 
 import torch
-from lightning.fabric import Fabric
 
 
 def make_loader(manifest: Manifest) -> Loader:
@@ -20,6 +21,8 @@ def make_loader(manifest: Manifest) -> Loader:
 
 
 def test_a_loader_is_iterated_and_saved_as_it_is(small: Manifest, tmp_path: Path) -> None:
+    from lightning.fabric import Fabric  # takes seconds, in each process that collects tests
+
     fabric = Fabric(accelerator="cpu", devices=1)
     fabric.launch()
     model = torch.nn.Linear(3 * 24 * 24, 3)
@@ -40,6 +43,8 @@ def test_a_loader_is_iterated_and_saved_as_it_is(small: Manifest, tmp_path: Path
 
 def test_fabric_sets_up_dataloaders_only(small: Manifest) -> None:
     """A loader needs neither another sampler nor its batches moved."""
+    from lightning.fabric import Fabric  # takes seconds, in each process that collects tests
+
     fabric = Fabric(accelerator="cpu", devices=1)
     with make_loader(small) as loader, pytest.raises(TypeError, match="Only PyTorch DataLoader"):
         fabric.setup_dataloaders(loader)

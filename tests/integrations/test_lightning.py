@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gpufeed import IndexSampler, Loader, Manifest, Sampler, SequentialSampler
 from tests.support.loaders import digest, make
 
-pytest.importorskip("lightning.pytorch", reason="lightning is not installed")
+if find_spec("lightning") is None:
+    pytest.skip("lightning is not installed", allow_module_level=True)
 
 import torch
-from lightning.pytorch import LightningDataModule, LightningModule, Trainer
-from lightning.pytorch.callbacks import ModelCheckpoint
-from lightning.pytorch.utilities import CombinedLoader
 
 from tests.support.control import BATCH, control
+
+if TYPE_CHECKING:
+    from lightning.pytorch import LightningDataModule, Trainer
+    from lightning.pytorch.utilities import CombinedLoader
 
 EPOCHS = 3
 STEPS = 6
@@ -42,40 +47,56 @@ class StoppedError(Exception):
     """What ends a run that is stopped, in the middle of a step."""
 
 
-class Recorder(LightningModule):
-    """A model that notes the records it is given, and fails at training batch number `stop`."""
+@cache
+def models() -> SimpleNamespace:
+    """Made when a test needs them: each process collects all tests, and Lightning takes seconds."""
+    from lightning.pytorch import LightningModule
 
-    def __init__(self, stop: int | None = None) -> None:
-        super().__init__()
-        self.layer = torch.nn.Linear(3 * 24 * 24, 3)
-        self.stop = stop
-        self.seen: list[tuple[str, int, list[int]]] = []
-        self.digests: list[str] = []
+    class Recorder(LightningModule):
+        """A model that notes the records it is given, and fails at training batch number `stop`."""
 
-    def note(self, batch: dict[str, Any], place: int) -> torch.Tensor:
-        self.seen.append((self.trainer.state.stage.value, place, batch["record_key"].tolist()))
-        return self.layer(batch["image"].flatten(1))
+        def __init__(self, stop: int | None = None) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(3 * 24 * 24, 3)
+            self.stop = stop
+            self.seen: list[tuple[str, int, list[int]]] = []
+            self.digests: list[str] = []
 
-    def training_step(self, batch: dict[str, Any], batch_idx: int) -> torch.Tensor:
-        if len(self.digests) == self.stop:
-            raise StoppedError
-        self.digests.append(digest(batch))
-        return torch.nn.functional.cross_entropy(self.note(batch, batch_idx), batch["label"])
+        def note(self, batch: dict[str, Any], place: int) -> torch.Tensor:
+            self.seen.append((self.trainer.state.stage.value, place, batch["record_key"].tolist()))
+            return self.layer(batch["image"].flatten(1))
 
-    def validation_step(self, batch: dict[str, Any], batch_idx: int) -> None:
-        self.note(batch, batch_idx)
+        def training_step(self, batch: dict[str, Any], batch_idx: int) -> torch.Tensor:
+            if len(self.digests) == self.stop:
+                raise StoppedError
+            self.digests.append(digest(batch))
+            return torch.nn.functional.cross_entropy(self.note(batch, batch_idx), batch["label"])
 
-    test_step = validation_step
+        def validation_step(self, batch: dict[str, Any], batch_idx: int) -> None:
+            self.note(batch, batch_idx)
 
-    def predict_step(self, batch: dict[str, Any], batch_idx: int) -> torch.Tensor:
-        self.note(batch, batch_idx)
-        return batch["record_key"]
+        test_step = validation_step
 
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.SGD(self.parameters(), lr=0.01)
+        def predict_step(self, batch: dict[str, Any], batch_idx: int) -> torch.Tensor:
+            self.note(batch, batch_idx)
+            return batch["record_key"]
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.SGD(self.parameters(), lr=0.01)
+
+    class Pairs(Recorder):
+        """A model of two loaders."""
+
+        def training_step(self, batch: dict[str, Any], batch_idx: int) -> torch.Tensor:
+            super().training_step(batch["many"], batch_idx)
+            return super().training_step(batch["few"], batch_idx)
+
+    return SimpleNamespace(Recorder=Recorder, Pairs=Pairs)
 
 
 def make_trainer(*callbacks: Any, **options: Any) -> Trainer:
+    from lightning.pytorch import Trainer
+
     return Trainer(
         accelerator="cpu",
         logger=False,
@@ -85,6 +106,12 @@ def make_trainer(*callbacks: Any, **options: Any) -> Trainer:
         enable_model_summary=False,
         **{"max_epochs": EPOCHS, **options},
     )
+
+
+def checkpoints(**options: Any) -> Any:
+    from lightning.pytorch.callbacks import ModelCheckpoint
+
+    return ModelCheckpoint(**options)
 
 
 def shuffled(manifest: Manifest) -> Sampler:
@@ -102,7 +129,7 @@ def evaluation_loader(manifest: Manifest) -> Loader:
 
 
 def fitted(*data: Any, **options: Any) -> list[tuple[str, int, list[int]]]:
-    module = Recorder()
+    module = models().Recorder()
     make_trainer(**options).fit(module, *data)
     return module.seen
 
@@ -180,7 +207,7 @@ def test_evaluation_is_given_what_a_dataloader_gives(small: Manifest, use: str) 
     """Also after an evaluation whose limit leaves the loader in the middle of an epoch."""
 
     def evaluated(data: Any) -> Any:
-        module, results = Recorder(), []
+        module, results = models().Recorder(), []
         for limit in (2, 1.0):
             trainer = make_trainer(**{f"limit_{use.removesuffix('idate')}_batches": limit})
             result = getattr(trainer, use)(module, data)
@@ -197,15 +224,9 @@ def test_evaluation_is_given_what_a_dataloader_gives(small: Manifest, use: str) 
 
 
 def cycled(few: Loader, many: Loader) -> CombinedLoader:
+    from lightning.pytorch.utilities import CombinedLoader
+
     return CombinedLoader({"few": few, "many": many}, "max_size_cycle")
-
-
-class Pairs(Recorder):
-    """A model of two loaders."""
-
-    def training_step(self, batch: dict[str, Any], batch_idx: int) -> torch.Tensor:
-        super().training_step(batch["many"], batch_idx)
-        return super().training_step(batch["few"], batch_idx)
 
 
 def test_a_short_loader_goes_on_from_epoch_to_epoch(small: Manifest, tmp_path: Path) -> None:
@@ -215,14 +236,14 @@ def test_a_short_loader_goes_on_from_epoch_to_epoch(small: Manifest, tmp_path: P
         assert (len(few), len(many)) == (4, STEPS)
         steps = range(EPOCHS * STEPS)
         expected = [digest(each.batch(step)) for step in steps for each in (many, few)]
-        module = Pairs(stop=2 * (STEPS + 2))
-        saver = ModelCheckpoint(dirpath=tmp_path, every_n_train_steps=STEPS - 1)
+        module = models().Pairs(stop=2 * (STEPS + 2))
+        saver = checkpoints(dirpath=tmp_path, every_n_train_steps=STEPS - 1)
         with pytest.raises(StoppedError):
             make_trainer(saver).fit(module, cycled(few, many))
     assert module.digests == expected[: module.stop]
     (checkpoint,) = tmp_path.iterdir()
     with train_loader(some) as few, train_loader(small) as many:
-        resumed = Pairs()
+        resumed = models().Pairs()
         make_trainer().fit(resumed, cycled(few, many), ckpt_path=checkpoint)
     assert resumed.digests == expected[2 * (STEPS - 1) :]
 
@@ -232,6 +253,7 @@ def test_a_short_loader_goes_on_from_epoch_to_epoch(small: Manifest, tmp_path: P
 
 def make_data(loader: Loader) -> LightningDataModule:
     """A data module that carries the loader's state."""
+    from lightning.pytorch import LightningDataModule
 
     class Data(LightningDataModule):
         def train_dataloader(self) -> Loader:
@@ -286,7 +308,7 @@ def test_a_run_goes_on_from_its_checkpoint(
         uninterrupted[epoch * STEPS + place] for epoch in range(EPOCHS) for place in range(limit)
     ]
 
-    def fit(module: Recorder, loader: Loader, held_out: Loader, *callbacks: Any, **more: Any):
+    def fit(module: Any, loader: Loader, held_out: Loader, *callbacks: Any, **more: Any):
         trainer = make_trainer(*callbacks, limit_train_batches=limit)
         if in_module:
             data = make_data(loader)
@@ -295,16 +317,16 @@ def test_a_run_goes_on_from_its_checkpoint(
         else:
             trainer.fit(module, loader, held_out, **more)
 
-    stopped = Recorder(stop=saved_at + 1)
+    stopped = models().Recorder(stop=saved_at + 1)
     with (
         train_loader(small, prefetch=5) as loader,
         evaluation_loader(small) as held_out,
         pytest.raises(StoppedError),
     ):
-        fit(stopped, loader, held_out, ModelCheckpoint(dirpath=tmp_path, **saves))
+        fit(stopped, loader, held_out, checkpoints(dirpath=tmp_path, **saves))
     assert stopped.digests == whole[: saved_at + 1]
     (checkpoint,) = tmp_path.iterdir()
-    resumed = Recorder()
+    resumed = models().Recorder()
     with (
         train_loader(small, num_threads=1, prefetch=1) as loader,
         evaluation_loader(small) as held_out,

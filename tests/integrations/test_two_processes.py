@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,8 @@ from tests.support.feed_a_shard import Row, rows
 from tests.support.media import write_table
 from tests.support.processes import run
 
-pytest.importorskip("accelerate", reason="accelerate is not installed")
-pytest.importorskip("lightning", reason="lightning is not installed")
-pytest.importorskip("transformers", reason="transformers is not installed")
+if not all(map(find_spec, ("accelerate", "lightning", "transformers"))):
+    pytest.skip("not all of the trainers are installed", allow_module_level=True)
 
 from tests.support import train_in_processes
 from tests.support.train_in_processes import (

@@ -152,8 +152,9 @@ def test_batches_are_those_without_a_cache(
 ) -> None:
     given = {"transforms": CHAINS[name][1], "opener": options["opener"]}
     given["targets"] = () if name in ("course", "a turn") else ("boxes",)
-    plain = epochs(pictures, **given)
-    assert epochs(pictures, **given, cache=options["cache"]) == plain
+    few = pictures.take(range(20))
+    plain = epochs(few, **given)
+    assert epochs(few, **given, cache=options["cache"]) == plain
 
 
 @pytest.mark.parametrize("name", CHAINS)
@@ -224,27 +225,30 @@ def test_a_source_is_told_of_what_is_not_kept(
         assert not source.told
 
 
-@pytest.mark.parametrize("on_error", ["substitute", "blank"])
 @pytest.mark.parametrize(
-    ("way", "chain"),
+    ("way", "chain", "on_error"),
     [
-        *[(way, each) for way in (HOST, GRAPH) for each in ("nothing in common", "two views")],
-        *[(way, "all of it") for way in WAYS.values()],
-        *[(way, "a crop of the padded") for way in (THREADS, BOTH)],
+        (HOST, "nothing in common", "substitute"),
+        (HOST, "two views", "blank"),
+        (GRAPH, "nothing in common", "blank"),
+        (GRAPH, "two views", "substitute"),
+        *[(way, "all of it", each) for way in WAYS.values() for each in ("substitute", "blank")],
+        (THREADS, "a crop of the padded", "blank"),
+        (BOTH, "a crop of the padded", "substitute"),
     ],
 )
 def test_bad_images_are_as_without_a_cache(
-    tmp_path: Path, on_error: str, way: dict[str, Any], chain: str
+    tmp_path: Path, way: dict[str, Any], chain: str, on_error: str
 ) -> None:
-    manifest = make_manifest(tmp_path, [(130, 90)] * 24, boxes=True)
+    manifest = make_manifest(tmp_path, [(130, 90)] * 16, boxes=True)
     drawn = np.random.default_rng(2)
-    for key, kind in enumerate(drawn.integers(0, 6, 24)):
+    for key, kind in enumerate(drawn.integers(0, 6, 16)):
         path = manifest.root / manifest.frame["path"][key]
         if kind == 0:
             path.unlink()
         elif kind == 1:  # good under some windows only
             path.write_bytes(path.read_bytes()[: len(path.read_bytes()) // 2])
-    options = {"transforms": CHAINS[chain][1], "on_error": on_error, "max_failures": 24}
+    options = {"transforms": CHAINS[chain][1], "on_error": on_error, "max_failures": 16}
     options["opener"] = way["opener"]
     with make(manifest, **options) as loader:
         plain = [[flat(batch) for batch in loader] for _ in range(3)]

@@ -8,7 +8,6 @@ import importlib
 import json
 import math
 import runpy
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -148,11 +147,6 @@ def test_recipe_imports_only_what_is_public(name: str) -> None:
             assert not (node.module or "").startswith(("gpufeed", "pipelines"))
 
 
-def run(name: str, *options: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", f"pipelines.{name}", *map(str, options)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-
-
 @pytest.mark.parametrize("recipe", RECIPES, indirect=True)
 def test_recipe_explains_itself(recipe: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
@@ -185,15 +179,21 @@ def test_recipe_names_wrong_options(recipe: ModuleType, capsys: pytest.CaptureFi
         assert text in capsys.readouterr().err
 
 
-def test_train_finds_out_at_once_that_it_can_not_save(birds: Path, tmp_path: Path) -> None:
+def test_train_finds_out_at_once_that_it_can_not_save(
+    birds: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     kept = tmp_path / "no folder" / "state.json"
-    done = run(
-        "train", "--data", birds, "--framework", "numpy", "--batch-size", "8", "--resume", kept
-    )
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: ")
-    assert str(kept) in done.stderr
-    assert "images/s" not in done.stdout
+    options = f"--data {birds} --framework numpy --batch-size 8 --resume".split()
+    monkeypatch.setattr(sys, "argv", ["train", *options, str(kept)])
+    with pytest.raises(SystemExit, match="2"):
+        runpy.run_path(str(ROOT / "pipelines" / "train.py"), run_name="__main__")
+    said = capsys.readouterr()
+    assert said.err.startswith("error: ")
+    assert str(kept) in said.err
+    assert "images/s" not in said.out
 
 
 @pytest.mark.parametrize("recipe", ["train"], indirect=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -120,11 +121,11 @@ def met(monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], list[tuple[str, Any
 
 LISTS: dict[str, Any] = {
     **{
-        name: getattr(gpufeed.presets, name)
+        name: partial(getattr(gpufeed.presets, name), *([] if "course" in name else [48]))
         for name in gpufeed.presets.__all__
         if callable(getattr(gpufeed.presets, name))
     },
-    "dino": lambda: gpufeed.presets.dino(local_crops=2),
+    "dino": lambda: gpufeed.presets.dino(48, local_size=24, local_crops=2),
     "warps, flips, parts, mixes": lambda: [
         tf.RandomVerticalFlip(),
         TURN,

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpufeed.errors import ConfigError, ManifestError
@@ -43,6 +43,7 @@ def names(manifest: Manifest) -> list[str]:
 WORDS = st.lists(st.text("ab1 é", max_size=3), min_size=1, max_size=6)
 
 
+@settings(max_examples=40)
 @given(WORDS, WORDS, st.randoms())
 def test_text_is_numbered_by_a_list_in_any_order(
     train: list[str], val: list[str], random: Any
@@ -60,6 +61,7 @@ def test_text_is_numbered_by_a_list_in_any_order(
 NUMBERS = st.lists(st.integers(-(2**40), 2**40), min_size=1, max_size=6)
 
 
+@settings(max_examples=40)
 @given(NUMBERS, st.data())
 def test_renumbered_integers_keep_their_names_in_a_second_table(
     train: list[int], data: Any
@@ -74,6 +76,7 @@ def test_renumbered_integers_keep_their_names_in_a_second_table(
     assert names(one) == [str(number) for number in train]
 
 
+@settings(max_examples=40)
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=6))
 def test_integers_are_kept(labels: list[int]) -> None:
     """As torch's losses and Hugging Face's ClassLabel take them."""

@@ -2,8 +2,9 @@
 
 python -m tests.support.feed_a_shard HOW SET OUT
 
-HOW is how the process learns its shard: "torch", "jax" or "mesh". SET is a folder that `save_set`
-filled. Each process writes one JSON file below OUT.
+HOW is how the process learns its shard: "jax", or "torch" in two processes that torchrun's agent
+forks from this one. SET is a folder that `save_set` filled. Each process writes one JSON file below
+OUT.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from gpufeed import Batch, IndexSampler, Loader, Manifest, ShardOptions
 from gpufeed import transforms as tf
 from gpufeed.adapters import Framework
 from gpufeed.order.schedule import LastBatch
+from tests.support.processes import fork_as_torchrun
 
 GLOBAL_BATCH = 12
 EPOCHS = 2
@@ -135,37 +137,24 @@ def feed_torch(manifest: Manifest) -> dict[str, Any]:
 
 
 def feed_jax(manifest: Manifest) -> dict[str, Any]:
-    import jax
+    """As JAX numbers the processes, and over a mesh of which the second has the first part.
 
-    # Made before the processes know of each other, which must not start JAX's backend.
-    count = int(os.environ["TEST_PROCESSES"])
-    loaders = {ending: make(manifest, count, ending, "jax") for ending in ENDINGS}
-    jax.distributed.initialize(
-        os.environ["TEST_COORDINATOR"],
-        count,
-        int(os.environ["TEST_PROCESS"]),
-        initialization_timeout=PATIENCE,
-    )
-    shard = gpufeed.shard_from_jax()
-    steps = {ending: feed(loader) for ending, loader in loaders.items()}
-    jax.distributed.shutdown()
-    return {"shard": shard, "steps": steps}
-
-
-def feed_mesh(manifest: Manifest) -> dict[str, Any]:
-    """Over two devices of each process, of which the second process has the first part.
-
-    Also count, by a collective in each padded step, how often all processes got each record.
+    Each process has two devices. Also count, by a collective in each padded step over the mesh, how
+    often all processes got each record.
     """
     import jax
     import jax.numpy as jnp
     from jax.sharding import Mesh, NamedSharding
     from jax.sharding import PartitionSpec as P
 
+    # Made before the processes know of each other, which must not start JAX's backend.
+    loaders = {ending: make(manifest, 2, ending, "jax") for ending in ENDINGS}
     process = int(os.environ["TEST_PROCESS"])
     jax.distributed.initialize(
         os.environ["TEST_COORDINATOR"], 2, process, initialization_timeout=PATIENCE
     )
+    shard = gpufeed.shard_from_jax()
+    numbered = {ending: feed(loader) for ending, loader in loaders.items()}
     devices = np.array(jax.devices()).reshape(2, 2)
     mesh = Mesh(devices[::-1], ("process", "device"))
     sharding = NamedSharding(mesh, P(("process", "device")))
@@ -193,8 +182,9 @@ def feed_mesh(manifest: Manifest) -> dict[str, Any]:
     except gpufeed.ConfigError as error:
         refused = str(error)
     got = {
-        "shard": ShardOptions(1 - process, 2),
-        "steps": steps,
+        "shard": shard,
+        "steps": numbered,
+        "mesh": steps,
         "counts": np.asarray(counts.addressable_data(0)).tolist(),
         "paths": whole.rows(whole.batch(0))["path"].to_list(),
         "one_each": rows(make(manifest, 2, "drop", "jax", sharding=one_each).batch(0)),
@@ -206,13 +196,18 @@ def feed_mesh(manifest: Manifest) -> dict[str, Any]:
 
 
 def main(how: str, folder: Path, out: Path) -> None:
+    """In each process."""
     # A collective that waits for ever holds no lock of Python's, but does not return to it either.
     faulthandler.dump_traceback_later(PATIENCE, exit=True)
-    got = {"torch": feed_torch, "jax": feed_jax, "mesh": feed_mesh}[how](load_set(folder))
+    got = {"torch": feed_torch, "jax": feed_jax}[how](load_set(folder))
     got["shard"] = (got["shard"].shard_index, got["shard"].shard_count)
     # By process, not by shard: processes that take the same shard are then seen.
     (out / f"{os.getpid()}.json").write_text(json.dumps(got))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))
+    arguments = (sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))
+    if sys.argv[1] == "torch":
+        fork_as_torchrun(main, *arguments)
+    else:
+        main(*arguments)

@@ -8,17 +8,33 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 PATIENCE = 240
 """Seconds; more than the processes' own, whose word on where they hung is worth waiting for."""
 
-TORCHRUN = [
-    *["-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"],
-    "--nproc-per-node=2",
-]
+
+def fork_as_torchrun(function: Callable[..., None], *arguments: Any) -> None:
+    """Call this in two processes of torchrun's agent, which forks them from this one.
+
+    They import nothing anew, which takes far longer than what they do. Nothing is read before, as
+    polars cannot fork.
+    """
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    config = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=2,
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        local_addr="127.0.0.1",
+        max_restarts=0,
+        start_method="fork",
+    )
+    elastic_launch(config, function)(*arguments)
 
 
 def run(processes: Sequence[tuple[list[str], dict[str, str]]], out: Path) -> list[dict[str, Any]]:

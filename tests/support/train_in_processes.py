@@ -19,18 +19,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import accelerate
 import torch
-import transformers
-from lightning.fabric import Fabric
-from lightning.pytorch import LightningDataModule, LightningModule, Trainer
-from lightning.pytorch.callbacks import ModelCheckpoint
-from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from gpufeed import Loader, Manifest, Resize, ToDtype
 from tests.support.feed_a_shard import PATIENCE, Row, rows
 from tests.support.loaders import make
 from tests.support.media import read_table
+from tests.support.processes import fork_as_torchrun
+
+if __name__ == "__main__":  # tests take only the loaders, and this takes seconds
+    import accelerate
+    import transformers
+    from lightning.fabric import Fabric
+    from lightning.pytorch import LightningDataModule, LightningModule, Trainer
+    from lightning.pytorch.callbacks import ModelCheckpoint
 
 BATCH = 4
 EPOCHS = 2
@@ -227,23 +229,8 @@ def train(how: str, table: Path, out: Path) -> None:
     (out / f"{how}-{os.getpid()}.json").write_text(json.dumps(written))
 
 
-def fork_as_torchrun(table: Path, out: Path) -> None:
-    """Train in two processes of torchrun's agent; nothing is read before, as polars cannot fork."""
-    config = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=2,
-        rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",
-        local_addr="127.0.0.1",
-        max_restarts=0,
-        start_method="fork",
-    )
-    elastic_launch(config, train)("torchrun", table, out)
-
-
 if __name__ == "__main__":
     paths = [Path(argument) for argument in sys.argv[1:]]
     if "LOCAL_RANK" not in os.environ:  # Lightning's second process runs this script again
-        fork_as_torchrun(*paths)
+        fork_as_torchrun(train, "torchrun", *paths)
     train("lightning", *paths)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import gpufeed
@@ -85,6 +85,7 @@ def test_paths_of_odd_texts_are_refused_shortly(
     assert is_fit(caught)
 
 
+@settings(max_examples=40)
 @given(st.recursive(st.text() | st.binary() | st.integers(), st.lists, max_leaves=50))
 @example(["x" * 10**6] * 100)
 @example(np.zeros((100, 100)))
