@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from typing import Any
 
 from benchmarks.storage.simulate import Case
 
 __all__ = ["plot"]
 
-_LINES = {
-    "lru": ("least recently used", "#e69f00"),
-    "clairvoyant": ("gpufeed", "#0072b2"),
-    "bound": ("least possible in a node", "#000000"),
+_LINES: dict[str, dict[str, Any]] = {
+    "lru": {"label": "least recently used", "color": "#e69f00", "linewidth": 1.2},
+    "clairvoyant": {"label": "gpufeed", "color": "#56b4e9", "linewidth": 4},
+    "bound": {
+        "label": "least possible in a node",
+        "color": "#000000",
+        "linewidth": 1,
+        "linestyle": ":",
+    },
 }
 _MARKS = ("o", "x", "+", "s")
 
@@ -44,19 +50,16 @@ def plot(cases: Sequence[Case]) -> bytes:
         for size, mark in zip(sizes, _MARKS, strict=False):
             here = [case for case in cases if (case.nodes, case.records) == (count, size)]
             shares = [100 * case.share for case in here]
-            for name, (_, colour) in _LINES.items():
+            for name, style in _LINES.items():
                 values = [100 * getattr(case, name) for case in here]
-                style = ":" if name == "bound" else "-"
                 axis.plot(
                     shares,
                     values,
-                    style,
                     marker=mark,
-                    color=colour,
-                    markersize=4,
-                    linewidth=1,
+                    markersize=5,
                     markerfacecolor="none",
-                    zorder=3 if name == "bound" else 2,
+                    markeredgewidth=1,
+                    **style,
                 )
         axis.set_title(f"{count:,} node{'s' * (count > 1)}", loc="left", fontsize=10)
         axis.set_xscale("log")
@@ -68,14 +71,22 @@ def plot(cases: Sequence[Case]) -> bytes:
     figure.supylabel("read from the store, % of an epoch")
     figure.legend(
         handles=[
-            *(Line2D([], [], color=colour, label=label) for label, colour in _LINES.values()),
+            *(Line2D([], [], **style) for style in _LINES.values()),
             *(
-                Line2D([], [], color="grey", marker=mark, linestyle="", label=f"{size:,} records")
+                Line2D(
+                    [],
+                    [],
+                    color="grey",
+                    marker=mark,
+                    markerfacecolor="none",
+                    linestyle="",
+                    label=f"{size:,} records",
+                )
                 for size, mark in zip(sizes, _MARKS, strict=False)
             ),
         ],
         loc="outside upper center",
-        ncols=4,
+        ncols=3,
         frameon=False,
         fontsize=9,
     )

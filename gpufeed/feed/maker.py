@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from gpufeed.open.base import Opened, Opener
     from gpufeed.open.choice import Choice
     from gpufeed.plan.planner import BatchPlan, Planner
+    from gpufeed.tiers.source import TieredSource
 
 __all__ = ["Made", "Maker", "await_result", "check_pixels", "check_timeout"]
 
@@ -75,6 +76,7 @@ class Maker:
         reduce_depth: as for `Manifest`.
         cache: what decides the images of the cache; None for no cache.
         further: the further images of records.
+        tiers: `source`, if it has tiers, which are told of each step.
 
     Attributes:
         cache: the cache, made when first used; None before, and after `close`.
@@ -98,10 +100,12 @@ class Maker:
         reduce_depth: bool,
         cache: CacheSettings | None = None,
         further: Further | None = None,
+        tiers: TieredSource | None = None,
     ) -> None:
         self.failures = failures
         self.cache: Cache | DeviceCache | None = None
         self._cache_settings = cache
+        self._tiers = tiers
         self._planner = planner
         self._further = Further() if further is None else further
         self._num_records = choice.num_records
@@ -222,6 +226,11 @@ class Maker:
         Raises:
             IndexError: there is no such batch, or this shard has no records in it.
         """
+        if self._tiers is not None:
+            self._tiers.begin(step)
+        return self._prepare(step, reader)
+
+    def _prepare(self, step: int, reader: Wrapper) -> Future[Opened]:
         plan = self._planner.plan(step)
         if plan is None:
             raise IndexError(f"this shard has no records in batch {step}")
@@ -238,7 +247,7 @@ class Maker:
         self.check_process()
         self.open()
         with self.reader() as reader:
-            opened = await_result(self.prepare(step, reader))
+            opened = await_result(self._prepare(step, reader))
         return self.finish(opened)
 
     def make_planned(self, plan: BatchPlan) -> Made:
@@ -379,6 +388,8 @@ class Maker:
         self._engine = self._opener = self._reader = self.cache = None
         if reader is not None:
             reader.close()
+        if self._tiers is not None:
+            self._tiers.close()
         if engine is not None and not engine.broken:
             engine.drain()
         if opener is not None:
