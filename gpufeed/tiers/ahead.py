@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from gpufeed.source.base import Content
 from gpufeed.source.wrapper import ReadCancelled
-from gpufeed.tiers.order import Order
+from gpufeed.tiers.order import BACK, Order
 
 __all__ = ["Ahead", "Flight"]
 
@@ -24,8 +24,6 @@ Flight = Future[dict[int, Content | OSError]]
 _FAR = 1 << 10
 """Steps that are looked at ahead, at most."""
 _POLL_SECONDS = 0.1
-_BACK = 64
-"""As in `Horizon`."""
 
 
 class Ahead:
@@ -86,8 +84,8 @@ class Ahead:
             order = self._order()
             if order is None:
                 return
-            time = order.follow(step, self._begun - _BACK)
-            if time < self._begun - _BACK:
+            time = order.time(step, self._begun)
+            if time < self._begun - BACK:
                 self._next, self._begun = 0, -1
                 self._held.clear()
                 self._bytes = 0

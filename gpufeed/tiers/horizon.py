@@ -12,12 +12,9 @@ from gpufeed.order.sampler import Sampler
 from gpufeed.order.schedule import Schedule
 from gpufeed.order.shard import ShardOptions
 from gpufeed.tiers.future import Block, Future, foresee
-from gpufeed.tiers.order import Order, foresees, shards_of_machine
+from gpufeed.tiers.order import BACK, Order, foresees, shards_of_machine
 
 __all__ = ["Horizon"]
-
-_BACK = 64
-"""Steps that a reader may be behind another; those who go back further have moved."""
 
 
 class Horizon:
@@ -68,8 +65,8 @@ class Horizon:
             self.future.forget()
             self._drop()
         order, future = self._order, self.future
-        time = order.follow(step, self._time - _BACK)
-        if time < self._time - _BACK:
+        time = order.time(step, self._time)
+        if time < self._time - BACK:
             future.forget()
             self._drop()
             self._time = time

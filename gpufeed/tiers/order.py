@@ -14,9 +14,12 @@ from gpufeed.order.sampler import Sampler
 from gpufeed.order.schedule import Schedule
 from gpufeed.order.shard import ShardOptions
 
-__all__ = ["Order", "Uses", "foresees", "shards_of_machine"]
+__all__ = ["BACK", "Order", "Uses", "foresees", "shards_of_machine"]
 
 Int64 = npt.NDArray[np.int64]
+
+BACK = 64
+"""Steps that a reader may be behind another. Who goes back further has moved."""
 
 _TOGETHER = 1 << 16
 """Positions that the sampler is asked for at a time, if there are as many."""
@@ -60,16 +63,17 @@ class Order:
         """Return a number of steps in which about `count` records are read, at least 1."""
         return max(1, -(-count // self._size))
 
-    def follow(self, step: int, after: int) -> int:
-        """Return the time of a step: its number; where steps repeat, of its next turn.
+    def time(self, step: int, now: int) -> int:
+        """Return the time of a step: its number; where steps repeat, that of a turn of it.
 
         Args:
             step: number of a step.
-            after: the time at which it comes next or later.
+            now: the time of a step that was read about then.
         """
-        if not self._repeats or self._num_steps is None or step >= after:
+        if not self._repeats or self._num_steps is None:
             return step
-        return step + -(-(after - step) // self._num_steps) * self._num_steps
+        first = now - min(BACK, (self._num_steps - 1) // 2)
+        return first + (step - first) % self._num_steps
 
     def uses(self, first: int, steps: int, stop: Callable[[], bool] = lambda: False) -> Uses:
         """Return what is read in steps from `first` on; nothing after the run's last step.

@@ -84,9 +84,12 @@ def test_steps_that_repeat_have_no_end() -> None:
     sampler = SequentialSampler(8, num_epochs=1)
     order = Order(sampler, Schedule(8, 1, 4, ShardOptions(), "drop"), range(1), repeats=True)
     assert order.uses(1, 3).keys.tolist() == [4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7]
-    assert [order.follow(step, after) for step, after in ((1, 0), (0, 1), (0, 3), (1, 3))] == [
-        *(1, 2, 4, 3)
+    assert [order.time(step, now) for step, now in ((0, 0), (1, 0), (0, 1), (0, 7), (1, 7))] == [
+        *(0, 1, 2, 8, 7)
     ]
+    eight = Order(sampler, Schedule(8, 1, 1, ShardOptions(), "drop"), range(1), repeats=True)
+    # The next turn of a step, or the one that has just been.
+    assert [eight.time(step, 24) for step in range(8)] == [24, 25, 26, 27, 28, 21, 22, 23]
 
 
 def test_samplers_of_other_libraries_are_not_asked_ahead() -> None:
