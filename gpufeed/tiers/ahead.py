@@ -128,7 +128,7 @@ class Ahead:
             self._stopped = True
             self._changed.notify_all()
         for thread in self._threads:
-            if thread.is_alive():
+            if thread.is_alive() and thread is not threading.current_thread():
                 thread.join(1.0)
 
     def _work(self) -> None:

@@ -121,7 +121,8 @@ class Keeper:
         """End the thread after its current work; return whether it has ended by now."""
         self._stopped = True
         self._todo.put(None)
-        self._thread.join(_PATIENCE)
+        if threading.current_thread() is not self._thread:  # which may collect garbage
+            self._thread.join(_PATIENCE)
         return not self._thread.is_alive()
 
     def _run(self) -> None:

@@ -122,9 +122,10 @@ def shards_of_machine(shard: ShardOptions) -> range:
     """Return the shards that the processes of this machine read, by their launcher's variables.
 
     Launchers number the processes of a machine one after the other. Where the variables contradict
-    this, it is the process's own shard alone.
+    this, or do not tell, it is the process's own shard alone.
     """
-    first, count = shard.shard_index - local_rank(), local_world_size()
-    if first < 0 or first + count > shard.shard_count:
-        return range(shard.shard_index, shard.shard_index + 1)
+    own, rank, count = shard.shard_index, local_rank(), local_world_size()
+    first = own - rank
+    if rank >= count or first < 0 or first + count > shard.shard_count:
+        return range(own, own + 1)
     return range(first, first + count)

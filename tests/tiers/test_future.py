@@ -111,8 +111,9 @@ def test_a_machine_reads_the_shards_of_its_processes(monkeypatch: pytest.MonkeyP
     for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "SLURM_STEP_TASKS_PER_NODE"):
         monkeypatch.delenv(name, raising=False)
     assert shards_of_machine(ShardOptions(5, 8)) == range(5, 6)
+    monkeypatch.setenv("LOCAL_RANK", "1")  # as Lightning does, which does not say of how many
+    assert shards_of_machine(ShardOptions(5, 8)) == range(5, 6)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
-    monkeypatch.setenv("LOCAL_RANK", "1")
     assert shards_of_machine(ShardOptions(5, 8)) == range(4, 8)
     # The variables are not about these shards.
     assert shards_of_machine(ShardOptions(0, 2)) == range(1)

@@ -35,6 +35,7 @@ from gpufeed import (
     SequentialSampler,
     ShardOptions,
     WeightedSampler,
+    read_table,
 )
 from gpufeed.order.schedule import Schedule
 from gpufeed.tiers import keeper
@@ -43,6 +44,8 @@ from gpufeed.tiers.caches import bytes_of
 from gpufeed.tiers.folder import Folder
 from gpufeed.tiers.source import TieredSource
 from gpufeed.tiers.tiers import Run
+from tests.support.faulty_store import BUCKET, put, s3
+from tests.support.faulty_store import FAULTS as STORE_FAULTS
 from tests.support.loaders import digest, make
 from tests.support.media import make_manifest, write_table
 
@@ -279,6 +282,26 @@ def test_an_error_read_ahead_is_the_error_of_its_image(tmp_path: Path, manifest:
         feed(damaged, cache=cache, epochs=1, last_batch="pad")
     options = {"on_error": "substitute", "max_failures": 1.0}
     assert feed(damaged, cache=cache, **options) == feed(damaged, **options)
+
+
+def test_a_store_with_faults(manifest: Manifest, tmp_path: Path) -> None:
+    paths = manifest.frame["path"].to_list()
+    with s3() as store:
+        for key, path in enumerate(paths):
+            put(f"photos/{path}", bytes(manifest.source.read(np.array([key]))[0]))  # type: ignore[arg-type]
+        remote = read_table(manifest.frame, root=f"s3://{BUCKET}/photos", progress=False)
+        cache = [MemoryCache(SMALL), DiskCache(tmp_path / "disk", SMALL)]
+        with make(remote, cache=cache) as loader:
+            store.reset()
+            store.faults = STORE_FAULTS
+            found = [digest(batch) for _ in range(3) for batch in loader]
+            # Left in the middle of reading ahead, and of an epoch.
+            found.append(digest(next(iter(loader))))
+            assert sum(loader.stats.cache_hits) > 0
+        assert store.spoiled.total() > 0
+    with make(manifest) as loader:
+        batches = loader.forever()
+        assert found == [digest(next(batches)) for _ in found]
 
 
 def no_space(*_: object) -> int:
