@@ -413,7 +413,7 @@ class Loader:
             self._tiers = TieredSource(manifest.source, caches, run)
         self._maker = Maker(
             self._planner,
-            self._tiers or manifest.source,
+            manifest.source if self._tiers is None else self._tiers,
             policy,
             self._failures,
             batch_size=max(self._schedule.sizes.values()),
@@ -862,6 +862,8 @@ class Loader:
             cached = 0 if self._maker.cache is None else self._maker.cache.ready.sum()
             place = self._cache.place
             part += f"{cached} images in a {place} cache of up to {amount(self._cache.size)}, "
+        if self._tiers is not None:
+            part += f"cache {list(self._tiers.caches)}, "
         if not self._is_auto:
             part += f"opener {identify(self._shares)}, "
         return (

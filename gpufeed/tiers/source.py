@@ -51,6 +51,7 @@ class TieredSource:
         ConfigError: the source has no fingerprint, or a tier cannot be used here.
 
     Attributes:
+        caches: the tiers.
         counts: what was read from where.
     """
 
@@ -69,7 +70,7 @@ class TieredSource:
         self.source = source
         self.fetch = fetcher(source)
         self.counts = Counts([0] * len(caches))
-        self._caches = tuple(caches)
+        self.caches = tuple(caches)
         self._of = run
         self._start = starter(source)
         self._lock = threading.Lock()
@@ -80,7 +81,7 @@ class TieredSource:
         return self._of.count
 
     def __repr__(self) -> str:
-        return f"TieredSource({self.source!r}, {list(self._caches)})"
+        return f"TieredSource({self.source!r}, {list(self.caches)})"
 
     def name(self, key: int) -> str:
         """Return an image's name: see `Source`."""
@@ -169,7 +170,7 @@ class TieredSource:
             with self._lock:
                 tiers = self._tiers
                 if tiers is None:
-                    tiers = Tiers(self.source, self._caches, self._name, self._of, self.counts)
+                    tiers = Tiers(self.source, self.caches, self._name, self._of, self.counts)
                     # Also when the process ends, so that memory is freed.
                     self._stop = weakref.finalize(self, tiers.stop)
                     self._tiers = tiers

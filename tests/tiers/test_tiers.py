@@ -140,6 +140,7 @@ def test_batches_are_the_same(
         found = [digest(batch) for _ in range(3) for batch in loader]
         settle(loader)
         stats = loader.stats
+        assert f"cache {cache}, " in repr(loader)
     assert found == expected
     assert len(stats.cache_hits) == len(cache)
     if tiers != "nothing fits":
