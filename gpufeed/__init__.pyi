@@ -65,6 +65,8 @@ from gpufeed.source import LmdbSource as LmdbSource
 from gpufeed.source import MemorySource as MemorySource
 from gpufeed.source import Source as Source
 from gpufeed.source.remote.storage import RemoteStorage as RemoteStorage
+from gpufeed.tiers.caches import DiskCache as DiskCache
+from gpufeed.tiers.caches import MemoryCache as MemoryCache
 from gpufeed.transforms import JPEG as JPEG
 from gpufeed.transforms import AugMix as AugMix
 from gpufeed.transforms import AutoAugment as AutoAugment

@@ -13,10 +13,18 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["available_memory", "available_threads", "local_world_size", "quarter_of_memory"]
+__all__ = [
+    "available_memory",
+    "available_threads",
+    "local_rank",
+    "local_world_size",
+    "quarter_of_memory",
+]
 
 _ROOT = Path("/")
-# Number of processes on this machine, as set by torchrun, Open MPI, and MPICH or Intel MPI.
+# This process's number on this machine, and the number of processes there, as set by torchrun, Open
+# MPI, and MPICH or Intel MPI.
+_LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 _LOCAL_SIZES = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
 
 
@@ -60,6 +68,12 @@ def local_world_size() -> int:
     """Return the number of processes that the innermost launcher started on this machine, or 1."""
     sizes = [os.environ.get(variable, "") for variable in _LOCAL_SIZES]
     return max(1, next((int(size) for size in sizes if size.isdecimal()), _slurm_tasks()))
+
+
+def local_rank() -> int:
+    """Return this process's number among those that its launcher started on this machine, or 0."""
+    numbers = (os.environ.get(variable, "") for variable in _LOCAL_RANKS)
+    return next((int(number) for number in numbers if number.isdecimal()), 0)
 
 
 def _slurm_tasks() -> int:

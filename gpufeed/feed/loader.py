@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import copy
 import itertools
 import operator
 import os
@@ -51,6 +52,10 @@ from gpufeed.presets import train as train_preset
 from gpufeed.records import Manifest
 from gpufeed.records.annotations import BoxFormat
 from gpufeed.records.subset import Subset, as_manifest
+from gpufeed.source.selection import Joined
+from gpufeed.tiers.caches import DiskCache, MemoryCache, check_caches
+from gpufeed.tiers.source import TieredSource
+from gpufeed.tiers.tiers import Run as TieredRun
 
 if TYPE_CHECKING:
     import jax
@@ -241,6 +246,13 @@ class Loader:
             after it, as with `presets.evaluate`. No `Lambda` can be called. A vertical flip right
             after a resize keeps images before it. "device" has not been run on a GPU yet.
 
+            A list of tiers, the fastest first, keeps encoded images of a slow source, such as
+            [MemoryCache("8 GB"), DiskCache("/local/nvme", "200 GB")]. The processes of a machine
+            share them. Images are read ahead in the order of use, and those that this machine uses
+            last are given up first, as far as the sampler tells; docs/caching.md is about them. A
+            tier that fails is warned of and left out. Batches are the same as without tiers. The
+            source needs a `fingerprint`. Masks and depth maps of targets are not kept.
+
     Raises:
         ConfigError: an argument is out of range or contradicts another.
         DeviceError: there is no such device, or the framework cannot use it.
@@ -278,7 +290,7 @@ class Loader:
         ledger: bool | Literal["pixels"] = False,
         opener: OpenerKind | Mapping[Kind, float] = "auto",
         decoder: Callable[[], Decoder] | None = None,
-        cache: Literal["host", "device"] | None = None,
+        cache: Literal["host", "device"] | Sequence[MemoryCache | DiskCache] | None = None,
     ) -> None:
         manifest = as_manifest(manifest)
         if shard is not None:
@@ -380,8 +392,9 @@ class Loader:
                 "decoder is set, but here the DALI graph decodes the images; pass "
                 'opener="threads" or leave out decoder'
             )
+        caches = None if cache is None or isinstance(cache, str) else check_caches(cache)
         self._cache = self._make_cache(
-            cache,
+            cache if caches is None else None,
             max_pixels,
             own_decoder=decoder is not None,
             kinds=choice.kinds,
@@ -399,9 +412,20 @@ class Loader:
         self._failures = Failures(
             paths.__getitem__, manifest.source.name, len(manifest), max_failures
         )
+        self._tiers: TieredSource | None = None
+        if caches:
+            run = TieredRun(len(manifest), self.sampler, self._schedule, restart)
+            self._tiers = TieredSource(manifest.source, caches, run)
+        source = self._planner.images.source
+        if self._tiers is not None:
+            # Tiers keep the records' first images.
+            if isinstance(source, Joined) and pairs:
+                source = source.of_others([self._tiers, *source.sources[1:]])
+            else:
+                source = self._tiers
         self._maker = Maker(
             self._planner,
-            self._planner.images.source,
+            source,
             policy,
             self._failures,
             batch_size=max(self._schedule.sizes.values()) * (1 + len(pairs)),
@@ -416,6 +440,7 @@ class Loader:
             cache=self._cache,
             further=Further(images, [each.bind(manifest) for each in images]),
             pairs=[each.name for each in pairs],
+            tiers=self._tiers,
         )
         marks_valid = last_batch == "pad" or policy.blanks
         others: list[Field | ImageTarget | Pair] = [*fields, *images, *pairs]
@@ -513,7 +538,7 @@ class Loader:
     @property
     def stats(self) -> Stats:
         """The figures of the current pass, or else of the last one."""
-        return self._cursor.clock.read()
+        return self._cursor.clock.read(None if self._tiers is None else self._tiers.counts)
 
     def __iter__(self) -> Pass:
         """Return an iterator from `step` to the end of its epoch; with `restart`, from batch 0.
@@ -567,7 +592,10 @@ class Loader:
                 f"all {self.sampler.num_epochs} epoch(s) of the sampler have been fed; use "
                 "num_epochs=None for an endless sampler, or go back with seek(0)"
             )
-        return self._cursor.start(Pass(self, self._cursor, steps, self._follow_processes))
+        started = self._cursor.start(Pass(self, self._cursor, steps, self._follow_processes))
+        if self._tiers is not None:
+            self._cursor.clock.counts = copy.copy(self._tiers.counts)
+        return started
 
     @property
     def _end(self) -> int:
@@ -851,6 +879,8 @@ class Loader:
             cached = 0 if self._maker.cache is None else self._maker.cache.ready.sum()
             place = self._cache.place
             part += f"{cached} images in a {place} cache of up to {amount(self._cache.size)}, "
+        if self._tiers is not None:
+            part += f"cache {list(self._tiers.caches)}, "
         if not self._is_auto:
             part += f"opener {identify(self._shares)}, "
         return (
@@ -939,7 +969,10 @@ class Loader:
                 prefix = prefix.in_graph(stages)
             check_after(prefix, stages, kinds)
         else:
-            raise ConfigError(f'cache is {short(cache)}; it must be "host", "device" or None')
+            raise ConfigError(
+                f'cache is {short(cache)}; it must be "host", "device", None, or a list of '
+                "MemoryCache and DiskCache"
+            )
         images = self._planner.images
         settings = CacheSettings(
             cache,

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from gpufeed.open.base import Opened, Opener
     from gpufeed.open.choice import Choice
     from gpufeed.plan.planner import BatchPlan, Planner
+    from gpufeed.tiers.source import TieredSource
 
 __all__ = ["Made", "Maker", "await_result", "check_pixels", "check_timeout"]
 
@@ -76,6 +77,7 @@ class Maker:
         cache: what decides the images of the cache; None for no cache.
         further: the masks and depth maps of records.
         pairs: the names of records' other images.
+        tiers: the source of the records' first images, if it has tiers, which are told each step.
 
     Attributes:
         cache: the cache, made when first used; None before, and after `close`.
@@ -100,10 +102,12 @@ class Maker:
         cache: CacheSettings | None = None,
         further: Further | None = None,
         pairs: Sequence[str] = (),
+        tiers: TieredSource | None = None,
     ) -> None:
         self.failures = failures
         self.cache: Cache | DeviceCache | None = None
         self._cache_settings = cache
+        self._tiers = tiers
         self._planner = planner
         self._further = Further() if further is None else further
         self._pairs = tuple(pairs)
@@ -227,6 +231,11 @@ class Maker:
         Raises:
             IndexError: there is no such batch, or this shard has no records in it.
         """
+        if self._tiers is not None:
+            self._tiers.begin(step)
+        return self._prepare(step, reader)
+
+    def _prepare(self, step: int, reader: Wrapper) -> Future[Opened]:
         plan = self._planner.plan(step)
         if plan is None:
             raise IndexError(f"this shard has no records in batch {step}")
@@ -244,7 +253,7 @@ class Maker:
         self.check_process()
         self.open()
         with self.reader() as reader:
-            opened = await_result(self.prepare(step, reader))
+            opened = await_result(self._prepare(step, reader))
         return self.finish(opened)
 
     def make_planned(self, plan: BatchPlan) -> Made:
@@ -400,6 +409,8 @@ class Maker:
         self._engine = self._opener = self._reader = self.cache = None
         if reader is not None:
             reader.close()
+        if self._tiers is not None:
+            self._tiers.close()
         if engine is not None and not engine.broken:
             engine.drain()
         if opener is not None:

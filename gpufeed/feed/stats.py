@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from gpufeed.tiers.tiers import Counts
 
 __all__ = ["Clock", "Stats"]
 
@@ -18,12 +20,18 @@ class Stats:
         seconds: wall time.
         waited: seconds of it that the consumer spent waiting for batches; not those in which its
             own work on a GPU was waited for.
+        cache_hits: images read from each tier of `cache`, prefetched batches included.
+        fetched_images: images read from the source, if there are tiers, those read ahead included.
+        fetched_bytes: their bytes.
     """
 
     batches: int
     images: int
     seconds: float
     waited: float
+    cache_hits: tuple[int, ...] = ()
+    fetched_images: int = 0
+    fetched_bytes: int = 0
 
     @property
     def images_per_second(self) -> float:
@@ -37,9 +45,14 @@ class Stats:
 
 
 class Clock:
-    """Measures the times of one pass."""
+    """Measures the times of one pass.
+
+    Attributes:
+        counts: what tiers had counted when it began; None without tiers.
+    """
 
     def __init__(self) -> None:
+        self.counts: Counts | None = None
         self._first: float | None = None
         self._asked = 0.0
         self._last = 0.0
@@ -60,7 +73,18 @@ class Clock:
         self._batches += 1
         self._images += images
 
-    def read(self) -> Stats:
-        """Return the figures so far."""
+    def read(self, counts: Counts | None = None) -> Stats:
+        """Return the figures so far, with what tiers have counted by now."""
         seconds = self._last - self._first if self._first is not None and self._batches else 0.0
-        return Stats(self._batches, self._images, seconds, self._waited)
+        stats = Stats(self._batches, self._images, seconds, self._waited)
+        if counts is None:
+            return stats
+        before = self.counts or Counts([0] * len(counts.hits))
+        return replace(
+            stats,
+            cache_hits=tuple(
+                now - then for now, then in zip(counts.hits, before.hits, strict=True)
+            ),
+            fetched_images=counts.images - before.images,
+            fetched_bytes=counts.bytes - before.bytes,
+        )

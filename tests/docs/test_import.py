@@ -92,6 +92,7 @@ LAYERS = [
     {"decode"},
     {"records"},
     {"order"},
+    {"tiers"},
     {"transforms"},
     {"plan", "presets"},
     {"open"},

@@ -466,7 +466,8 @@ def test_images_that_are_too_large_take_no_room(pictures: Manifest, chain: str) 
 
 
 def test_what_is_no_cache_is_refused(own_pictures: Manifest) -> None:
-    with pytest.raises(ConfigError, match='cache is \'gpu\'; it must be "host", "device" or None'):
+    text = 'cache is \'gpu\'; it must be "host", "device", None, or a list of MemoryCache and Disk'
+    with pytest.raises(ConfigError, match=text):
         make(own_pictures, cache="gpu")
     with pytest.raises(ConfigError, match='pass opener="threads", or cache="device"'):
         make(own_pictures, cache="host", opener="graph")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,18 @@ def test_caches_keep_pairs_too(both: tuple[Manifest, Manifest], cache: Any) -> N
             assert digest(cached.batch(step)) == digest(plain.batch(step))
         assert cached._maker.cache is not None
         assert cached._maker.cache.ready.sum() == 16
+
+
+def test_tiers_keep_the_first_images(both: tuple[Manifest, Manifest], tmp_path: Path) -> None:
+    before, after = both
+    options = {"targets": [Pair("after", after)]}
+    tiers = [gpufeed.DiskCache(tmp_path, "10 MB")]
+    with make(before, **options) as plain, make(before, **options, cache=tiers) as tiered:
+        for batches in (plain.forever(), tiered.forever()):
+            assert [digest(batch) for batch in itertools.islice(batches, 3)] == [
+                digest(plain.batch(step)) for step in range(3)
+            ]
+        assert tiered.stats.fetched_images <= 8
 
 
 def test_independent_images_draw_their_own_numbers(both: tuple[Manifest, Manifest]) -> None:

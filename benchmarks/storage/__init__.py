@@ -1,0 +1,1 @@
+"""Tiers in front of a slow store: a simulation, and real runs."""

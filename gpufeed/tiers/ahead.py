@@ -1,0 +1,184 @@
+"""Reads images ahead into the tiers, in the order of use, while the loader reads nothing itself."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+
+import numpy as np
+import numpy.typing as npt
+
+from gpufeed.source.base import Content
+from gpufeed.source.wrapper import ReadCancelled
+from gpufeed.tiers.order import BACK, Order
+
+__all__ = ["Ahead", "Flight"]
+
+Int64 = npt.NDArray[np.int64]
+Flight = Future[dict[int, Content | OSError]]
+"""Images that are being read ahead, by their keys."""
+
+_FAR = 1 << 10
+"""Steps that are looked at ahead, at most."""
+_POLL_SECONDS = 0.1
+
+
+class Ahead:
+    """Reads what comes next and is in no tier, on threads of its own.
+
+    Only while the loader reads nothing from the source: so it is delayed by one small read at most,
+    and what storage can give is used while the consumer is busy.
+
+    Args:
+        order: returns what this process reads, or None where that is not known.
+        absent: returns those of some records that are in no tier.
+        fetch: reads images from the source, and hands them to the tiers.
+        room: bytes that may be read ahead.
+        threads: number of threads.
+        group: number of images that a thread reads at a time.
+
+    Attributes:
+        flights: what is being read, by the image's key.
+    """
+
+    def __init__(
+        self,
+        order: Callable[[], Order | None],
+        absent: Callable[[Int64], Int64],
+        fetch: Callable[[Int64], dict[int, Content | OSError]],
+        *,
+        room: int,
+        threads: int,
+        group: int,
+    ) -> None:
+        self.flights: dict[int, Flight] = {}
+        self._order, self._absent, self._fetch = order, absent, fetch
+        self._room, self._group = room, group
+        self._changed = threading.Condition()
+        self._begun = -1
+        self._next = 0
+        self._keys: deque[int] = deque()
+        self._held: deque[tuple[int, int]] = deque()
+        self._bytes = 0
+        self._largest = 0
+        self._reads = 0
+        self._paused = False
+        self._stopped = False
+        self._threads = [
+            threading.Thread(None, self._work, f"gpufeed-ahead-{number}", daemon=True)
+            for number in range(threads)
+        ]
+
+    def start(self) -> None:
+        """Start the threads, if what comes is known."""
+        if self._order() is not None:
+            for thread in self._threads:
+                thread.start()
+
+    def begin(self, step: int) -> None:
+        """Note that the loader is about to read a step."""
+        with self._changed:
+            order = self._order()
+            if order is None:
+                return
+            time = order.time(step, self._begun)
+            if time < self._begun - BACK:
+                self._next, self._begun = 0, -1
+                self._held.clear()
+                self._bytes = 0
+            self._begun = max(self._begun, time)
+            while self._held and self._held[0][0] <= self._begun:
+                self._bytes -= self._held.popleft()[1]
+            if self._next <= self._begun:
+                self._next = self._begun + 1
+                self._keys.clear()
+            self._paused = False
+            self._changed.notify_all()
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """While the loader reads from the source."""
+        self.enter()
+        try:
+            yield
+        finally:
+            self.leave()
+
+    def enter(self) -> None:
+        """Note that the loader starts to read from the source."""
+        with self._changed:
+            self._reads += 1
+
+    def leave(self) -> None:
+        """Note that it has what it read."""
+        with self._changed:
+            self._reads -= 1
+            self._changed.notify_all()
+
+    def pause(self) -> None:
+        """Read nothing ahead until the loader begins another step: there is no room."""
+        self._paused = True
+
+    def stop(self) -> None:
+        """End the threads. Those whose read hangs end when it returns."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            if thread.is_alive() and thread is not threading.current_thread():
+                thread.join(1.0)
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                # A sampler of the user's own may fail: a loader then says so when it gets there.
+                try:
+                    time, keys = self._take()
+                except Exception:
+                    return
+                if self._stopped:
+                    return
+                if not keys:
+                    self._changed.wait(_POLL_SECONDS)
+                    continue
+                flight: Flight = Future()
+                self.flights.update(dict.fromkeys(keys, flight))
+            try:
+                found = self._fetch(np.array(keys, np.int64))
+            except ReadCancelled:
+                flight.cancel()
+                found = {}
+            except BaseException as error:
+                flight.set_exception(error)
+                found = {}
+            else:
+                flight.set_result(found)
+            with self._changed:
+                for key in keys:
+                    del self.flights[key]
+                lengths = [len(each) for each in found.values() if not isinstance(each, OSError)]
+                self._held.append((time, sum(lengths)))
+                self._bytes += sum(lengths)
+                self._largest = max([self._largest, *lengths])
+
+    def _take(self) -> tuple[int, list[int]]:
+        """Return the images to read now, and when they are used; none if there is nothing to do."""
+        order, keys = self._order(), self._keys
+        idle = not (self._reads or self._paused or self._stopped) and self._begun >= 0
+        if order is None or not idle:
+            return 0, []
+        flying = len(set(map(id, self.flights.values()))) * self._group
+        if self._bytes + (flying + self._group) * self._largest > self._room:
+            return 0, []
+        while not keys and self._next <= self._begun + _FAR:
+            uses = order.uses(self._next, 1)
+            if len(uses.starts) < 2:  # the run ends here
+                return 0, []
+            absent = self._absent(np.unique(uses.keys)).tolist()
+            keys.extend(key for key in absent if key not in self.flights)
+            self._next += 1
+        taken = [keys.popleft() for _ in range(min(self._group, len(keys)))]
+        return self._next - 1, taken

@@ -1,0 +1,186 @@
+"""A source whose images are kept in tiers, in front of a slower one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import itertools
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from gpufeed.errors import ConfigError
+from gpufeed.source.base import (
+    Content,
+    Source,
+    fetcher,
+    fingerprint_of,
+    open_image,
+    read_images,
+    starter,
+)
+from gpufeed.source.remote.loop import result
+from gpufeed.tiers.caches import Cache
+from gpufeed.tiers.folder import PREFIX
+from gpufeed.tiers.tiers import Counts, Run, Tiers
+
+__all__ = ["TieredSource"]
+
+Int64 = npt.NDArray[np.int64]
+Images = list[Content | OSError]
+
+_FORMAT = 1
+"""Changes when what is written changes."""
+
+
+class TieredSource:
+    """Reads images from tiers, and from a source what they do not have; fills the tiers.
+
+    Args:
+        source: the source; it has a `fingerprint`.
+        caches: the tiers, fastest first.
+        run: what is read.
+
+    Raises:
+        ConfigError: the source has no fingerprint, or a tier cannot be used here.
+
+    Attributes:
+        caches: the tiers.
+        counts: what was read from where.
+    """
+
+    def __init__(self, source: Source, caches: Sequence[Cache], run: Run) -> None:
+        images = fingerprint_of(source)
+        if images is None:
+            raise ConfigError(
+                f"cache is {list(caches)}, but {type(source).__name__} has no fingerprint, which "
+                "tells its images from those of other data; give the source a method fingerprint() "
+                "(see gpufeed.Source), or leave out cache"
+            )
+        digest = hashlib.sha256(f"{_FORMAT} {run.count} {images}".encode()).hexdigest()
+        self._name = f"{PREFIX}{digest[:32]}"
+        for cache in caches:
+            cache.check(self._name)
+        self.source = source
+        self.fetch = fetcher(source)
+        self.counts = Counts([0] * len(caches))
+        self.caches = tuple(caches)
+        self._of = run
+        self._start = starter(source)
+        self._lock = threading.Lock()
+        self._tiers: Tiers | None = None
+        self._stop: Callable[[], object] = _nothing
+
+    def __len__(self) -> int:
+        return self._of.count
+
+    def __repr__(self) -> str:
+        return f"TieredSource({self.source!r}, {list(self.caches)})"
+
+    def name(self, key: int) -> str:
+        """Return an image's name: see `Source`."""
+        return self.source.name(key)
+
+    def open(self, key: int) -> BinaryIO:
+        """Open an image: see `Source`."""
+        return open_image(self.source, key)
+
+    def begin(self, step: int) -> None:
+        """Note that the loader is about to read a step."""
+        self._run().begin(step)
+
+    def read(self, keys: Int64) -> Images:
+        """Read images: see `Source`."""
+        tiers = self._run()
+        images, missing, flights = tiers.look(keys)
+        if missing:
+            with tiers.ahead.reading():
+                found = read_images(self.source, keys[missing])
+            tiers.keep(keys[missing], found)
+            _place(images, missing, found)
+        for flight, places in flights.items():
+            landed = result(flight)
+            _place(images, places, [landed[key] for key in keys[places].tolist()])
+        return images
+
+    @property
+    def start(self) -> Callable[[Int64, float | None], Future[Images]] | None:
+        """A function that starts to read images: see `Source`; None if the source has none."""
+        return None if self._start is None else self._begin_read
+
+    def _begin_read(self, keys: Int64, seconds: float | None) -> Future[Images]:
+        tiers = self._run()
+        tiers.seconds = seconds
+        images, missing, flights = tiers.look(keys)
+        whole: Future[Images] = Future()
+        waits: list[Future[Any]] = list(flights)
+        inner: Future[Any] | None = None
+        if missing and self._start is not None:
+            tiers.ahead.enter()
+            inner = self._start(keys[missing], seconds)
+            inner.add_done_callback(lambda _: tiers.ahead.leave())
+            waits.append(inner)
+
+        def finish() -> None:
+            try:
+                for flight, places in flights.items():
+                    landed = flight.result()
+                    _place(images, places, [landed[key] for key in keys[places].tolist()])
+                if inner is not None:
+                    found = inner.result()
+                    tiers.keep(keys[missing], found)
+                    _place(images, missing, found)
+                with contextlib.suppress(InvalidStateError):  # it was cancelled
+                    whole.set_result(images)
+            except (CancelledError, asyncio.CancelledError):
+                whole.cancel()
+            except BaseException as error:
+                with contextlib.suppress(InvalidStateError):
+                    whole.set_exception(error)
+
+        def cancel(_: object) -> None:
+            if inner is not None and whole.cancelled():
+                inner.cancel()
+
+        arrived = itertools.count(1)
+        whole.add_done_callback(cancel)
+        for each in waits:
+            each.add_done_callback(lambda _: finish() if next(arrived) == len(waits) else None)
+        if not waits:
+            finish()
+        return whole
+
+    def close(self) -> None:
+        """End the threads, and leave the tiers; reading again begins anew."""
+        with self._lock:
+            stop, self._tiers, self._stop = self._stop, None, _nothing
+        stop()
+        if self._start is not None and callable(close := getattr(self.source, "close", None)):
+            close()
+
+    def _run(self) -> Tiers:
+        tiers = self._tiers
+        if tiers is None:
+            with self._lock:
+                tiers = self._tiers
+                if tiers is None:
+                    tiers = Tiers(self.source, self.caches, self._name, self._of, self.counts)
+                    # Also when the process ends, so that memory is freed.
+                    self._stop = weakref.finalize(self, tiers.stop)
+                    self._tiers = tiers
+        return tiers
+
+
+def _place(images: Images, places: Sequence[int], found: Sequence[Content | OSError]) -> None:
+    for place, image in zip(places, found, strict=True):
+        images[place] = image
+
+
+def _nothing() -> None:
+    """Do nothing."""

@@ -1,0 +1,525 @@
+"""A loader with tiers feeds what it feeds without them, whatever becomes of the tiers."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from torch.utils.data import RandomSampler
+
+from benchmarks.storage.bound import fewest_misses
+from gpufeed import (
+    ConfigError,
+    DecodeError,
+    DiskCache,
+    IndexSampler,
+    Manifest,
+    MemoryCache,
+    MemorySource,
+    Sampler,
+    SequentialSampler,
+    ShardOptions,
+    WeightedSampler,
+    read_table,
+)
+from gpufeed.order.schedule import Schedule
+from gpufeed.tiers import keeper
+from gpufeed.tiers.ahead import Ahead
+from gpufeed.tiers.caches import bytes_of
+from gpufeed.tiers.folder import Folder
+from gpufeed.tiers.source import TieredSource
+from gpufeed.tiers.tiers import Run
+from tests.support.faulty_store import BUCKET, put, s3
+from tests.support.faulty_store import FAULTS as STORE_FAULTS
+from tests.support.loaders import digest, make
+from tests.support.media import make_manifest, write_table
+
+COUNT = 40
+SMALL = 100_000
+"""Bytes of room for 20 of the images, beside the index."""
+
+
+class Counting:
+    """The images of a manifest, as from a store: counts what is read, and can fail or wait."""
+
+    def __init__(self, manifest: Manifest, *, requests: bool = False) -> None:
+        self.source: Any = manifest.source
+        self.keys: list[int] = []
+        self.name = self.source.name
+        self.open_gate = threading.Event()
+        self.open_gate.set()
+        self._pool = ThreadPoolExecutor(4) if requests else None
+        if requests:
+            self.start = self._start
+
+    def read(self, keys: Any) -> Any:
+        self.open_gate.wait()
+        self.keys += keys.tolist()
+        return self.source.read(keys)
+
+    def _start(self, keys: Any, _seconds: float | None) -> Future[Any]:
+        assert self._pool is not None
+        return self._pool.submit(self.read, keys)
+
+    def fingerprint(self) -> str:
+        found: str = self.source.fingerprint()
+        return found
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
+    folder = tmp_path_factory.mktemp("images")
+    return make_manifest(folder, [(40 + n % 5, 50 + n % 3) for n in range(COUNT)])
+
+
+@pytest.fixture(autouse=True)
+def shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """So that tests that run at the same time do not share it."""
+    folder = tmp_path / "shm"
+    folder.mkdir()
+    monkeypatch.setattr(MemoryCache, "shared_memory", folder)
+    return folder
+
+
+def counted(manifest: Manifest, **options: Any) -> tuple[Manifest, Counting]:
+    source = Counting(manifest, **options)
+    return Manifest(manifest.frame, source, manifest.classes), source
+
+
+def feed(manifest: Manifest, *, epochs: int = 3, **options: Any) -> list[str]:
+    with make(manifest, **options) as loader:
+        return [digest(batch) for _ in range(epochs) for batch in loader]
+
+
+def settle(loader: Any) -> None:
+    """Wait until what was read is written."""
+    loader._tiers._run().keeper.flush()
+
+
+@contextlib.contextmanager
+def warned(text: str) -> Iterator[None]:
+    """There is one warning."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        yield
+    assert [bool(re.search(text, str(each.message))) for each in told] == [True], told
+
+
+def files(folder: Path) -> list[Path]:
+    found = folder.rglob("*")
+    return [each for each in found if each.is_file() and len(each.name) == 3]
+
+
+@pytest.mark.parametrize("requests", [False, True], ids=["read", "start"])
+@pytest.mark.parametrize("tiers", ["memory", "disk", "both", "nothing fits"])
+def test_batches_are_the_same(
+    manifest: Manifest, tmp_path: Path, tiers: str, requests: bool
+) -> None:
+    memory, disk = MemoryCache(SMALL), DiskCache(tmp_path / "disk", SMALL)
+    caches = {"memory": [memory], "disk": [disk], "both": [memory, disk]}
+    cache = caches.get(tiers, [DiskCache(tmp_path / "disk", 4096)])
+    expected = feed(manifest)
+    fed, source = counted(manifest, requests=requests)
+    fails = warned("no room") if tiers == "nothing fits" else contextlib.nullcontext()
+    with fails, make(fed, cache=cache) as loader:
+        found = [digest(batch) for _ in range(3) for batch in loader]
+        settle(loader)
+        stats = loader.stats
+        assert f"cache {cache}, " in repr(loader)
+    assert found == expected
+    assert len(stats.cache_hits) == len(cache)
+    if tiers != "nothing fits":
+        assert sum(stats.cache_hits) > 0
+        assert len(source.keys) < 3 * COUNT
+    alive = [each.name for each in threading.enumerate() if each.name.startswith("gpufeed-")]
+    assert not {"gpufeed-tiers", "gpufeed-ahead-0", "gpufeed-future"} & set(alive)
+
+
+SAMPLERS: dict[str, Callable[[], Any]] = {
+    "weighted": lambda: WeightedSampler(np.arange(COUNT) + 1.0, seed=1),
+    "of torch": lambda: RandomSampler(range(COUNT)),
+    "a user's own that cannot tell": lambda: Forgetful(COUNT, shuffle=True),
+}
+
+
+class Forgetful(IndexSampler):
+    def visits(self, positions: Any) -> Any:
+        if positions.max() > 3 * COUNT:
+            raise RuntimeError("that is far away")
+        return super().visits(positions)
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+def test_any_sampler_will_do(manifest: Manifest, tmp_path: Path, kind: str) -> None:
+    import torch
+
+    torch.manual_seed(0)
+    expected = feed(manifest, sampler=SAMPLERS[kind](), epochs=2)
+    torch.manual_seed(0)
+    found = feed(
+        manifest, sampler=SAMPLERS[kind](), epochs=2, cache=[DiskCache(tmp_path / "disk", SMALL)]
+    )
+    assert found == expected
+
+
+def test_moves_and_other_passes(manifest: Manifest, tmp_path: Path) -> None:
+    cache = [DiskCache(tmp_path / "disk", SMALL)]
+    with make(manifest) as plain, make(manifest, cache=cache) as loader:
+        for each in (11, 3, 500, 0):
+            for one in (plain, loader):
+                one.seek(each)
+            assert digest(next(iter(loader))) == digest(next(iter(plain)))
+            assert digest(loader.batch(7)) == digest(plain.batch(7))
+            assert loader.step == plain.step
+        loader.close()
+        assert digest(next(iter(loader))) == digest(next(iter(plain)))
+    options = {"restart": True, "sampler": SequentialSampler(COUNT), "last_batch": "pad"}
+    assert feed(manifest, cache=cache, **options) == feed(manifest, **options)
+
+
+class Steps:
+    """A tiered source that is read step by step, by hand."""
+
+    def __init__(
+        self, manifest: Manifest, cache: Any, sampler: Sampler, *, repeats: bool = False
+    ) -> None:
+        _, self.source = counted(manifest)
+        schedule = Schedule(sampler.epoch_size, sampler.num_epochs, 1, ShardOptions(), "drop")
+        run = Run(COUNT, sampler, schedule, repeats)
+        self.tiered = TieredSource(self.source, [cache], run)
+        self.sampler = sampler
+        self.begin(0)
+        self.tiers = self.tiered._run()
+        self.tiers._horizon.wait()
+
+    def begin(self, step: int) -> None:
+        self.tiered.begin(step)
+        self.tiered._run().keeper.flush()
+
+    def read(self, step: int) -> None:
+        self.begin(step)
+        key = self.sampler.keys(step, step + 1)
+        assert bytes(self.tiered.read(key)[0]) == bytes(self.source.source.read(key)[0])  # type: ignore[arg-type]
+        self.tiers.keeper.flush()
+        self.tiers._horizon.wait()
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        IndexSampler(COUNT, shuffle=True, seed=2, num_epochs=5),
+        WeightedSampler((np.arange(COUNT) + 1.0) ** 2, seed=1, num_epochs=5),
+    ],
+    ids=["shuffled", "weighted"],
+)
+def test_what_is_read_is_the_least_possible(
+    manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampler: Sampler
+) -> None:
+    monkeypatch.setattr(Ahead, "start", lambda _: None)
+    steps = Steps(manifest, DiskCache(tmp_path / "disk", SMALL), sampler)
+    for step in range(5 * COUNT):
+        steps.read(step)
+    kept = len(files(tmp_path / "disk"))
+    assert 10 < kept < COUNT - 10
+    least = fewest_misses(sampler.keys(0, 5 * COUNT).tolist(), kept)
+    assert len(steps.source.keys) == least < 5 * COUNT - 3 * kept
+    steps.tiered.close()
+
+
+def test_images_are_read_ahead_once_and_in_order(manifest: Manifest, tmp_path: Path) -> None:
+    sampler = IndexSampler(COUNT, shuffle=True, seed=2)
+    # A sixteenth of it is room for about ten images.
+    steps = Steps(manifest, DiskCache(tmp_path / "disk", 16 * 20_000), sampler)
+    end = time.monotonic() + 20
+    ahead = steps.tiers.ahead
+    while (not ahead._held or ahead.flights) and time.monotonic() < end:
+        time.sleep(0.01)
+    with ahead._changed:
+        assert ahead._take()[1] == []  # before another step begins
+    steps.tiers.keeper.flush()
+    order = sampler.keys(1, COUNT).tolist()
+    there = [int(each.name, 16) for each in files(tmp_path / "disk")]
+    assert 5 <= len(there) < COUNT // 2
+    assert sorted(there) == sorted(order[: len(there)])
+    # What is under way when it is needed is waited for, and not read twice.
+    steps.source.open_gate.clear()
+    steps.begin(8)
+    while not ahead.flights and time.monotonic() < end:
+        time.sleep(0.01)
+    flying = next(iter(ahead.flights))
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit(steps.tiered.read, np.array([flying]))
+        steps.source.open_gate.set()
+        (image,) = read.result(20)
+    (expected,) = steps.source.source.read(np.array([flying]))
+    assert bytes(image) == bytes(expected)  # type: ignore[arg-type]
+    assert steps.source.keys.count(flying) == 1
+    steps.tiered.close()
+    assert not any(each.name.startswith("gpufeed-ahead") for each in threading.enumerate())
+
+
+def test_an_error_read_ahead_is_the_error_of_its_image(tmp_path: Path, manifest: Manifest) -> None:
+    folder = tmp_path / "images"
+    shutil.copytree(manifest.root, folder)
+    (folder / "00007.jpg").unlink()
+    damaged = Manifest(manifest.frame, folder, manifest.classes)
+    cache = [DiskCache(tmp_path / "disk", SMALL)]
+    with pytest.raises(DecodeError, match=r"00007\.jpg"):
+        feed(damaged, cache=cache, epochs=1, last_batch="pad")
+    options = {"on_error": "substitute", "max_failures": 1.0}
+    assert feed(damaged, cache=cache, **options) == feed(damaged, **options)
+
+
+def test_a_store_with_faults(manifest: Manifest, tmp_path: Path) -> None:
+    paths = manifest.frame["path"].to_list()
+    with s3() as store:
+        for key, path in enumerate(paths):
+            put(f"photos/{path}", bytes(manifest.source.read(np.array([key]))[0]))  # type: ignore[arg-type]
+        remote = read_table(manifest.frame, root=f"s3://{BUCKET}/photos", progress=False)
+        cache = [MemoryCache(SMALL), DiskCache(tmp_path / "disk", SMALL)]
+        with make(remote, cache=cache) as loader:
+            store.reset()
+            store.faults = STORE_FAULTS
+            found = [digest(batch) for _ in range(3) for batch in loader]
+            # Left in the middle of reading ahead, and of an epoch.
+            found.append(digest(next(iter(loader))))
+            assert sum(loader.stats.cache_hits) > 0
+        assert store.spoiled.total() > 0
+    with make(manifest) as loader:
+        batches = loader.forever()
+        assert found == [digest(next(batches)) for _ in found]
+
+
+def no_space(*_: object) -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def broken(*_: object) -> bytes:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def read_only(*_: object, **__: object) -> None:
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+
+FAULTS: dict[str, tuple[Any, str, Callable[..., Any], str]] = {
+    "full": (os, "write", no_space, "cannot be written .*No space.*no further images"),
+    "read-only": (Path, "mkdir", read_only, "cannot be used .*Read-only.*going on without"),
+    "broken": (Folder, "read", broken, "cannot be read .*Input/output.*going on without"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_disk_that_fails_is_told_once_and_left_out(
+    manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    expected = feed(manifest)
+    where, name, failing, text = FAULTS[fault]
+    cache = [DiskCache(tmp_path / "disk", SMALL)]
+    with monkeypatch.context() as patched, warned(text), make(manifest, cache=cache) as loader:
+        patched.setattr(where, name, failing)
+        found = [digest(batch) for _ in range(3) for batch in loader]
+        settle(loader)
+    assert found == expected
+
+
+def test_a_folder_removed_in_the_middle(manifest: Manifest, tmp_path: Path) -> None:
+    expected, found = feed(manifest), []
+    cache = [DiskCache(tmp_path / "disk", 3 * SMALL)]
+    with warned("cannot be written .*removed"), make(manifest, cache=cache) as loader:
+        found += [digest(batch) for batch in loader]
+        settle(loader)
+        shutil.rmtree(tmp_path / "disk")
+        found += [digest(batch) for _ in range(2) for batch in loader]
+        settle(loader)
+    assert found == expected
+
+
+def test_a_disk_slower_than_the_feed_is_not_waited_for(
+    manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, held = threading.Event(), Folder.put
+
+    def slow(*arguments: Any, **options: Any) -> Any:
+        gate.wait(30)
+        return held(*arguments, **options)
+
+    monkeypatch.setattr(Folder, "put", slow)
+    monkeypatch.setattr(keeper, "_WAITING", 5_000)
+    expected = feed(manifest)
+    with make(manifest, cache=[DiskCache(tmp_path / "disk", SMALL)]) as loader:
+        assert [digest(batch) for _ in range(3) for batch in loader] == expected
+        assert len(loader._tiers._run().keeper.waiting) < 10
+        gate.set()
+
+
+def test_damaged_files_are_read_from_the_source(manifest: Manifest, tmp_path: Path) -> None:
+    cache = [DiskCache(tmp_path / "disk", 3 * SMALL)]
+    expected, found = feed(manifest), []
+    fed, source = counted(manifest)
+    with make(fed, cache=cache) as loader:
+        found += [digest(batch) for batch in loader]
+        settle(loader)
+    kept = files(tmp_path / "disk")
+    for number, file in enumerate(kept):
+        os.truncate(file, number % 3 * 100)
+    before = len(source.keys)
+    with make(fed, cache=cache) as loader:
+        assert [digest(batch) for _ in range(3) for batch in loader] == expected
+        settle(loader)
+        assert len(source.keys) >= before + len(kept)
+    assert all(file.stat().st_size > 500 for file in files(tmp_path / "disk"))
+
+
+def test_other_images_are_not_mistaken_for_these(manifest: Manifest, tmp_path: Path) -> None:
+    folder, cache = tmp_path / "images", [DiskCache(tmp_path / "disk", 3 * SMALL)]
+    shutil.copytree(manifest.root, folder)
+    first = Manifest(manifest.frame, folder, manifest.classes)
+    assert feed(first, cache=cache, epochs=1) == feed(manifest, epochs=1)
+    shutil.copy(folder / "00020.jpg", folder / "00005.jpg")
+    os.utime(folder / "00005.jpg", ns=(0, 0))
+    changed = Manifest(manifest.frame, folder, manifest.classes)
+    options: dict[str, Any] = {"epochs": 1, "last_batch": "pad"}
+    with_cache, without = feed(changed, cache=cache, **options), feed(changed, **options)
+    assert with_cache == without != feed(manifest, **options)
+    some = changed.filter(changed.frame["label"] == 1)
+    assert feed(some, cache=cache, epochs=1) == feed(some, epochs=1)
+
+
+SHARD = """
+import json, sys
+from pathlib import Path
+from gpufeed import DiskCache, IndexSampler, MemoryCache, ShardOptions
+from gpufeed.tiers.ahead import Ahead
+from tests.support.loaders import digest, make
+from tests.support.media import read_table
+
+Ahead.start = lambda self: None  # whose time differs
+table, place, index = sys.argv[1:4]
+MemoryCache.shared_memory = Path(place) / "shm"
+cache = [MemoryCache(300_000), DiskCache(Path(place) / "disk", 300_000)]
+manifest, loaders = read_table(Path(table)), []
+for epoch in range(3):
+    # Nothing is read beyond the epoch.
+    sampler = IndexSampler(len(manifest), shuffle=True, seed=3, num_epochs=epoch + 1)
+    shard = ShardOptions(int(index), 2)
+    loader = make(manifest, sampler=sampler, cache=cache, batch_size=4, shard=shard)
+    loaders.append(loader)
+    sys.stdin.readline()
+    loader.set_epoch(epoch)
+    found = [digest(batch) for batch in loader]
+    loader._tiers._run().keeper.flush()
+    print(json.dumps([found, loader.stats.fetched_images]), flush=True)
+sys.stdin.readline()  # and ends without `close`
+"""
+
+
+def test_processes_share_what_each_has_read(
+    manifest: Manifest, tmp_path: Path, shared_memory: Path
+) -> None:
+    table = write_table(manifest)
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", SHARD, str(table), str(tmp_path), str(index)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for index in range(2)
+    ]
+    try:
+        fetched = []
+        for epoch in range(3):
+            for each in processes:
+                assert each.stdin is not None
+                each.stdin.write("\n")
+                each.stdin.flush()
+            told = [json.loads(each.stdout.readline()) for each in processes]  # type: ignore[union-attr]
+            for index, (found, _) in enumerate(told):
+                with make(manifest, batch_size=4, shard=ShardOptions(index, 2)) as loader:
+                    loader.seek(epoch * COUNT // 8)
+                    assert found == [digest(batch) for batch in loader]
+            fetched.append(sum(count for _, count in told))
+        # Each reads half of the images in an epoch, not the same in all.
+        assert fetched == [COUNT, 0, 0]
+        (root,) = shared_memory.iterdir()
+        processes[0].kill()
+        processes[1].stdin.write("\n")  # type: ignore[union-attr]
+        processes[1].stdin.close()  # type: ignore[union-attr]
+        assert processes[1].wait(30) == 0
+        processes[0].wait(30)
+    finally:
+        for each in processes:
+            each.kill()
+            each.wait()
+            each.stdout.close()  # type: ignore[union-attr]
+            if not each.stdin.closed:  # type: ignore[union-attr]
+                each.stdin.close()  # type: ignore[union-attr]
+    # The next loader frees what killed processes have left.
+    left = [shared_memory / "gpufeed-0-killed" / "gpufeed-killed", root / root.name]
+    left[0].mkdir(parents=True)
+    left[0].parent.rename(shared_memory / f"gpufeed-{os.geteuid()}-killed")
+    feed(manifest, cache=[MemoryCache(SMALL)], epochs=1)
+    assert not list(shared_memory.iterdir())
+
+
+def test_too_little_shared_memory_is_told_at_once(
+    manifest: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Statistics:
+        f_blocks, f_frsize = 16, 1 << 20
+
+    monkeypatch.setattr(os, "statvfs", lambda _: Statistics)
+    text = "size='1 GB'.* needs 1,000,000,000 bytes in .* has 16,777,216; .*--shm-size"
+    with pytest.raises(ConfigError, match=text):
+        make(manifest, cache=[MemoryCache("1 GB")])
+    monkeypatch.setattr("gpufeed.tiers.caches.available_memory", lambda: 10_000_000)
+    with pytest.raises(ConfigError, match="needs 16,000,000 bytes of memory, but 9,000,000 may"):
+        make(manifest, cache=[MemoryCache("16 MB")])
+
+
+@pytest.mark.parametrize(
+    ("cache", "text"),
+    [
+        (MemoryCache("1 MB"), r"it must be a list, as \[MemoryCache\(size='1 MB'\)\]"),
+        (["host"], r'"host" and "device" cannot be combined'),
+        ("hosts", r'"host", "device", None, or a list'),
+        ([DiskCache("/a", 1), DiskCache("/a/", 2)], "two tiers in /a;"),
+        ([MemoryCache(1), MemoryCache(2)], "two tiers in memory;"),
+    ],
+)
+def test_what_is_no_list_of_tiers_is_told(manifest: Manifest, cache: Any, text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        make(manifest, cache=cache)
+
+
+def test_a_source_must_say_what_it_has(manifest: Manifest, tmp_path: Path) -> None:
+    images = MemorySource([bytes(each) for each in manifest.source.read(np.arange(COUNT))])  # type: ignore[arg-type]
+    nameless = Manifest(manifest.frame, images, manifest.classes)
+    with pytest.raises(ConfigError, match="MemorySource has no fingerprint"):
+        make(nameless, cache=[DiskCache(tmp_path, SMALL)])
+
+
+def test_sizes_are_numbers_of_bytes() -> None:
+    given = {"8 GB": 8 * 10**9, "8GiB": 8 << 30, "1.5 TB": 1500 * 10**9, "64mb": 64 * 10**6}
+    given |= {"123": 123, "7 B": 7, "2 k": 2000, 99: 99}  # type: ignore[dict-item]
+    for size, count in given.items():
+        assert bytes_of(size) == count
+    for wrong in ("8 XB", "", "-1", 0, -5, 1.5, None, True, "0 GB"):
+        with pytest.raises(ConfigError, match="it must be a number of bytes, or text such as"):
+            bytes_of(wrong)
