@@ -52,6 +52,7 @@ def compose(
     partners: Partners,
     objects: Objects | None = None,
     shared: int = 0,
+    skipped: int = 0,
 ) -> Composed:
     """Draw the random numbers of a batch, and compose its transforms to stages.
 
@@ -65,6 +66,8 @@ def compose(
         objects: all boxes of the encoded images, m in total; None if there are none.
         shared: how many transforms at the start of the lists are common to all views and draw the
             same numbers.
+        skipped: how many transforms were left out at the start of each list; the others keep the
+            random numbers that they have in the whole list.
 
     Raises:
         ConfigError: the final images differ in size, or a transform cannot be applied to one of
@@ -80,8 +83,9 @@ def compose(
     numbers: list[list[int]] = []
     number = 0
     for transforms in views:
-        numbers.append([*range(shared), *range(number + shared, number + len(transforms))])
-        number += len(transforms) - shared
+        count = skipped + len(transforms)
+        numbers.append([*range(shared), *range(number + shared, number + count)][skipped:])
+        number += count - shared
     # Views of the same transforms are composed as one batch, which costs little more than one view.
     groups: dict[tuple[int, ...], list[int]] = {}
     for index, transforms in enumerate(views):

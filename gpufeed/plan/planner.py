@@ -18,7 +18,7 @@ from gpufeed.order.sampler import Visits
 from gpufeed.plan.compose import Composed, compose
 from gpufeed.plan.fields import Field, values_of
 from gpufeed.plan.lookup import Lookup
-from gpufeed.plan.prefix import Prefix, find_prefix
+from gpufeed.plan.prefix import Prefix, count_prepared, find_prefix
 from gpufeed.plan.stages import Stages
 from gpufeed.plan.targets import Companions, ViewTargets, follow
 from gpufeed.plan.view import Mix, Partners
@@ -103,7 +103,8 @@ class Planner:
     for the other arguments see `Loader`.
 
     Attributes:
-        views: a list of transforms for each view, ending in an output format.
+        views: a list of transforms for each view, ending in an output format, without those at its
+            start that the manifest's images have been through.
         identities: kind and settings of each transform, or of the `Views` that contain them.
         stages: the stages of a few records, with the structure that all batches have.
 
@@ -125,7 +126,9 @@ class Planner:
         looks_up: bool = False,
     ) -> None:
         checked = check_views(transforms, layout)
-        self.views, self.identities = checked.views, checked.identities
+        self._skipped = count_prepared(checked.views, manifest.prepared)
+        self.views = tuple(view[self._skipped :] for view in checked.views)
+        self.identities = checked.identities
         self._shared = checked.shared
         self._sampler = sampler
         self._schedule = schedule
@@ -199,7 +202,9 @@ class Planner:
                 boxes[blank] = np.pad(sizes[blank, ::-1], ((0, 0), (2, 0)))
             if objects is not None:
                 objects = objects.chosen(~blank[objects.rows])
-        return compose(self.views, keys, sizes, boxes, rng, partners, objects, self._shared)
+        return compose(
+            self.views, keys, sizes, boxes, rng, partners, objects, self._shared, self._skipped
+        )
 
     def upcoming(self, step: int) -> npt.NDArray[np.int64]:
         """Return the record keys of the batch after `step`; none at the end of an epoch."""

@@ -48,6 +48,7 @@ def save_manifest(manifest: Manifest, path: str | os.PathLike[str]) -> None:
         "repairs": dict(manifest.repairs),
         "reduce_depth": manifest.reduce_depth,
         "point_names": manifest.point_names,
+        "prepared": manifest.prepared,
         "root": root,
         "named": _misnamed(source, manifest.frame) is None,
     }
@@ -140,6 +141,7 @@ def read_manifest(
         repairs=about["repairs"],
         reduce_depth=about["reduce_depth"],
         point_names=tuple(about["point_names"]),
+        prepared=about["prepared"],
         fingerprint=saved,
     )
     # A pickle needs the options of a storage too.
