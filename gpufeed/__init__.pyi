@@ -64,6 +64,8 @@ from gpufeed.source import LmdbSource as LmdbSource
 from gpufeed.source import MemorySource as MemorySource
 from gpufeed.source import Source as Source
 from gpufeed.source.remote.storage import RemoteStorage as RemoteStorage
+from gpufeed.tools.prepare.run import prepare as prepare
+from gpufeed.tools.prepare.verify import verify as verify
 from gpufeed.transforms import JPEG as JPEG
 from gpufeed.transforms import AugMix as AugMix
 from gpufeed.transforms import AutoAugment as AutoAugment

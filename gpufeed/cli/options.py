@@ -92,8 +92,8 @@ Device = Annotated[str, typer.Option(help="Device to run on: auto, cpu, cuda or 
 _DATA = (
     "A table of images (CSV, Parquet, ...), a pattern of several, a folder with a folder for each "
     "class, also in a zip archive, a folder of images, tar shards, a NABirds folder, or its "
-    "metadata.parquet; or the URL (s3://, gs://, ...) of a table, class folders, a zip archive or "
-    "tar shards."
+    "metadata.parquet; a folder that `gpufeed prepare` wrote; or the URL (s3://, gs://, ...) of a "
+    "table, class folders, a zip archive or tar shards."
 )
 Data = Annotated[str, typer.Option(help=_DATA)]
 DataArgument = Annotated[str, typer.Argument(help=_DATA, metavar="DATA")]

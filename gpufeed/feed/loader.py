@@ -126,7 +126,8 @@ class Loader:
             keys that has a length becomes a `RecordedSampler`, which documents what it cannot
             guarantee.
         transforms: a list of transforms, or `Views` of several lists. The default is
-            `presets.train()`.
+            `presets.train()`. If they begin with those that `prepare` put the images through, these
+            are left out, and the others draw the same random numbers as with the originals.
         batch_size: records in one batch of this process. A mapping from steps to sizes changes the
             size during training: {0: 64, 1000: 128} has batches of 128 from step 1000 on. The
             schedule is not part of the state, so pass the same one on resume.

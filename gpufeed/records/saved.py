@@ -16,6 +16,7 @@ from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.arrow_file import write_arrow
 from gpufeed.records.fingerprint import fingerprint
 from gpufeed.records.manifest import SAVED, Manifest, check_images
+from gpufeed.records.packed import Packing, open_packed
 from gpufeed.records.probe import probed
 from gpufeed.records.table_files import read_arrow
 from gpufeed.source.base import Source
@@ -32,13 +33,26 @@ _KEY = b"gpufeed"
 """Key of the manifest's JSON in the metadata of the Arrow schema."""
 
 
-def save_manifest(manifest: Manifest, path: str | os.PathLike[str]) -> None:
-    """Write a manifest to a file: see `Manifest.save`."""
+def save_manifest(
+    manifest: Manifest,
+    path: str | os.PathLike[str],
+    *,
+    packing: Packing | None = None,
+    seconds: int | None = None,
+) -> None:
+    """Write a manifest to a file: see `Manifest.save`.
+
+    Args:
+        manifest: the manifest.
+        path: the file.
+        packing: how the images are packed, in files of the same folder, if `prepare` wrote them.
+        seconds: the time to give the file; None for now.
+    """
     if not os.fspath(path).endswith(SAVED):
         raise ConfigError(f"path is {short(os.fspath(path))}; it must end in {SAVED}")
-    source, seconds = manifest.source, int(time.time())
-    root = None
-    if type(source) is FileSource or isinstance(source, ObjectSource):
+    source, root = manifest.source, None
+    seconds = int(time.time()) if seconds is None else seconds
+    if packing is None and (type(source) is FileSource or isinstance(source, ObjectSource)):
         root = os.fspath(source.root)
     about = {
         "version": _VERSION,
@@ -50,6 +64,7 @@ def save_manifest(manifest: Manifest, path: str | os.PathLike[str]) -> None:
         "point_names": manifest.point_names,
         "prepared": manifest.prepared,
         "root": root,
+        "packing": packing,
         "named": _misnamed(source, manifest.frame) is None,
     }
 
@@ -81,7 +96,8 @@ def read_manifest(
     Args:
         file: the file.
         root: the folder of the images, a zip archive of them, its URL or a `RemoteStorage`, if it
-            is not the one that was saved; options of a `RemoteStorage` are not saved.
+            is not the one that was saved; options of a `RemoteStorage` are not saved. Of a manifest
+            that `prepare` made, the folder of what it wrote, by default that of `file`.
         source: the images, if they are not files: key i is the image of row i. The names of eight
             images are compared with their `path`, if they were alike when the manifest was saved.
 
@@ -121,6 +137,8 @@ def read_manifest(
                 f"{file} has {short(frame['path'][key])} in row {key}, but image {key} of source "
                 f"is {short(images.name(key))}; pass the images in the order of the rows"
             )
+    elif about["packing"] is not None:
+        images, at = open_packed(about["packing"], root or file.parent, frame), root
     elif root is None and about["root"] is None:
         raise ManifestError(
             f"{file} is a list of images that are not files in one folder; pass source=, as that "

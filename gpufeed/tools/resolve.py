@@ -106,6 +106,8 @@ def open_manifest(
     labels: Labels | None = None,
     without: Path | None = None,
     options: ListOptions = ListOptions(),
+    *,
+    drop: bool = False,
 ) -> Manifest:
     """Read data of any kind: see `_find`.
 
@@ -120,6 +122,7 @@ def open_manifest(
             that leave the folder are then left out too, and images whose size is needed but whose
             header cannot be read.
         options: how to read the list.
+        drop: whether to leave out images that cannot be listed even without such a list.
 
     Raises:
         ManifestError: there are no data at the path, or they cannot be read.
@@ -137,7 +140,7 @@ def open_manifest(
         )
     shared: dict[str, Any] = {
         "follow_links": options.follow_links,
-        "on_bad_image": "raise" if without is None else "drop",
+        "on_bad_image": "drop" if drop or without is not None else "raise",
         "reduce_depth": True,
     }
     if found.is_nabirds:
@@ -244,10 +247,10 @@ def _find(path: str | Path, options: ListOptions) -> _Found:
     """Return what the data are.
 
     They are a saved manifest, a table (CSV, Parquet or another file that `read_table` takes),
-    NABirds' folder, the course's metadata.parquet or its folder, a folder of images without
-    folders, tar shards (also with braces or wildcards), or class folders, also in a zip archive.
-    A URL is one of a table, a pattern of several, tar shards, or class folders, also in a zip
-    archive.
+    NABirds' folder, the course's metadata.parquet or its folder, a folder that `prepare` wrote, a
+    folder of images without folders, tar shards (also with braces or wildcards), or class folders,
+    also in a zip archive. A URL is one of a table, a pattern of several, tar shards, or class
+    folders, also in a zip archive.
     """
     from gpufeed.records.manifest import SAVED
     from gpufeed.records.nabirds.course import is_course
@@ -301,6 +304,9 @@ def _find(path: str | Path, options: ListOptions) -> _Found:
             raise ManifestError(f"{source} is neither a file nor a folder")
         raise ManifestError(f"there is no file or folder {source}")
     _check_no_table(given, source)
+    prepared = source / f"prepared{SAVED}"
+    if prepared.is_file():
+        return _Found(source, saved=read_manifest(prepared))
     parquet = source / "metadata.parquet"
     # Any of them, so that an incomplete distribution is reported as one.
     if any((source / name).is_file() for name in _NABIRDS_FILES) or (
