@@ -23,6 +23,7 @@ from gpufeed.records.packed import LENGTH, START, Packing, open_packed
 from gpufeed.records.saved import save_manifest
 from gpufeed.records.subset import Subset, as_manifest
 from gpufeed.tools.prepare.folders import class_folders
+from gpufeed.tools.prepare.on_ray import make_on_ray
 from gpufeed.tools.prepare.pixels import corners
 from gpufeed.tools.prepare.rows import moved_rows
 from gpufeed.tools.prepare.settings import (
@@ -101,8 +102,9 @@ def prepare(
             "files".
         workers: processes of this machine; None for one per core. Scripts that use more than one
             need `if __name__ == "__main__":`, as for every spawned process.
-        ray: the address of a Ray cluster that makes the shards, whose machines all see the images
-            and `destination` by the same paths; "local" starts Ray on this machine.
+        ray: the address of a Ray cluster that makes the shards instead, such as "auto". All its
+            machines have gpufeed, and see the images and `destination` by the same paths. "local"
+            starts Ray on this machine.
         on_error: "drop" leaves out images that cannot be read or decoded; "raise" stops at them.
         progress: whether to show a progress bar; None shows it on a terminal only.
 
@@ -155,6 +157,8 @@ def _make_missing(job: Job, workers: int, ray: str | None, show: bool | None) ->
             done(number)
         if ray is None:
             make_in_processes(job, missing, workers, done)
+        else:
+            make_on_ray(job, missing, ray, done)
 
 
 def _write_manifest(job: Job, identities: Sequence[dict[str, object]]) -> None:
