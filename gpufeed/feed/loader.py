@@ -298,6 +298,11 @@ class Loader:
         fields = [each for each in targets if isinstance(each, Field)]
         images = [each for each in targets if isinstance(each, ImageTarget)]
         check_fields([*fields, *images])
+        if images and manifest.prepared:
+            raise ConfigError(
+                f"targets has {images[0]}, but prepare has moved the pixels of the images and not "
+                "its own; feed the original images"
+            )
         self.sampler = (
             IndexSampler(len(manifest), shuffle=True)
             if sampler is None

@@ -14,6 +14,7 @@ from gpufeed import (
     ConfigError,
     Loader,
     Manifest,
+    Mask,
     MemorySource,
     Views,
     concat,
@@ -86,6 +87,11 @@ def test_a_state_loads_with_another_manifest(both: tuple[Manifest, Manifest]) ->
     with Loader(prepared, transforms=AUGMENTED, batch_size=4) as loader:
         loader.load_state_dict(state, ignore=["manifest"])
         assert digest(next(iter(loader))) == wanted
+
+
+def test_masks_of_the_originals_are_refused(both: tuple[Manifest, Manifest]) -> None:
+    with pytest.raises(ConfigError, match=r"targets has Mask\('path'\), but prepare has moved the"):
+        Loader(both[1], targets=[Mask("path")])
 
 
 def test_another_list_is_applied_as_it_is(both: tuple[Manifest, Manifest]) -> None:

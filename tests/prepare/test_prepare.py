@@ -227,6 +227,20 @@ def test_other_libraries_read_it(originals: Manifest, tmp_path: Path) -> None:
     assert [named[name].row["label"] for name in sorted(named)] == labels
 
 
+@pytest.mark.parametrize("to", ["files", "tar", "raw"])
+def test_what_was_copied_is_read_from_there(to: Any, originals: Manifest, tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    out, store = tmp_path / "out", tmp_path / "store"
+    prepared = prepare(originals, out, PREFIX, to=to, shard_size=5, workers=1)
+    wanted = [np.asarray(record.image()) for record in prepared]
+    shutil.copytree(out, store)
+    for path in [*out.glob("shard*"), *out.glob("images")]:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    found = gpufeed.read_manifest(out / "prepared.manifest", root=f"file://{store}")
+    for record, image in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(record.image(), image)
+
+
 def test_boxes_and_points_that_are_cropped_away(originals: Manifest, tmp_path: Path) -> None:
     """Boxes are dropped with their values, and points hidden; one box an image is no more."""
     prepared = prepare(originals, tmp_path, [tf.CenterCrop(16)], to="raw", workers=1)

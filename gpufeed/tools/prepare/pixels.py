@@ -25,24 +25,16 @@ from gpufeed.source.concurrent import Concurrent
 from gpufeed.source.selection import reusing_memory
 from gpufeed.source.threads import Threaded
 from gpufeed.source.wrapper import Wrapper
+from gpufeed.tools.prepare.rows import corners
 from gpufeed.transforms import ToDtype, Transform
 from gpufeed.transforms.frame import Frame
 
-__all__ = ["corners", "make_images"]
+__all__ = ["make_images"]
 
 Int64 = npt.NDArray[np.int64]
 
 _TOGETHER = 16
 """Images that are planned and read together."""
-
-
-def corners(manifest: Manifest, keys: Int64 | None = None) -> npt.NDArray[np.float64] | None:
-    """Return the single box of each image as float64 (n, 4) of (x0, y0, x1, y1), or None."""
-    boxes = manifest.boxes(keys)
-    if boxes is None:
-        return None
-    start = boxes[:, :2].astype(np.float64)
-    return np.concatenate([start, start + boxes[:, 2:]], axis=1)
 
 
 def make_images(

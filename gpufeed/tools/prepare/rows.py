@@ -13,12 +13,23 @@ from gpufeed.records.lists import ragged
 from gpufeed.transforms.frame import Frame
 from gpufeed.transforms.objects import Objects
 
-__all__ = ["ORIGINAL", "moved_rows"]
+__all__ = ["ORIGINAL", "corners", "moved_rows"]
 
 Float64 = npt.NDArray[np.float64]
 
 ORIGINAL = "original"
 """Column of the path that an image had before."""
+
+
+def corners(
+    manifest: Manifest, keys: npt.NDArray[np.int64] | None = None
+) -> npt.NDArray[np.float64] | None:
+    """Return the single box of each image as float64 (n, 4) of (x0, y0, x1, y1), or None."""
+    boxes = manifest.boxes(keys)
+    if boxes is None:
+        return None
+    start = boxes[:, :2].astype(np.float64)
+    return np.concatenate([start, start + boxes[:, 2:]], axis=1)
 
 
 def moved_rows(manifest: Manifest, frame: Frame) -> pl.DataFrame:
@@ -41,10 +52,9 @@ def moved_rows(manifest: Manifest, frame: Frame) -> pl.DataFrame:
     objects = Objects.of(manifest, np.arange(len(manifest)))
     if objects is not None:
         rows = _with_boxes(rows, manifest, frame, objects)
-    single = manifest.boxes()
+    single = corners(manifest)
     if single is not None:
-        start = single[:, :2].astype(np.float64)
-        moved = frame.map_boxes(np.concatenate([start, start + single[:, 2:]], axis=1))
+        moved = frame.map_boxes(single)
         low, high = np.floor(moved[:, :2]), np.ceil(moved[:, 2:])
         if _has_area(moved).all():
             values = np.concatenate([low, high - low], axis=1).T

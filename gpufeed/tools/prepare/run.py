@@ -24,8 +24,7 @@ from gpufeed.records.saved import save_manifest
 from gpufeed.records.subset import Subset, as_manifest
 from gpufeed.tools.prepare.folders import class_folders
 from gpufeed.tools.prepare.on_ray import make_on_ray
-from gpufeed.tools.prepare.pixels import corners
-from gpufeed.tools.prepare.rows import moved_rows
+from gpufeed.tools.prepare.rows import corners, moved_rows
 from gpufeed.tools.prepare.settings import (
     ImageFormat,
     OnBadFile,
