@@ -202,13 +202,8 @@ def digests(folder: Path) -> dict[str, str]:
     }
 
 
-def kill(manifest: gpufeed.Manifest, kills: int, workers: int, folder: Path) -> tuple[int, int]:
-    """Kill `gpufeed prepare` at random moments.
-
-    Returns:
-        The number of runs that came to an end, each after some kills, and of those whose files
-        differed from those of one call.
-    """
+def kill(manifest: gpufeed.Manifest, kills: int, workers: int, folder: Path) -> str:
+    """Kill `gpufeed prepare` at random moments, at least so often; return what came of it."""
     table = Path(manifest.root) / "photos.parquet"
     command = [sys.executable, "-m", "gpufeed", "prepare", str(table), "--root", str(manifest.root)]
     options = ["--box-margin", "0.2", "--square", "269", "--shard-size", "8"]
@@ -216,24 +211,24 @@ def kill(manifest: gpufeed.Manifest, kills: int, workers: int, folder: Path) -> 
     began = time.perf_counter()
     subprocess.run([*command, str(folder / "whole"), *options], check=True)
     longest, wanted = time.perf_counter() - began, digests(folder / "whole")
-    drawn, done, differ = random.Random(0), 0, 0  # noqa: S311
-    runs, at_moment = 0, []
-    while done < kills:
-        out = folder / f"killed-{runs}"
-        while True:
+    drawn = random.Random(0)  # noqa: S311
+    runs, differ = 0, 0
+    finished: list[int] = []
+    while len(finished) < kills:
+        out, ended = folder / f"killed-{runs}", False
+        while not ended:
             with subprocess.Popen([*command, str(out), *options]) as process:
                 try:
-                    process.wait(drawn.uniform(0, longest))
+                    ended = process.wait(drawn.uniform(0, longest)) == 0
                 except subprocess.TimeoutExpired:
                     process.kill()
-                    done += 1
-                    at_moment.append(len(list((out / ".prepare").glob("*.parquet"))))
-            if process.returncode == 0:
-                break
+                    finished.append(len(list((out / ".prepare").glob("*.parquet"))))
         runs += 1
         differ += digests(out) != wanted
-    print(f"shards that were finished when it was killed: {at_moment}")
-    return runs, differ
+    return (
+        f"{len(finished)} kills in {runs} runs, of which {differ} wrote other files than one call; "
+        f"shards that were finished when it was killed: {finished}"
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -250,8 +245,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         folder = Path(name)
         manifest = list_photos(given.photos, folder / "photos", given.pictures)
         if given.kills:
-            runs, differ = kill(manifest, given.kills, given.workers, folder)
-            print(f"{given.kills} kills in {runs} runs, of which {differ} wrote other files")
+            print(kill(manifest, given.kills, given.workers, folder))
             return
         results = measure(manifest, given.rounds, given.workers, folder)
     for contender, figures in results.items():

@@ -187,7 +187,8 @@ class Manifest:
     def prepared(self) -> tuple[Mapping[str, object], ...]:
         """The identities of the transforms that `prepare` put the images through, in their order.
 
-        A loader whose `transforms` begin with these leaves them out.
+        A loader whose `transforms` begin with these leaves them out. `concat` keeps them if all of
+        its manifests have the same.
         """
         return self._prepared
 

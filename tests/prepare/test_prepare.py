@@ -21,6 +21,7 @@ from PIL import Image
 import gpufeed
 from gpufeed import ConfigError, DecodeError, Manifest, ManifestError, prepare, verify
 from gpufeed import transforms as tf
+from gpufeed.tools.prepare import pixels
 from gpufeed.tools.prepare.folders import class_folders
 from tests.support.loaders import digest, make
 from tests.support.media import jpeg, make_manifest, picture
@@ -340,6 +341,31 @@ def test_verify_finds_what_was_changed(to: Any, originals: Manifest, tmp_path: P
     manifest.write_bytes(content)
     with pytest.raises(ManifestError, match=r"prepared\.manifest has been changed"):
         verify(out)
+
+
+def test_large_images_take_turns(originals: Manifest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And are not held together with others."""
+    sizes = originals.sizes().astype(np.int64).prod(axis=1)
+    monkeypatch.setattr(pixels, "_LARGE", int(np.sort(sizes)[-3]))
+    events: list[object] = []
+
+    class Turn:
+        def __enter__(self) -> None:
+            events.append("begins")
+
+        def __exit__(self, *_: object) -> None:
+            events.append("ends")
+
+    made = pixels.make_images(originals, [], np.arange(13), Turn())
+    for key, image in enumerate(made):
+        assert not isinstance(image, DecodeError)
+        np.testing.assert_array_equal(image, originals[key].image())
+        events.append(key)
+    wanted: list[object] = []
+    for key, size in enumerate(sizes):
+        large = size > np.sort(sizes)[-3]
+        wanted += ["begins", key, "ends"] if large else [key]
+    assert events == wanted
 
 
 def test_a_class_may_have_any_name() -> None:

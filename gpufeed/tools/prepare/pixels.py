@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,11 +36,16 @@ __all__ = ["make_images"]
 Int64 = npt.NDArray[np.int64]
 
 _TOGETHER = 16
-"""Images that are planned and read together."""
+"""Images that are planned and read together, at most."""
+_LARGE = 1 << 24
+"""Pixels that images together have at most, unless one has more; such a large one takes turns."""
 
 
 def make_images(
-    manifest: Manifest, transforms: Sequence[Transform], keys: Int64
+    manifest: Manifest,
+    transforms: Sequence[Transform],
+    keys: Int64,
+    turn: AbstractContextManager[Any],
 ) -> Iterator[Pixels | DecodeError]:
     """Yield the image of each record, or what is wrong with it, on this thread.
 
@@ -48,11 +55,13 @@ def make_images(
         manifest: the images.
         transforms: as for `place`.
         keys: int64 (n,), the records.
+        turn: held while an image above 2^24 pixels is made, of which each may take a gigabyte.
 
     Yields:
         uint8 (height, width, 3).
     """
-    parts = [keys[start : start + _TOGETHER] for start in range(0, len(keys), _TOGETHER)]
+    pixels = manifest.sizes(keys).astype(np.int64).prod(axis=1)
+    parts = np.split(keys, _starts(pixels.tolist()))
     opener = _Opener(manifest, transforms)
     with _reader(manifest) as reader, ThreadPoolExecutor(1, "gpufeed-ahead") as ahead:
         coming = ahead.submit(reader.read, parts[0])
@@ -60,7 +69,20 @@ def make_images(
             contents = coming.result()
             if number + 1 < len(parts):
                 coming = ahead.submit(reader.read, parts[number + 1])
-            yield from opener.open(part, contents)
+            large = manifest.sizes(part).astype(np.int64).prod(axis=1).sum() > _LARGE
+            with turn if large else nullcontext():
+                yield from opener.open(part, contents)
+
+
+def _starts(pixels: Sequence[int]) -> list[int]:
+    """Return where parts begin, after the first, of images with so many pixels."""
+    starts, first, total = [], 0, 0
+    for at, each in enumerate(pixels):
+        total += each
+        if at > first and (at - first == _TOGETHER or total > _LARGE):
+            starts.append(at)
+            first, total = at, each
+    return starts
 
 
 def _reader(manifest: Manifest) -> Wrapper:

@@ -7,8 +7,10 @@ import importlib
 import io
 import itertools
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -73,15 +75,20 @@ class Job:
         """Return the file of the facts about a shard, which is there when the shard is."""
         return self.folder / DONE / f"{number:06}.parquet"
 
-    def make(self, number: int) -> None:
+    def make(self, number: int, turn: AbstractContextManager[Any] | None = None) -> None:
         """Write a shard, and then the facts about it: a row of `path`, `start` ... for each record.
+
+        Args:
+            number: of the shard.
+            turn: as for `make_images`; None for none.
 
         Raises:
             DecodeError: an image is bad, and `on_error` is "raise".
             OSError: it cannot be written.
         """
         facts: list[list[str | int | None]] = []
-        items, shard, to = self._items(number, facts), f"shard-{number:06}", self.settings.to
+        items = self._items(number, facts, turn or nullcontext())
+        shard, to = f"shard-{number:06}", self.settings.to
         starts: list[int] = []
         if to == "files":
             for item in items:
@@ -104,10 +111,13 @@ class Job:
         pl.DataFrame(facts, _SCHEMA, orient="row").write_parquet(content)
         atomic_write(self.done(number), content.getvalue())
 
-    def _items(self, number: int, facts: list[list[str | int | None]]) -> Iterator[Item]:
+    def _items(
+        self, number: int, facts: list[list[str | int | None]], turn: AbstractContextManager[Any]
+    ) -> Iterator[Item]:
         """Yield the images of a shard, and append a fact for each record."""
         keys = self.keys(number)
-        made = make_images(self.manifest, self.transforms, np.arange(keys.start, keys.stop))
+        numbers = np.arange(keys.start, keys.stop)
+        made = make_images(self.manifest, self.transforms, numbers, turn)
         for key, image in zip(keys, made, strict=True):
             if isinstance(image, DecodeError):
                 if self.settings.on_error == "raise":

@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager
+from typing import Any
 
 from gpufeed.errors import PipelineError
 from gpufeed.tools.prepare.shard import Job
@@ -17,8 +19,8 @@ __all__ = ["make_in_processes"]
 _POLL_SECONDS = 0.2
 """Interval at which a wait checks for signals, which polars would otherwise keep from it."""
 
-_job: Job | None = None
-"""That of this worker process."""
+_held: tuple[Job, AbstractContextManager[Any]] | None = None
+"""The job of this worker process, and the turn of its large images among all workers."""
 
 
 def make_in_processes(
@@ -45,7 +47,7 @@ def make_in_processes(
         return
     # Spawned, since threads of libraries do not survive a fork.
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, context, _begin, (job,))
+    pool = ProcessPoolExecutor(workers, context, _begin, (job, context.Lock()))
     try:
         futures = {pool.submit(_make, number): number for number in numbers}
         pending = {*futures}
@@ -64,9 +66,9 @@ def make_in_processes(
         pool.shutdown(cancel_futures=True)
 
 
-def _begin(job: Job) -> None:
-    global _job
-    _job = job
+def _begin(job: Job, turn: AbstractContextManager[Any]) -> None:
+    global _held
+    _held = job, turn
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent.join,), daemon=True).start()
@@ -79,5 +81,6 @@ def _end_with(join: Callable[[], None]) -> None:
 
 
 def _make(number: int) -> None:
-    if _job is not None:
-        _job.make(number)
+    if _held is not None:
+        job, turn = _held
+        job.make(number, turn)
