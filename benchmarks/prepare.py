@@ -219,7 +219,9 @@ def kill(manifest: gpufeed.Manifest, kills: int, workers: int, folder: Path) -> 
         while not ended:
             with subprocess.Popen([*command, str(out), *options]) as process:
                 try:
-                    ended = process.wait(drawn.uniform(0, longest)) == 0
+                    if process.wait(drawn.uniform(0, longest)):
+                        raise RuntimeError("gpufeed prepare failed")
+                    ended = True
                 except subprocess.TimeoutExpired:
                     process.kill()
                     finished.append(len(list((out / ".prepare").glob("*.parquet"))))

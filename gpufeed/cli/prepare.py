@@ -90,6 +90,10 @@ def prepare(
     on_error: Annotated[str, typer.Option(help="What to do about bad images: drop or raise.")] = (
         "drop"
     ),
+    max_pixels: Annotated[
+        int | None,
+        typer.Option(min=1, help="Most pixels of an image; by default the `Loader`'s limit."),
+    ] = None,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes; by default one for each core.")
     ] = None,
@@ -110,6 +114,7 @@ def prepare(
 
     `gpufeed.read_manifest("DESTINATION/prepared.manifest")` reads them.
     """
+    from gpufeed.decode.diagnose import MAX_PIXELS
     from gpufeed.records.manifest import DROPPED
     from gpufeed.tools.prepare.recipe import COURSE_QUALITY, recipe
     from gpufeed.tools.prepare.run import MANIFEST
@@ -138,6 +143,7 @@ def prepare(
         workers=workers,
         ray=ray,
         on_error=cast("OnBadFile", on_error),
+        max_pixels=max_pixels or MAX_PIXELS,
     )
     seconds = time.monotonic() - started
     console = stdout()

@@ -281,6 +281,10 @@ def test_bad_images_are_dropped_and_listed(damaged: Manifest, tmp_path: Path) ->
     for reason, said in zip(report["reason"], ("damaged", "No such file", "30 x 30"), strict=True):
         assert said in reason
     assert len(list(out.glob("*.tar"))) == 4
+    huge = damaged.frame.with_columns(width=pl.lit(2**30), height=pl.lit(2**30))
+    bombs = Manifest(huge, damaged.root, damaged.classes)
+    with pytest.raises(ManifestError, match="more than max_pixels"):
+        prepare(bombs, tmp_path / "bombs", [tf.Pad(1)], to="raw", workers=1)
     with pytest.raises(DecodeError, match=r"record 1 \(.*00001.jpg\): the image is damaged"):
         prepare(damaged, tmp_path / "raised", PREFIX, on_error="raise", workers=1)
     with pytest.raises(ManifestError, match="all 1 images are bad; the first: cannot be read"):
@@ -356,7 +360,7 @@ def test_large_images_take_turns(originals: Manifest, monkeypatch: pytest.Monkey
         def __exit__(self, *_: object) -> None:
             events.append("ends")
 
-    made = pixels.make_images(originals, [], np.arange(13), Turn())
+    made = pixels.make_images(originals, [], np.arange(13), Turn(), max_pixels=1 << 20)
     for key, image in enumerate(made):
         assert not isinstance(image, DecodeError)
         np.testing.assert_array_equal(image, originals[key].image())
@@ -389,6 +393,7 @@ def test_a_class_may_have_any_name() -> None:
         ({"quality": 0}, "quality is 0; it must be an integer, 1 to 100"),
         ({"image_format": "webp", "subsampling": "4:4:4"}, "subsampling is '4:4:4', but"),
         ({"shard_size": 0}, "shard_size is 0; it must be an integer of 1 or more"),
+        ({"max_pixels": 0}, "max_pixels is 0; it must be an integer of 1 or more"),
         ({"workers": 0}, "workers is 0; it must be an integer of 1 or more"),
         ({"on_error": "blank"}, "on_error is 'blank'; it must be one of"),
         ({"transforms": [tf.RandomCrop(8)]}, "RandomCrop, which draws random numbers"),

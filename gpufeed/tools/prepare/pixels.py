@@ -13,7 +13,7 @@ import numpy.typing as npt
 from gpufeed._util.memory import Memory
 from gpufeed.decode.accept import Acceptor, as_ppm
 from gpufeed.decode.decoders import NvImageCodec
-from gpufeed.decode.diagnose import MAX_PIXELS, too_large, undecodable, unreadable
+from gpufeed.decode.diagnose import too_large, undecodable, unreadable
 from gpufeed.errors import DecodeError
 from gpufeed.open.kinds import THREADS
 from gpufeed.open.opened_view import OpenedView
@@ -46,6 +46,8 @@ def make_images(
     transforms: Sequence[Transform],
     keys: Int64,
     turn: AbstractContextManager[Any],
+    *,
+    max_pixels: int,
 ) -> Iterator[Pixels | DecodeError]:
     """Yield the image of each record, or what is wrong with it, on this thread.
 
@@ -56,13 +58,14 @@ def make_images(
         transforms: as for `place`.
         keys: int64 (n,), the records.
         turn: held while an image above 2^24 pixels is made, of which each may take a gigabyte.
+        max_pixels: the most pixels of an image; for a larger one no memory is allocated.
 
     Yields:
         uint8 (height, width, 3).
     """
     pixels = manifest.sizes(keys).astype(np.int64).prod(axis=1)
-    parts = np.split(keys, _starts(pixels.tolist()))
-    opener = _Opener(manifest, transforms)
+    parts = np.split(keys, _starts(pixels.tolist(), min(max_pixels, _LARGE)))
+    opener = _Opener(manifest, transforms, max_pixels)
     with _reader(manifest) as reader, ThreadPoolExecutor(1, "gpufeed-ahead") as ahead:
         coming = ahead.submit(reader.read, parts[0])
         for number, part in enumerate(parts):
@@ -74,12 +77,15 @@ def make_images(
                 yield from opener.open(part, contents)
 
 
-def _starts(pixels: Sequence[int]) -> list[int]:
-    """Return where parts begin, after the first, of images with so many pixels."""
+def _starts(pixels: Sequence[int], most: int) -> list[int]:
+    """Return where parts begin, after the first, of images with so many pixels.
+
+    A part with more than one image has at most `most` pixels.
+    """
     starts, first, total = [], 0, 0
     for at, each in enumerate(pixels):
         total += each
-        if at > first and (at - first == _TOGETHER or total > _LARGE):
+        if at > first and (at - first == _TOGETHER or total > most):
             starts.append(at)
             first, total = at, each
     return starts
@@ -94,9 +100,12 @@ def _reader(manifest: Manifest) -> Wrapper:
 class _Opener:
     """Decodes and resizes images as the threads of a loader do."""
 
-    def __init__(self, manifest: Manifest, transforms: Sequence[Transform]) -> None:
+    def __init__(
+        self, manifest: Manifest, transforms: Sequence[Transform], max_pixels: int
+    ) -> None:
         self._manifest = manifest
         self._transforms = transforms
+        self._max_pixels = max_pixels
         self._name = manifest.source.name
         self._acceptor = Acceptor(self._name, reduce_depth=manifest.reduce_depth)
         self._decoder = NvImageCodec()
@@ -107,6 +116,9 @@ class _Opener:
         self, keys: Int64, contents: Sequence[Content | OSError]
     ) -> Iterator[Pixels | DecodeError]:
         sizes = self._manifest.sizes(keys).astype(np.int64)
+        if len(keys) == 1 and sizes.prod() > self._max_pixels:
+            yield too_large(tuple(sizes[0].tolist()), self._max_pixels, int(keys[0]), self._name)
+            return
         frames = [*place(self._transforms, sizes, corners(self._manifest, keys)).chain()]
         window, first = resample(frames[0], cut=False)
         view = View((first, *_later(frames)), ToDtype("uint8"), (), (0, 0))
@@ -135,8 +147,6 @@ class _Opener:
         Raises:
             DecodeError: it is bad.
         """
-        if size[0] * size[1] > MAX_PIXELS:
-            raise too_large(size, MAX_PIXELS, key, self._name)
         if isinstance(content, OSError):
             raise unreadable(content, key, self._name)
         accepted = self._acceptor.accept(content, size, key)

@@ -15,6 +15,7 @@ from gpufeed._util.limits import available_threads
 from gpufeed._util.numbers import is_integer
 from gpufeed._util.progress import progress as show_progress
 from gpufeed._util.sanitize import sanitize, short
+from gpufeed.decode.diagnose import MAX_PIXELS
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.plan.prefix import count_prepared, place
 from gpufeed.records import Manifest, read_manifest
@@ -58,6 +59,7 @@ def prepare(
     workers: int | None = None,
     ray: str | None = None,
     on_error: OnBadFile = "drop",
+    max_pixels: int = MAX_PIXELS,
     progress: bool | None = None,
 ) -> Manifest:
     """Write a data set once as leading transforms leave it, and return its manifest.
@@ -76,8 +78,8 @@ def prepare(
     All columns go along. `boxes` and `points` follow the images; `path` becomes that of the new
     image, and `original` is the old one. Masks and depth maps are not written.
 
-    What is written depends on the manifest, its images and the arguments up to `shard_size` and
-    `on_error` alone, not on the number of workers or on time. If `prepare` is ended at any moment,
+    What is written depends on the manifest, its images and these arguments alone, not on `workers`,
+    `ray` or time. If `prepare` is ended at any moment,
     the same call goes on with what is missing. The folder then has
 
     - the images: `images/CLASS/00000000.jpg` and so on, or shards such as `shard-000000.tar`;
@@ -105,6 +107,7 @@ def prepare(
             machines have gpufeed, and see the images and `destination` by the same paths. "local"
             starts Ray on this machine.
         on_error: "drop" leaves out images that cannot be read or decoded; "raise" stops at them.
+        max_pixels: the most pixels an image may have; larger ones count as bad.
         progress: whether to show a progress bar; None shows it on a terminal only.
 
     Raises:
@@ -117,7 +120,7 @@ def prepare(
     """
     import_extra("pyarrow", extra="arrow")  # now, and not when all images are written
     manifest = as_manifest(manifest)
-    settings = Settings.of(to, image_format, quality, subsampling, shard_size, on_error)
+    settings = Settings.of(to, image_format, quality, subsampling, shard_size, on_error, max_pixels)
     if workers is None:
         workers = available_threads()
     elif not is_integer(workers) or workers < 1:

@@ -12,6 +12,7 @@ from gpufeed._util.atomic_write import atomic_write
 from gpufeed._util.numbers import is_integer
 from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
+from gpufeed.feed.maker import check_pixels
 from gpufeed.records.packed import Packing
 
 __all__ = ["ImageFormat", "OnBadFile", "Settings", "Subsampling", "claim_folder"]
@@ -37,6 +38,7 @@ class Settings:
         subsampling: of JPEG; otherwise None.
         shard_size: records in one file, or in one step of the work.
         on_error: what becomes of bad images.
+        max_pixels: the most pixels of an image; larger ones are bad.
     """
 
     to: Packing
@@ -45,6 +47,7 @@ class Settings:
     subsampling: Subsampling | None
     shard_size: int
     on_error: OnBadFile
+    max_pixels: int
 
     @staticmethod
     def of(
@@ -54,6 +57,7 @@ class Settings:
         subsampling: Subsampling | None,
         shard_size: int,
         on_error: OnBadFile,
+        max_pixels: int,
     ) -> Settings:
         """Return the settings, with defaults for those that are None.
 
@@ -95,7 +99,15 @@ class Settings:
             raise ConfigError(
                 f"shard_size is {short(shard_size)}; it must be an integer of 1 or more"
             )
-        return Settings(to, image_format, quality, subsampling, int(shard_size), on_error)
+        return Settings(
+            to,
+            image_format,
+            quality,
+            subsampling,
+            int(shard_size),
+            on_error,
+            check_pixels(max_pixels),
+        )
 
     def described(
         self, manifest: str, transforms: Sequence[dict[str, object]], reduce_depth: bool

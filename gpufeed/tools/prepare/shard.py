@@ -117,7 +117,8 @@ class Job:
         """Yield the images of a shard, and append a fact for each record."""
         keys = self.keys(number)
         numbers = np.arange(keys.start, keys.stop)
-        made = make_images(self.manifest, self.transforms, numbers, turn)
+        most = self.settings.max_pixels
+        made = make_images(self.manifest, self.transforms, numbers, turn, max_pixels=most)
         for key, image in zip(keys, made, strict=True):
             if isinstance(image, DecodeError):
                 if self.settings.on_error == "raise":
