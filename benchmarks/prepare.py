@@ -219,7 +219,7 @@ def kill(manifest: gpufeed.Manifest, kills: int, workers: int, folder: Path) -> 
         while not ended:
             with subprocess.Popen([*command, str(out), *options]) as process:
                 try:
-                    if process.wait(drawn.uniform(0, longest)):
+                    if process.wait(drawn.uniform(0, 2 * longest)):
                         raise RuntimeError("gpufeed prepare failed")
                     ended = True
                 except subprocess.TimeoutExpired:
