@@ -40,6 +40,7 @@ from gpufeed.transforms.frame import Interpolation
 from gpufeed.transforms.output import IMAGENET_MEAN, IMAGENET_STD
 
 __all__ = [
+    "course_cleaned",
     "course_evaluate",
     "course_train",
     "dino",
@@ -342,6 +343,15 @@ def segment_evaluate(
     ]
 
 
+def course_cleaned() -> list[Transform]:
+    """The data preparation of the WestDRI course on the JAX AI stack, for `prepare`.
+
+    The bounding box with a margin of 0.2, fitted into a black square of 269 pixels. `course_train`
+    begins with it.
+    """
+    return [BoxCrop(margin=0.2), ResizeLongest(269), PadToSquare(269)]
+
+
 def course_train(
     *, photometric: bool = True, dtype: DType = "float32", layout: Layout | None = None
 ) -> list[Transform]:
@@ -359,9 +369,7 @@ def course_train(
         layout: "NCHW" or "NHWC"; None for NHWC with framework="jax", otherwise NCHW.
     """
     return [
-        BoxCrop(margin=0.2),
-        ResizeLongest(269),
-        PadToSquare(269),
+        *course_cleaned(),
         RandomCrop(224),
         RandomHorizontalFlip(),
         *([Contrast((0.8, 1.2)), Gamma((0.6, 1.2))] if photometric else []),

@@ -22,6 +22,7 @@ from gpufeed.cli import check as _check  # noqa: F401
 from gpufeed.cli import feed as _feed  # noqa: F401
 from gpufeed.cli import machine as _machine  # noqa: F401
 from gpufeed.cli import orders as _orders  # noqa: F401
+from gpufeed.cli import prepare as _prepare  # noqa: F401
 from gpufeed.cli import runs as _runs  # noqa: F401
 from gpufeed.cli.app import FAILED, Settings, app
 from gpufeed.cli.as_options import as_options

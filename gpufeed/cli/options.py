@@ -93,8 +93,9 @@ _DATA = (
     "A table of images (CSV, Parquet, ...), a pattern of several, a folder with a folder for each "
     "class, also in a zip archive, a folder of images, tar shards, files of ArrayRecord, HDF5, "
     "LMDB or FFCV, a dataset of Hugging Face's save_to_disk, a NABirds folder, or its "
-    "metadata.parquet; or the URL (s3://, gs://, ...) of a table, class folders, a zip archive or "
-    "tar shards. Or any manifest, as the file of Manifest.save."
+    "metadata.parquet; a folder that `gpufeed prepare` wrote; or the URL (s3://, gs://, ...) of a "
+    "table, class folders, a zip archive or tar shards. Or any manifest, as the file of "
+    "Manifest.save."
 )
 Data = Annotated[str, typer.Option(help=_DATA)]
 DataArgument = Annotated[str, typer.Argument(help=_DATA, metavar="DATA")]

@@ -133,7 +133,8 @@ class Loader:
             keys that has a length becomes a `RecordedSampler`, which documents what it cannot
             guarantee.
         transforms: a list of transforms, or `Views` of several lists. The default is
-            `presets.train()`.
+            `presets.train()`. If they begin with those that `prepare` put the images through, these
+            are left out, and the others draw the same random numbers as with the originals.
         batch_size: records in one batch of this process. A mapping from steps to sizes changes the
             size during training: {0: 64, 1000: 128} has batches of 128 from step 1000 on. The
             schedule is not part of the state, so pass the same one on resume.
@@ -312,6 +313,11 @@ class Loader:
         images = [each for each in targets if isinstance(each, ImageTarget)]
         pairs = [each for each in targets if isinstance(each, Pair)]
         check_fields([*fields, *images, *pairs])
+        if images and manifest.prepared:
+            raise ConfigError(
+                f"targets has {images[0]}, but prepare has moved the pixels of the images and not "
+                "its own; feed the original images"
+            )
         self.sampler = (
             IndexSampler(len(manifest), shuffle=True)
             if sampler is None

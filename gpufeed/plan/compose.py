@@ -53,6 +53,7 @@ def compose(
     objects: Objects | None = None,
     shared: int = 0,
     streams: npt.NDArray[np.int64] | None = None,
+    skipped: int = 0,
 ) -> Composed:
     """Draw the random numbers of a batch, and compose its transforms to stages.
 
@@ -68,6 +69,8 @@ def compose(
             same numbers.
         streams: int64 (n,), added to the numbers of an image's transforms, so that images of one
             record may draw independently; None for none.
+        skipped: how many transforms were left out at the start of each list; the others keep the
+            random numbers that they have in the whole list.
 
     Raises:
         ConfigError: the final images differ in size, or a transform cannot be applied to one of
@@ -83,8 +86,9 @@ def compose(
     numbers: list[list[int]] = []
     number = 0
     for transforms in views:
-        numbers.append([*range(shared), *range(number + shared, number + len(transforms))])
-        number += len(transforms) - shared
+        count = skipped + len(transforms)
+        numbers.append([*range(shared), *range(number + shared, number + count)][skipped:])
+        number += count - shared
     # Views of the same transforms are composed as one batch, which costs little more than one view.
     groups: dict[tuple[int, ...], list[int]] = {}
     for index, transforms in enumerate(views):

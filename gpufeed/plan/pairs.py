@@ -76,6 +76,11 @@ class Pair:
                 f"targets has {self}, whose manifest has reduce_depth={own.reduce_depth}, and the "
                 f"loader's has reduce_depth={manifest.reduce_depth}; read both with the same"
             )
+        if own.prepared != manifest.prepared:
+            raise ConfigError(
+                f"targets has {self}, whose images have been through other transforms of prepare "
+                "than the loader's; prepare both alike, or none"
+            )
         if self.on is None:
             if len(own) != len(manifest):
                 raise ConfigError(
@@ -140,6 +145,7 @@ def with_pairs(manifest: Manifest, pairs: Sequence[Manifest]) -> Manifest:
         repairs={},
         reduce_depth=manifest.reduce_depth,
         point_names=(),
+        prepared=manifest.prepared,
     )
 
 

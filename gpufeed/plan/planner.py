@@ -19,7 +19,7 @@ from gpufeed.plan.compose import Composed, compose
 from gpufeed.plan.fields import Field, values_of
 from gpufeed.plan.lookup import Lookup
 from gpufeed.plan.pairs import Pair, with_pairs
-from gpufeed.plan.prefix import Prefix, find_prefix
+from gpufeed.plan.prefix import Prefix, count_prepared, find_prefix
 from gpufeed.plan.stages import Stages
 from gpufeed.plan.targets import Companions, ViewTargets, follow
 from gpufeed.plan.view import Mix, Partners
@@ -120,7 +120,8 @@ class Planner:
 
     Attributes:
         images: the images of all records, as `with_pairs` returns them.
-        views: a list of transforms for each view, ending in an output format.
+        views: a list of transforms for each view, ending in an output format, without those at its
+            start that the manifest's images have been through.
         identities: kind and settings of each transform, or of the `Views` that contain them.
         stages: the stages of a few records, with the structure that all batches have.
 
@@ -143,7 +144,9 @@ class Planner:
         pairs: Sequence[Pair] = (),
     ) -> None:
         checked = check_views(transforms, layout)
-        self.views, self.identities = checked.views, checked.identities
+        self._skipped = count_prepared(checked.views, manifest.prepared)
+        self.views = tuple(view[self._skipped :] for view in checked.views)
+        self.identities = checked.identities
         self._shared = checked.shared
         self._sampler = sampler
         self._schedule = schedule
@@ -189,7 +192,7 @@ class Planner:
                     "that all images of a record have in common; leave out one of them"
                 )
         numbers = [0, *(pair.independent * (i + 1) for i, pair in enumerate(pairs))]
-        return np.array(numbers, np.int64) * len(transforms)
+        return np.array(numbers, np.int64) * (len(transforms) + self._skipped * len(self.views))
 
     def check_batch_size(self, schedule: Schedule) -> None:
         """Raise `ConfigError` if the global batch of a schedule divides groups of the sampler."""
@@ -249,7 +252,7 @@ class Planner:
         streams = np.repeat(self._streams, len(keys)) if self._streams.any() else None
         return compose(
             *(self.views, np.tile(keys, per_record), sizes, boxes, rng),
-            *(partners, objects, self._shared, streams),
+            *(partners, objects, self._shared, streams, self._skipped),
         )
 
     def upcoming(self, step: int) -> npt.NDArray[np.int64]:

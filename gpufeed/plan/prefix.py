@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed.errors import ConfigError
 from gpufeed.plan.compose import bounding
 from gpufeed.plan.resample import resample
 from gpufeed.plan.stages import Resize, Stages, Window
@@ -18,7 +19,7 @@ from gpufeed.transforms.base import GeometricTransform, Transform
 from gpufeed.transforms.frame import Frame
 from gpufeed.transforms.objects import Objects
 
-__all__ = ["Prefix", "find_prefix"]
+__all__ = ["Prefix", "count_prepared", "find_prefix", "place"]
 
 Int64 = npt.NDArray[np.int64]
 
@@ -95,6 +96,54 @@ def find_prefix(
             return Prefix(window, stage.resize, small * kept.astype(np.int64))
     window = bounding([_whole(frame) for frame, _ in steady], len(sizes))
     return Prefix(window, None, small * window.shape.astype(np.int64))
+
+
+def count_prepared(
+    views: Sequence[Sequence[Transform]], prepared: Sequence[Mapping[str, object]]
+) -> int:
+    """Return how many transforms at the start of the lists a manifest's images have been through.
+
+    It is all of them or none.
+
+    Args:
+        views: as for `compose`.
+        prepared: the identities of the transforms that made the images, in their order.
+    """
+    count = len(prepared)
+    begin = all([each.identity for each in view[:count]] == [*prepared] for view in views)
+    return count if begin else 0
+
+
+def place(
+    transforms: Sequence[Transform], sizes: Int64, boxes: npt.NDArray[np.float64] | None
+) -> Frame:
+    """Return the last frame of transforms that do the same in every epoch.
+
+    Args:
+        transforms: geometric transforms.
+        sizes: as for `find_prefix`.
+        boxes: as for `find_prefix`.
+
+    Raises:
+        ConfigError: a transform draws random numbers, changes pixel values, warps, or reads or
+            drops boxes of lists.
+    """
+    composition, rng = Composition(sizes), _Watched(len(sizes))
+    for index, transform in enumerate(transforms):
+        problem = "is not a geometric transform"
+        if isinstance(transform, GeometricTransform):
+            problem = "reads or drops boxes" if transform.uses_objects else ""
+        if not problem:
+            _add(composition, [transform], boxes, rng, None)
+            problem = "warps images" if composition.frame.warped is not None else ""
+            problem = "draws random numbers" if rng.draws else problem
+        if problem:
+            raise ConfigError(
+                f"transforms[{index}] is {type(transform).__name__}, which {problem}; images are "
+                "prepared by crops, resizes and padding that are the same in every epoch, and the "
+                "loader does the rest"
+            )
+    return composition.frame
 
 
 def _whole(frame: Frame) -> Window:

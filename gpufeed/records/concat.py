@@ -100,7 +100,7 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
     for manifest in manifests:
         for name, count in manifest.repairs.items():
             repairs[name] = repairs.get(name, 0) + count
-    return Manifest(
+    made = Manifest(
         frame,
         joined,
         classes,
@@ -108,6 +108,9 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
         reduce_depth=manifests[0].reduce_depth,
         point_names=names,
     )
+    if all(manifest.prepared == manifests[0].prepared for manifest in manifests):
+        made._prepared = manifests[0]._prepared
+    return made
 
 
 def _join(manifests: Sequence[Manifest]) -> tuple[Source | Path, list[str]]:

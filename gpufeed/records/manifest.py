@@ -101,6 +101,7 @@ class Manifest:
         "_fingerprint",
         "_frame",
         "_point_names",
+        "_prepared",
         "_reduce_depth",
         "_repairs",
         "_selected_from",
@@ -133,6 +134,7 @@ class Manifest:
             raise ManifestError(
                 f"there are {len(self._point_names)} point_names for {self.num_points} points"
             )
+        self._prepared: tuple[Mapping[str, object], ...] = ()
         self._fingerprint: str | None = None
         self._file: tuple[Any, ...] | None = None
 
@@ -180,6 +182,15 @@ class Manifest:
         Its own for manifests that are made otherwise, and for splits and folds.
         """
         return self._selected_from
+
+    @property
+    def prepared(self) -> tuple[Mapping[str, object], ...]:
+        """The identities of the transforms that `prepare` put the images through, in their order.
+
+        A loader whose `transforms` begin with these leaves them out. `concat` keeps them if all of
+        its manifests have the same.
+        """
+        return self._prepared
 
     @property
     def reduce_depth(self) -> bool:
@@ -546,6 +557,7 @@ class Manifest:
             repairs=self._repairs,
             reduce_depth=self._reduce_depth,
             point_names=self._point_names,
+            prepared=self._prepared,
         )
         taken._selected_from = len(self)
         return taken
@@ -560,6 +572,7 @@ class Manifest:
         repairs: dict[str, int],
         reduce_depth: bool,
         point_names: tuple[str, ...],
+        prepared: Sequence[Mapping[str, object]],
         fingerprint: str | None = None,
     ) -> Self:
         """Return a manifest of rows that another manifest has checked."""
@@ -571,6 +584,7 @@ class Manifest:
         made._selected_from = len(frame)
         made._reduce_depth = reduce_depth
         made._point_names = point_names
+        made._prepared = tuple(prepared)
         made._fingerprint = fingerprint
         made._file = None
         return made

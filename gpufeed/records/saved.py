@@ -17,6 +17,7 @@ from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.arrow_file import write_arrow
 from gpufeed.records.fingerprint import fingerprint
 from gpufeed.records.manifest import SAVED, Manifest, check_images
+from gpufeed.records.packed import Packing, open_packed
 from gpufeed.records.probe import probed
 from gpufeed.records.table_files import read_arrow
 from gpufeed.source.base import Source
@@ -32,12 +33,28 @@ _COLUMN = "gpufeed.source."
 """Prefix of the columns that the source is made of."""
 
 
-def save_manifest(manifest: Manifest, path: str | os.PathLike[str]) -> None:
-    """Write a manifest to a file: see `Manifest.save`."""
+def save_manifest(
+    manifest: Manifest,
+    path: str | os.PathLike[str],
+    *,
+    packing: Packing | None = None,
+    seconds: int | None = None,
+) -> None:
+    """Write a manifest to a file: see `Manifest.save`.
+
+    Args:
+        manifest: the manifest.
+        path: the file.
+        packing: how the images are packed, in files of the same folder, if `prepare` wrote them.
+        seconds: the time to give the file; None for now.
+    """
     if not os.fspath(path).endswith(SAVED):
         raise ConfigError(f"path is {short(os.fspath(path))}; it must end in {SAVED}")
-    seconds = int(time.time())
-    about, frame = _with_source(manifest)
+    seconds = int(time.time()) if seconds is None else seconds
+    about: dict[str, Any] = {"source": None}
+    frame = manifest.frame
+    if packing is None:
+        about, frame = _with_source(manifest)
     about |= {
         "version": _VERSION,
         "saved": seconds,
@@ -46,6 +63,8 @@ def save_manifest(manifest: Manifest, path: str | os.PathLike[str]) -> None:
         "repairs": dict(manifest.repairs),
         "reduce_depth": manifest.reduce_depth,
         "point_names": manifest.point_names,
+        "prepared": manifest.prepared,
+        "packing": packing,
         "named": _misnamed(manifest.source, manifest.frame) is None,
     }
 
@@ -99,7 +118,7 @@ def read_manifest(
         root: where the files of the images are now, if they were moved: a folder, its URL or a
             `RemoteStorage`, in which they have the same names. Images that were files of their own,
             or in a zip archive, may also be in a zip archive. Options of a `RemoteStorage` are not
-            saved.
+            saved. What `prepare` wrote is looked for in the folder of `file`.
         source: the images, if they were in memory or of a source of your own: key i is the image of
             row i. The names of eight images are compared with their `path`, if they were alike when
             the manifest was saved.
@@ -147,6 +166,8 @@ def read_manifest(
                 f"{file} has {short(frame['path'][key])} in row {key}, but image {key} of source "
                 f"is {short(images.name(key))}; pass the images in the order of the rows"
             )
+    elif about["packing"] is not None:
+        images = open_packed(about["packing"], root or file.parent, frame)
     elif about["source"] is not None:
         own += [frame["path"].alias(name) for name in about["paths"]]
         images = open_source(about["source"], pl.DataFrame(own), root)
@@ -164,6 +185,7 @@ def read_manifest(
         repairs=about["repairs"],
         reduce_depth=about["reduce_depth"],
         point_names=tuple(about["point_names"]),
+        prepared=about["prepared"],
         fingerprint=saved,
     )
     if isinstance(root, str | os.PathLike) and isinstance(where := location(root), Path):

@@ -21,6 +21,7 @@ from gpufeed.source.lmdb import LmdbSource
 from gpufeed.source.locate import Root, storage_of
 from gpufeed.source.objects import ObjectSource
 from gpufeed.source.ranges import RangeSource
+from gpufeed.source.raw import RawSource
 from gpufeed.source.selection import Joined, Selection
 from gpufeed.source.storage import LocalStorage
 from gpufeed.source.zipped import ZipSource, open_archive
@@ -131,6 +132,7 @@ _OPENERS: dict[type, Callable[[dict[str, Any], pl.DataFrame, Root | None], Sourc
     ObjectSource: _open_files,
     ZipSource: _open_zip,
     RangeSource: RangeSource.from_saved,
+    RawSource: RawSource.from_saved,
     BetonSource: BetonSource.from_saved,
     LmdbSource: LmdbSource.from_saved,
     Hdf5Source: Hdf5Source.from_saved,

@@ -70,10 +70,10 @@ def find_data(path: str | Path, options: ListOptions) -> Found:
 
     They are a saved manifest, a table (CSV, Parquet or another file that `read_table` takes),
     ArrayRecord, HDF5, LMDB or .beton files, a dataset that Hugging Face's `save_to_disk` wrote,
-    NABirds' folder, the course's metadata.parquet or its folder, a folder of images without
-    folders, tar shards (also with braces or wildcards), or class folders, also in a zip archive.
-    A URL is one of a table, a pattern of several, tar shards, or class folders, also in a zip
-    archive.
+    NABirds' folder, the course's metadata.parquet or its folder, a folder that `prepare` wrote, a
+    folder of images without folders, tar shards (also with braces or wildcards), or class folders,
+    also in a zip archive. A URL is one of a table, a pattern of several, tar shards, or class
+    folders, also in a zip archive.
 
     Raises:
         ManifestError: there are no data, or they cannot be read.
@@ -151,6 +151,9 @@ def find_data(path: str | Path, options: ListOptions) -> Found:
         table = formats.huggingface_table(source, image, label)
         return _of_table(*table, reader="read_huggingface")
     check("a folder")
+    prepared = source / f"prepared{SAVED}"
+    if prepared.is_file():
+        return _of_saved(prepared, None)
     parquet = source / "metadata.parquet"
     # Any of them, so that an incomplete distribution is reported as one.
     if any((source / name).is_file() for name in _NABIRDS_FILES) or (

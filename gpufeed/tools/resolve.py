@@ -83,6 +83,8 @@ def open_manifest(
     labels: Labels | None = None,
     without: Path | None = None,
     options: ListOptions | None = None,
+    *,
+    drop: bool = False,
 ) -> Manifest:
     """Read data of any kind: see `find_data`.
 
@@ -97,6 +99,7 @@ def open_manifest(
             that leave the folder are then left out too, and images whose size is needed but whose
             header cannot be read.
         options: how to read the list; None for the defaults.
+        drop: whether to leave out images that cannot be listed even without such a list.
 
     Raises:
         ManifestError: there are no data at the path, or they cannot be read.
@@ -113,7 +116,7 @@ def open_manifest(
     manifest = found.read(
         labels=labels,
         follow_links=options.follow_links,
-        on_bad_image="raise" if without is None else "drop",
+        on_bad_image="drop" if drop or without is not None else "raise",
         reduce_depth=True,
     )
     if without is None:

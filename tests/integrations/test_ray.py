@@ -1,6 +1,6 @@
 """A Loader in Ray Train: two workers, which fail after a checkpoint and go on from it.
 
-Ray is in none of gpufeed's extras, as it is large: `pip install "ray[train]"`.
+The extra `ray` does not install all of it: `pip install "ray[train]"`.
 """
 
 from __future__ import annotations

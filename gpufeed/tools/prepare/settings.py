@@ -1,0 +1,154 @@
+"""The settings that decide the bytes that are written, and the file that remembers them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from gpufeed._util.atomic_write import atomic_write
+from gpufeed._util.numbers import is_integer
+from gpufeed._util.sanitize import short
+from gpufeed.errors import ConfigError
+from gpufeed.feed.maker import check_pixels
+from gpufeed.records.packed import Packing
+
+__all__ = ["ImageFormat", "OnBadFile", "Settings", "Subsampling", "claim_folder"]
+
+ImageFormat = Literal["jpeg", "png", "webp"]
+Subsampling = Literal["4:4:4", "4:2:2", "4:2:0"]
+OnBadFile = Literal["drop", "raise"]
+
+_VERSION = 1
+_SETTINGS = "prepared.json"
+_LOSSY = ("jpeg", "webp")
+_QUALITY = 95
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How images are written; see `prepare` for the arguments.
+
+    Attributes:
+        to: how images are packed.
+        image_format: how they are encoded; None for pixels.
+        quality: of JPEG and WebP; otherwise None.
+        subsampling: of JPEG; otherwise None.
+        shard_size: records in one file, or in one step of the work.
+        on_error: what becomes of bad images.
+        max_pixels: the most pixels of an image; larger ones are bad.
+    """
+
+    to: Packing
+    image_format: ImageFormat | None
+    quality: int | None
+    subsampling: Subsampling | None
+    shard_size: int
+    on_error: OnBadFile
+    max_pixels: int
+
+    @staticmethod
+    def of(
+        to: Packing,
+        image_format: ImageFormat | None,
+        quality: int | None,
+        subsampling: Subsampling | None,
+        shard_size: int,
+        on_error: OnBadFile,
+        max_pixels: int,
+    ) -> Settings:
+        """Return the settings, with defaults for those that are None.
+
+        Raises:
+            ConfigError: one is out of range or contradicts another.
+        """
+        _check_choice("to", to, Packing)
+        _check_choice("on_error", on_error, OnBadFile)
+        if to == "raw":
+            given = {"image_format": image_format, "quality": quality, "subsampling": subsampling}
+            for name, value in given.items():
+                if value is not None:
+                    raise ConfigError(
+                        f'{name} is {short(value)}, but to is "raw", which writes pixels that are '
+                        "not encoded; leave out one of them"
+                    )
+        else:
+            image_format = "jpeg" if image_format is None else image_format
+            _check_choice("image_format", image_format, ImageFormat)
+        if image_format in _LOSSY:
+            quality = _QUALITY if quality is None else quality
+        if quality is not None:
+            if image_format not in _LOSSY:
+                raise ConfigError(
+                    f"quality is {short(quality)}, but image_format is {short(image_format)}, "
+                    "which loses nothing; leave out quality"
+                )
+            if not is_integer(quality) or not 1 <= quality <= 100:
+                raise ConfigError(f"quality is {short(quality)}; it must be an integer, 1 to 100")
+        if image_format == "jpeg":
+            subsampling = "4:2:0" if subsampling is None else subsampling
+            _check_choice("subsampling", subsampling, Subsampling)
+        elif subsampling is not None:
+            raise ConfigError(
+                f"subsampling is {short(subsampling)}, but image_format is {short(image_format)}; "
+                "it goes with JPEG"
+            )
+        if not is_integer(shard_size) or shard_size < 1:
+            raise ConfigError(
+                f"shard_size is {short(shard_size)}; it must be an integer of 1 or more"
+            )
+        return Settings(
+            to,
+            image_format,
+            quality,
+            subsampling,
+            int(shard_size),
+            on_error,
+            check_pixels(max_pixels),
+        )
+
+    def described(
+        self, manifest: str, transforms: Sequence[dict[str, object]], reduce_depth: bool
+    ) -> dict[str, Any]:
+        """Return all that decides what is written, as JSON values.
+
+        Args:
+            manifest: its fingerprint.
+            transforms: the identities of the transforms.
+            reduce_depth: as for `Manifest`.
+        """
+        images = {"manifest": manifest, "reduce_depth": reduce_depth, "transforms": [*transforms]}
+        return {"version": _VERSION, **images, **asdict(self)}
+
+
+def _check_choice(name: str, value: object, choices: Any) -> None:
+    if value not in get_args(choices):
+        wanted = ", ".join(f'"{each}"' for each in get_args(choices))
+        raise ConfigError(f"{name} is {short(value)}; it must be one of {wanted}")
+
+
+def claim_folder(folder: Path, described: dict[str, Any]) -> None:
+    """Make a folder for what these settings decide, or check that it was made for them.
+
+    Raises:
+        ConfigError: it holds something else.
+        OSError: it cannot be made.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for unfinished in folder.glob(".*.unfinished"):  # of a process that was killed
+        unfinished.unlink(missing_ok=True)
+    file = folder / _SETTINGS
+    if file.is_file():
+        saved = json.loads(file.read_text())
+        for name, value in described.items():
+            if saved.get(name) != value:
+                raise ConfigError(
+                    f"{folder} was prepared with the {name} {short(saved.get(name))}, which now is "
+                    f"{short(value)}; prepare into another folder, or delete this one"
+                )
+    elif any(folder.iterdir()):
+        raise ConfigError(f"{folder} is not empty, and was not made by prepare; name a new folder")
+    else:
+        atomic_write(file, json.dumps(described, indent=1).encode())

@@ -1,0 +1,56 @@
+"""`prepare` that is killed goes on where it was, and nothing of it shows."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from gpufeed import prepare
+from tests.prepare.test_prepare import files
+from tests.support.media import make_manifest, write_table
+from tests.support.prepare_until import PREFIX, SHARD
+
+PATIENCE = 100
+
+
+def start(record: int, table: Path, out: Path) -> subprocess.Popen[bytes]:
+    command = ["-m", "tests.support.prepare_until", str(record), str(table), str(out)]
+    return subprocess.Popen([sys.executable, *command])
+
+
+def children(process: int) -> list[int]:
+    tasks = Path(f"/proc/{process}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text().split()]
+
+
+def runs(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_killed_in_the_middle_it_goes_on(tmp_path: Path) -> None:
+    """After some shards and within others; and its workers end with it."""
+    manifest = make_manifest(tmp_path / "images", [(50, 60)] * 15, boxes=True)
+    prepare(manifest, tmp_path / "wanted", PREFIX, shard_size=SHARD, workers=1)
+    table, out = write_table(manifest), tmp_path / "out"
+    end = time.monotonic() + PATIENCE
+    for record in (3, 10):
+        with start(record, table, out) as process:
+            while len(list((out / ".prepare").glob("*.parquet"))) < record // SHARD:
+                assert process.poll() is None
+                assert time.monotonic() < end
+                time.sleep(0.005)
+            workers = children(process.pid)
+            process.send_signal(signal.SIGKILL)
+        assert len(workers) >= 2
+        while any(map(runs, workers)):
+            assert time.monotonic() < end, "a worker outlived its parent"
+            time.sleep(0.005)
+        assert not (out / "prepared.manifest").exists()
+    prepare(manifest, out, PREFIX, shard_size=SHARD, workers=1)
+    assert files(out) == files(tmp_path / "wanted")
