@@ -234,9 +234,10 @@ def _numbers(
         column = column.arr.to_list()
     if dtype not in (pl.Null, pl.List(pl.Null)) and not isinstance(inner, pl.List | pl.Array):
         item: Any = inner or dtype
-        fields = item.fields if isinstance(item, pl.Struct) else []
-        advice = f"; name one of its fields, as {f'{column.name}.{fields[0].name}'!r}"
-        raise ManifestError(f"{shape}, not {dtype}{advice if fields else ''}")
+        advice = ""
+        if isinstance(item, pl.Struct) and item.fields:
+            advice = f"; name one of its fields, as {f'{column.name}.{item.fields[0].name}'!r}"
+        raise ManifestError(f"{shape}, not {dtype}{advice}")
     try:
         column = column.cast(pl.List(pl.List(pl.Float64)))
     except pl.exceptions.PolarsError:
