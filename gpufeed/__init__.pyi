@@ -69,6 +69,7 @@ from gpufeed.tiers.caches import DiskCache as DiskCache
 from gpufeed.tiers.caches import MemoryCache as MemoryCache
 from gpufeed.tools.prepare.run import prepare as prepare
 from gpufeed.tools.prepare.verify import verify as verify
+from gpufeed.tools.stage import stage as stage
 from gpufeed.transforms import JPEG as JPEG
 from gpufeed.transforms import AugMix as AugMix
 from gpufeed.transforms import AutoAugment as AutoAugment

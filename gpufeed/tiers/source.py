@@ -30,13 +30,29 @@ from gpufeed.tiers.caches import Cache
 from gpufeed.tiers.folder import PREFIX
 from gpufeed.tiers.tiers import Counts, Run, Tiers
 
-__all__ = ["TieredSource"]
+__all__ = ["TieredSource", "folder_name"]
 
 Int64 = npt.NDArray[np.int64]
 Images = list[Content | OSError]
 
 _FORMAT = 1
 """Changes when what is written changes."""
+
+
+def folder_name(source: Source, count: int) -> str:
+    """Return the name of the folder of a source's images, which says which they are.
+
+    Raises:
+        ConfigError: the source has no fingerprint.
+    """
+    images = fingerprint_of(source)
+    if images is None:
+        raise ConfigError(
+            f"{type(source).__name__} has no fingerprint, which tells its images from those of "
+            "other data in a MemoryCache or DiskCache; give the source a method fingerprint() (see "
+            "gpufeed.Source), or use no such cache"
+        )
+    return f"{PREFIX}{hashlib.sha256(f'{_FORMAT} {count} {images}'.encode()).hexdigest()[:32]}"
 
 
 class TieredSource:
@@ -56,15 +72,7 @@ class TieredSource:
     """
 
     def __init__(self, source: Source, caches: Sequence[Cache], run: Run) -> None:
-        images = fingerprint_of(source)
-        if images is None:
-            raise ConfigError(
-                f"cache is {list(caches)}, but {type(source).__name__} has no fingerprint, which "
-                "tells its images from those of other data; give the source a method fingerprint() "
-                "(see gpufeed.Source), or leave out cache"
-            )
-        digest = hashlib.sha256(f"{_FORMAT} {run.count} {images}".encode()).hexdigest()
-        self._name = f"{PREFIX}{digest[:32]}"
+        self._name = folder_name(source, run.count)
         for cache in caches:
             cache.check(self._name)
         self.source = source

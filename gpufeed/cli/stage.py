@@ -1,0 +1,65 @@
+"""`gpufeed stage`: images copied to a disk of this machine before they are fed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpufeed.cli.app import FAILED, app
+from gpufeed.cli.console import counted, keep_interruptible, say, stdout
+from gpufeed.cli.options import (
+    DataArgument,
+    FollowLinks,
+    ImageColumn,
+    LabelColumn,
+    LabelsOption,
+    PathColumn,
+    Root,
+    Without,
+)
+
+__all__: list[str] = []
+
+
+@app.command()
+def stage(
+    data: DataArgument,
+    to: Annotated[Path, typer.Option(help="Folder of the DiskCache.", metavar="FOLDER")],
+    size: Annotated[str, typer.Option(help='Most that it may take, such as "200 GB".')],
+    split: Annotated[str, typer.Option(help="A split, such as train; by default all.")] = "all",
+    labels: LabelsOption = None,
+    path: PathColumn = None,
+    image: ImageColumn = None,
+    label: LabelColumn = None,
+    root: Root = None,
+    follow_links: FollowLinks = False,
+    without: Without = None,
+) -> None:
+    """Copy encoded images to a disk of this machine; ended early, it goes on.
+
+    A `Loader(cache=[gpufeed.DiskCache(FOLDER, SIZE)])` of the same images then reads them there.
+    """
+    from gpufeed.tiers.caches import DiskCache, bytes_of
+    from gpufeed.tools.find_data import ListOptions
+    from gpufeed.tools.resolve import open_manifest, take_split
+    from gpufeed.tools.stage import stage as stage_images
+
+    keep_interruptible()
+    bytes_of(size)
+    options = ListOptions(path, label, root, follow_links, image)
+    whole = open_manifest(data, labels.value if labels else None, without, options)
+    manifest, _ = take_split(whole, split, "train")
+    done = stage_images(manifest, DiskCache(to, size))
+    console = stdout()
+    say(
+        console,
+        f"{done.kept:,} of {counted(len(manifest), 'image')} in {to}, {done.copied:,} of them new "
+        f"({done.copied_bytes / 1e6:,.1f} MB)",
+    )
+    if done.full:
+        say(console, f"There is no room for the others; {size} is full.")
+    if done.bad:
+        say(console, f"{counted(done.bad, 'image')} cannot be read; `gpufeed check` says why.")
+        raise typer.Exit(FAILED)
