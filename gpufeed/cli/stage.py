@@ -39,7 +39,7 @@ def stage(
 ) -> None:
     """Copy encoded images to a disk of this machine; ended early, it goes on.
 
-    A `Loader(cache=[gpufeed.DiskCache(FOLDER, SIZE)])` of the same images then reads them there.
+    A `Loader` of the same images that has `DiskCache(FOLDER, SIZE)` in `cache` reads them there.
     """
     from gpufeed.tiers.caches import DiskCache, bytes_of
     from gpufeed.tools.find_data import ListOptions
