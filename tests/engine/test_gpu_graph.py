@@ -60,7 +60,8 @@ def every_transform() -> Iterator[tuple[str, Any]]:
 def every_preset() -> Iterator[tuple[str, Any]]:
     mixes = {"num_classes": 3}
     options = {"torchvision_train": mixes, "timm_train": mixes, "dino": {"local_crops": 1}}
-    for number, name in enumerate(presets.__all__):
+    fed = [name for name in presets.__all__ if name != "course_cleaned"]  # which is for `prepare`
+    for number, name in enumerate(fed):
         preset, own = getattr(presets, name), options.get(name, {})
         for dtype, layout in FORMATS[::3] if own is mixes else FORMATS[number % 3 :: 5]:
             yield f"{name}, {dtype} {layout}", preset(dtype=dtype, layout=layout, **own)

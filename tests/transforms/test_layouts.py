@@ -79,7 +79,8 @@ def feed(manifest: Manifest, framework: str, transforms: Any) -> list[np.ndarray
 
 
 def test_every_preset_is_fed() -> None:
-    assert set(presets.__all__) <= set(LISTS)
+    # The one that is left out is for `prepare`, and has no output format.
+    assert {*presets.__all__} - {"course_cleaned"} <= {*LISTS}
 
 
 @pytest.mark.parametrize("name", LISTS)
