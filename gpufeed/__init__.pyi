@@ -33,6 +33,7 @@ from gpufeed.order.foreign import GrainSampler as GrainSampler
 from gpufeed.order.foreign import RecordedSampler as RecordedSampler
 from gpufeed.order.launchers import shard_from_env as shard_from_env
 from gpufeed.order.mixture import MixtureSampler as MixtureSampler
+from gpufeed.order.node_local import NodeLocalSampler as NodeLocalSampler
 from gpufeed.order.sampler import RecordMetadata as RecordMetadata
 from gpufeed.order.sampler import Sampler as Sampler
 from gpufeed.order.sampler import Visits as Visits

@@ -83,6 +83,7 @@ class Sampler(StrEnum):
     repeated = "repeated"
     weighted = "weighted"
     balanced = "balanced"
+    node_local = "node-local"
     sequential = "sequential"
 
 

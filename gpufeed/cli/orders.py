@@ -42,6 +42,9 @@ def shuffle_report(
     records_per_class: Annotated[
         int, typer.Option(min=1, help="For balanced: records of each class in a batch.")
     ] = 4,
+    nodes: Annotated[
+        int, typer.Option(min=1, help="For node-local: machines, each with its own records.")
+    ] = 8,
     seed: Seed = 0,
     out: Annotated[Path, typer.Option(help="PNG file or folder to write the plot to.")] = Path(
         "gpufeed-shuffle.png"
@@ -69,6 +72,7 @@ def shuffle_report(
         repeats=repeats,
         power=power,
         records_per_class=records_per_class,
+        nodes=nodes,
     )
     subject = f"{_title(data)} (split: {name})"
     save_sheet(draw_report(report, subject), target)

@@ -10,6 +10,7 @@ from gpufeed._util.identity import brief, encode, is_packed, unpack
 from gpufeed.errors import StateError
 from gpufeed.order.balanced import ClassBalancedBatchSampler
 from gpufeed.order.mixture import MixtureSampler
+from gpufeed.order.node_local import NodeLocalSampler
 from gpufeed.order.uniform import (
     IndexSampler,
     RepeatedAugmentationSampler,
@@ -30,6 +31,7 @@ SAMPLERS: dict[str, type[Any]] = {
         ClassBalancedBatchSampler,
         IndexSampler,
         MixtureSampler,
+        NodeLocalSampler,
         RepeatedAugmentationSampler,
         SequentialSampler,
         SubsetSampler,

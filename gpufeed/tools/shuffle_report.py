@@ -15,6 +15,7 @@ import numpy.typing as npt
 from gpufeed._util.progress import progress as progress_bar
 from gpufeed.errors import ConfigError
 from gpufeed.order.balanced import ClassBalancedBatchSampler
+from gpufeed.order.node_local import NodeLocalSampler
 from gpufeed.order.uniform import IndexSampler, RepeatedAugmentationSampler, SequentialSampler
 from gpufeed.order.weighted import WeightedSampler, balanced_weights
 from gpufeed.tools.shuffle import Counted, Orders, commonest_difference, count_parts, figures
@@ -35,7 +36,7 @@ __all__ = [
 ]
 
 Int64 = npt.NDArray[np.int64]
-Kind = Literal["index", "repeated", "weighted", "balanced", "sequential"]
+Kind = Literal["index", "repeated", "weighted", "balanced", "node-local", "sequential"]
 _Source = Callable[[int, int, Int64], Int64]
 """From the shift of the seed, the epoch and positions to the records there."""
 
@@ -68,6 +69,7 @@ _PURPOSES = {
     "repeated": "show a record several times in a row, and only some of the records in an epoch",
     "weighted": "draw rare classes more often, so that some records repeat and others are left out",
     "balanced": "put equally many records of a few classes in each batch",
+    "node-local": "keep each record on one machine, so that it comes in one part of the batch",
     "sequential": "go through the records in order; it shows the figures of a bad shuffle",
 }
 
@@ -125,6 +127,7 @@ def make_sampler(
     repeats: int = 3,
     power: float = 1.0,
     records_per_class: int = 4,
+    nodes: int = 8,
 ) -> Sampler:
     """Return a sampler by its name.
 
@@ -132,10 +135,11 @@ def make_sampler(
         kind: "index" is a plain shuffle.
         labels: int64 (n,), the manifest's labels.
         seed: the seed of the order.
-        batch_size: records in a global batch, which "balanced" fills.
+        batch_size: records in a global batch, which "balanced" fills and "node-local" divides.
         repeats: for "repeated", how many times in a row a record comes.
         power: for "weighted", as for `balanced_weights`.
         records_per_class: for "balanced", the records of each class in a batch.
+        nodes: for "node-local", the number of machines.
 
     Raises:
         ConfigError: an argument is out of range.
@@ -146,6 +150,8 @@ def make_sampler(
         return SequentialSampler(len(labels), seed=seed)
     if kind == "repeated":
         return RepeatedAugmentationSampler(len(labels), repeats=repeats, seed=seed)
+    if kind == "node-local":
+        return NodeLocalSampler(len(labels), nodes=nodes, global_batch=batch_size, seed=seed)
     if kind == "weighted":
         return WeightedSampler(balanced_weights(labels, power), seed=seed)
     if batch_size % records_per_class:

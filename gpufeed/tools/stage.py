@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from gpufeed._util.progress import progress as show_progress
 from gpufeed.errors import ConfigError
@@ -22,6 +23,8 @@ from gpufeed.tiers.source import folder_name
 
 __all__ = ["Staged", "stage"]
 
+Int64 = npt.NDArray[np.int64]
+
 _TOGETHER = 256
 """Images that are read at a time."""
 _LAST = 1 << 40
@@ -35,7 +38,7 @@ class Staged:
     """What `stage` has done.
 
     Attributes:
-        kept: the number of images that the cache has now.
+        kept: the number of these images that the cache has now.
         copied: how many of them were copied.
         copied_bytes: the bytes of these.
         bad: the number of images that cannot be read, or have no encoded bytes.
@@ -49,7 +52,13 @@ class Staged:
     full: bool
 
 
-def stage(manifest: Manifest | Subset, cache: DiskCache, *, progress: bool | None = None) -> Staged:
+def stage(
+    manifest: Manifest | Subset,
+    cache: DiskCache,
+    *,
+    records: npt.ArrayLike | None = None,
+    progress: bool | None = None,
+) -> Staged:
     """Copy the encoded images of a manifest into a `DiskCache`, in its order, until it is full.
 
     A loader of the same manifest with this cache then reads them from there from the first epoch
@@ -63,36 +72,40 @@ def stage(manifest: Manifest | Subset, cache: DiskCache, *, progress: bool | Non
     Args:
         manifest: the images: the one to be fed, since a selection of them has images of its own.
         cache: where to copy them.
+        records: record keys of the images to copy, such as `NodeLocalSampler.records`; None for
+            all.
         progress: whether to show a progress bar; None shows it on a terminal only.
 
     Raises:
-        ConfigError: `cache` is no `DiskCache`, or the source of the images has no fingerprint.
+        ConfigError: `cache` is no `DiskCache`, the source of the images has no fingerprint, or
+            there are no such records.
         OSError: the cache cannot be written.
     """
     if not isinstance(cache, DiskCache):
         raise ConfigError(f"cache is {cache!r}; it must be a DiskCache, which stays for other runs")
     manifest = as_manifest(manifest)
     source, count = manifest.source, len(manifest)
+    keys = np.arange(count) if records is None else manifest._check_keys(records)
     folder = cache.open(folder_name(source, count), Future(count))
     try:
         folder.follow()
-        return _fill(folder, source, count, progress)
+        return _fill(folder, source, keys, progress)
     finally:
         folder.close()
 
 
-def _fill(folder: Folder, source: Source, count: int, show: bool | None) -> Staged:
-    missing = np.flatnonzero(folder.kept.sizes == 0)
+def _fill(folder: Folder, source: Source, keys: Int64, show: bool | None) -> Staged:
+    missing = keys[folder.kept.sizes[keys] == 0]
     copied = copied_bytes = bad = 0
     full = False
     with (
-        show_progress("Staging", count, show=show, unit="images") as advance,
+        show_progress("Staging", len(keys), show=show, unit="images") as advance,
         _read(source) as reader,
     ):
-        advance(count - len(missing))
+        advance(len(keys) - len(missing))
         for first in range(0, len(missing), _TOGETHER):
-            keys = missing[first : first + _TOGETHER]
-            for key, image in zip(keys.tolist(), reader.read(keys), strict=True):
+            part = missing[first : first + _TOGETHER]
+            for key, image in zip(part.tolist(), reader.read(part), strict=True):
                 if isinstance(image, OSError | np.ndarray):
                     bad += 1
                 elif _put(folder, key, image):
@@ -102,8 +115,8 @@ def _fill(folder: Folder, source: Source, count: int, show: bool | None) -> Stag
                     break
             if full:
                 break
-            advance(len(keys))
-    kept = int(np.count_nonzero(folder.kept.sizes))
+            advance(len(part))
+    kept = int(np.count_nonzero(folder.kept.sizes[keys]))
     return Staged(kept, copied, copied_bytes, bad, full)
 
 

@@ -31,6 +31,7 @@ from gpufeed import (
     Loader,
     Manifest,
     MixtureSampler,
+    NodeLocalSampler,
     RecordedSampler,
     RepeatedAugmentationSampler,
     Sampler,
@@ -47,6 +48,12 @@ from gpufeed.tools.rebuild import SAMPLERS, rebuild_sampler
 from tests.support.media import make_manifest
 
 Int64 = npt.NDArray[np.int64]
+
+
+def node_local(draw: st.DrawFn, size: int, **common: Any) -> NodeLocalSampler:
+    nodes = draw(st.integers(1, min(size, 6)))
+    batch = nodes * draw(st.integers(1, 12))
+    return NodeLocalSampler(size, nodes=nodes, global_batch=batch, **common)
 
 
 @st.composite
@@ -76,6 +83,7 @@ def samplers(draw: st.DrawFn) -> Sampler:
             **common,
         ),
         lambda: MixtureSampler([size, 7], (3, draw(st.floats(0.01, 90))), **common, **virtual),
+        lambda: node_local(draw, size, **common),
     ]
     return draw(st.sampled_from(kinds))()
 
@@ -125,6 +133,7 @@ def test_each_visit_of_an_epoch_draws_its_own_numbers(sampler: Sampler, epoch: i
         RepeatedAugmentationSampler(20, repeats=3, epoch_size=150),
         ClassBalancedBatchSampler(np.arange(20) % 4, classes_per_batch=2, records_per_class=10),
         MixtureSampler([15, 5], (1, 1), epoch_size=50),
+        NodeLocalSampler(20, nodes=3, global_batch=6),
         GrainSampler(grain.SequentialSampler(20), 20),
         RecordedSampler([3, 9, 3, 3], 20),
     ],
