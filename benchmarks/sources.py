@@ -74,7 +74,7 @@ def feeding(manifest: gpufeed.Manifest, stack: contextlib.ExitStack) -> Turn:
             device="cpu",
         )
     )
-    return lambda: sum(len(batch["label"]) for batch in loader)
+    return lambda: sum(len(batch["record_key"]) for batch in loader)
 
 
 def by_webdataset(shards: list[str]) -> dict[str, Turn]:

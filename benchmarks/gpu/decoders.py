@@ -63,7 +63,7 @@ def _case(job: Job, choice: Choice, kind: str) -> Facts:
         with watch.looking():
             cpu, began = time.process_time(), time.monotonic()
             while time.monotonic() - began < job.seconds or not images:
-                images += sum(len(batch["label"]) for batch in loader)
+                images += sum(len(batch["record_key"]) for batch in loader)
             cpu = time.process_time() - cpu
     facts: Facts = {
         "took": ", ".join(f"{name} {number}" for name, number in took.most_common()),
