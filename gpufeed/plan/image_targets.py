@@ -120,6 +120,7 @@ class ImageTarget:
                 f"targets has {self}, whose column {self.column!r} is {column.dtype} with "
                 f"{column.null_count()} nulls; it must be {wanted} without nulls"
                 + ("" if self._source is None else ", the keys of source; name it with column=")
+                + ("; leave out rows that have none" if column.null_count() else "")
             )
         if self._source is not None:
             count = len(self._source) if isinstance(self._source, Sized) else 1 << 63

@@ -231,7 +231,8 @@ class Folder:
             self._index_blocks = self._blocks(Index.length(count))
             while self._room() < 0:
                 if not remove_unused(self._root, keep=self._path):
-                    raise OSError(errno.ENOSPC, "its size leaves no room", str(self._path))
+                    problem = "its size leaves no room; raise it"
+                    raise OSError(errno.ENOSPC, problem, str(self._path))
         return Index(path, count)
 
     def _scan(self, index: Index) -> None:
@@ -353,7 +354,8 @@ def _use(path: Path, *, private: bool) -> int:
                 raise
             os.close(users)
         if time.monotonic() > end:
-            raise TimeoutError(errno.ETIMEDOUT, "another process is removing it", str(path))
+            problem = "it cannot be made, or another process is removing it"
+            raise TimeoutError(errno.ETIMEDOUT, problem, str(path))
         time.sleep(0.001)
 
 

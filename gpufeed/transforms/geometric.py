@@ -326,7 +326,8 @@ class BoxCrop(GeometricTransform):
         """Compute `top`, `left`, `height` and `width`, int64 (n,), pixels."""
         if records.boxes is None:
             raise ConfigError(
-                "BoxCrop needs the columns box_x, box_y, box_width and box_height in the manifest"
+                "BoxCrop needs the columns box_x, box_y, box_width and box_height in the manifest; "
+                "leave it out if the images have no boxes"
             )
         start = np.floor(records.boxes[:, :2]).astype(np.int64)
         end = np.ceil(records.boxes[:, 2:]).astype(np.int64)

@@ -57,7 +57,7 @@ def test_sizes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     square = gpufeed.read_manifest(tmp_path / "square/prepared.manifest")
     assert square.sizes().tolist() == [[20, 20], [20, 20]]
     for options, text in (
-        (["--size", "5", "--square", "5"], "size is 5 and square is 5; choose one"),
+        (["--size", "5", "--square", "5"], "--size and --square exclude each other"),
         (["--preset", "course", "--size", "5"], "the preset course has a size and a box margin"),
         (["--box-margin", "0.1"], "BoxCrop needs the columns box_x"),
         (["--on-error", "raise"], "bad.png"),

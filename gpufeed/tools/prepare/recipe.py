@@ -27,7 +27,7 @@ def recipe(
         ConfigError: options contradict each other, or a value is out of range.
     """
     if size is not None and square is not None:
-        raise ConfigError(f"size is {size} and square is {square}; choose one")
+        raise ConfigError("--size and --square exclude each other; leave out one of them")
     if course:
         if (size, square, box_margin) != (None, None, None):
             raise ConfigError(

@@ -145,8 +145,8 @@ def claim_folder(folder: Path, described: dict[str, Any]) -> None:
         for name, value in described.items():
             if saved.get(name) != value:
                 raise ConfigError(
-                    f"{folder} was prepared with the {name} {short(saved.get(name))}, which now is "
-                    f"{short(value)}; prepare into another folder, or delete this one"
+                    f"{folder} was prepared with {name}={short(saved.get(name))}, "
+                    f"not {short(value)}; prepare into another folder, or delete this one"
                 )
     elif any(folder.iterdir()):
         raise ConfigError(f"{folder} is not empty, and was not made by prepare; name a new folder")
