@@ -191,7 +191,7 @@ def test_what_cannot_be_opened_again_says_so(tmp_path: Path) -> None:
         (of[in_memory], "MemorySource"),
         (of[own], "Own"),
         (buffers, "RangeSource"),
-        (mixed, "Selection"),
+        (mixed, "Joined"),
     ):
         with pytest.raises(ManifestError, match=rf"open its images, .*{said}.*; pass source="):
             again(made, tmp_path)
