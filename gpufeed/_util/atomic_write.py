@@ -10,8 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["atomic_write"]
+__all__ = ["UNFINISHED", "atomic_write"]
 
+UNFINISHED = f".{'[0-9a-f]' * 16}.unfinished"
+"""Pattern of the names of files that a killed process leaves."""
 
 Content = bytes | Callable[[BinaryIO], object]
 

@@ -181,6 +181,9 @@ def verify(
     for _, path, problem in bad.head(_SHOWN).iter_rows():
         say(console, f"{path}: {problem}")
     if bad.height:
-        say(console, f"{counted(bad.height, 'image')} not as written; prepare again.")
+        say(
+            console,
+            f"{counted(bad.height, 'image')} not as written; delete {folder} and prepare again.",
+        )
         raise typer.Exit(FAILED)
     say(console, "All images are as they were written.")

@@ -17,16 +17,15 @@ from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.arrow_file import write_arrow
 from gpufeed.records.fingerprint import fingerprint
 from gpufeed.records.manifest import SAVED, Manifest, check_images
-from gpufeed.records.packed import Packing, open_packed
 from gpufeed.records.probe import probed
 from gpufeed.records.table_files import read_arrow
-from gpufeed.source.base import Source
+from gpufeed.source.base import Saved, Source
 from gpufeed.source.locate import Root
 from gpufeed.source.saved import open_paths, open_source, save_source
 
 __all__ = ["read_again", "read_manifest", "save_manifest"]
 
-_VERSION = 2
+_VERSION = 3
 _KEY = b"gpufeed"
 """Key of the manifest's JSON in the metadata of the Arrow schema."""
 _COLUMN = "gpufeed.source."
@@ -37,7 +36,7 @@ def save_manifest(
     manifest: Manifest,
     path: str | os.PathLike[str],
     *,
-    packing: Packing | None = None,
+    source: Saved | None = None,
     seconds: int | None = None,
 ) -> None:
     """Write a manifest to a file: see `Manifest.save`.
@@ -45,16 +44,13 @@ def save_manifest(
     Args:
         manifest: the manifest.
         path: the file.
-        packing: how the images are packed, in files of the same folder, if `prepare` wrote them.
+        source: what the images are opened with; None for what `save_source` returns.
         seconds: the time to give the file; None for now.
     """
     if not os.fspath(path).endswith(SAVED):
         raise ConfigError(f"path is {short(os.fspath(path))}; it must end in {SAVED}")
     seconds = int(time.time()) if seconds is None else seconds
-    about: dict[str, Any] = {"source": None}
-    frame = manifest.frame
-    if packing is None:
-        about, frame = _with_source(manifest)
+    about, frame = _with_source(manifest, source or save_source(manifest.source))
     about |= {
         "version": _VERSION,
         "saved": seconds,
@@ -64,7 +60,6 @@ def save_manifest(
         "reduce_depth": manifest.reduce_depth,
         "point_names": manifest.point_names,
         "prepared": manifest.prepared,
-        "packing": packing,
         "named": _misnamed(manifest.source, manifest.frame) is None,
     }
 
@@ -77,9 +72,9 @@ def save_manifest(
     atomic_write(path, write)
 
 
-def _with_source(manifest: Manifest) -> tuple[dict[str, Any], pl.DataFrame]:
+def _with_source(manifest: Manifest, saved: Saved | None) -> tuple[dict[str, Any], pl.DataFrame]:
     """Return as JSON what the images' source is saved as, and the rows with its columns."""
-    frame, saved = manifest.frame, save_source(manifest.source)
+    frame = manifest.frame
     if saved is None:
         return {"source": None, "images": short(manifest.source)}, frame
     # Names of images are often their paths.
@@ -166,11 +161,11 @@ def read_manifest(
                 f"{file} has {short(frame['path'][key])} in row {key}, but image {key} of source "
                 f"is {short(images.name(key))}; pass the images in the order of the rows"
             )
-    elif about["packing"] is not None:
-        images = open_packed(about["packing"], root or file.parent, frame)
     elif about["source"] is not None:
         own += [frame["path"].alias(name) for name in about["paths"]]
-        images = open_source(about["source"], pl.DataFrame(own), root)
+        beside = about["source"].get("root", "") is None
+        where = file.parent if root is None and beside else root
+        images = open_source(about["source"], pl.DataFrame(own), where)
     elif root is not None:
         images = open_paths(root, frame["path"])
     else:

@@ -48,7 +48,7 @@ def open_source(about: dict[str, Any], columns: pl.DataFrame, root: Root | None)
     Args:
         about: of what `save_source` returned.
         columns: likewise; they may be mapped.
-        root: where the files are now; None for where they were.
+        root: where the files are now; None for where they were, if that was saved.
 
     Raises:
         ManifestError: the root has other files.

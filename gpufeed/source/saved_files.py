@@ -19,7 +19,7 @@ from gpufeed.source.locate import Root, storage_of
 from gpufeed.source.remote.storage import RemoteStorage
 from gpufeed.source.storage import LocalStorage, Stamp
 
-__all__ = ["find_files", "save_files"]
+__all__ = ["beside", "find_files", "save_files"]
 
 _THREADS = 16
 
@@ -44,15 +44,20 @@ def save_files(
     return {**about, "chunks": {file: _pack(each) for file, each in chunks.items()}}
 
 
+def beside(files: Sequence[str]) -> dict[str, Any]:
+    """Return as JSON that files are in the folder of their manifest, with whatever stamps."""
+    return {"root": None, "files": files, "stamps": [], "chunks": {}}
+
+
 def find_files(
     about: dict[str, Any], root: Root | None
 ) -> tuple[LocalStorage | RemoteStorage | ChunkStorage, list[str], list[Stamp]]:
     """Return the storage, the paths and the stamps of saved files.
 
     Args:
-        about: what `save_files` returned.
+        about: what `save_files` or `beside` returned.
         root: where the files are now; they may then have other stamps, but not other lengths. None
-            for where they were.
+            for where they were, if `save_files` knew it.
 
     Raises:
         ManifestError: a file is not below the root, or has another length.
@@ -60,7 +65,11 @@ def find_files(
     """
     files, stamps = about["files"], [Stamp(*each) for each in about["stamps"]]
     storage = storage_of(about["root"] if root is None else root)
-    if root is not None:
+    if about["root"] is None:
+        # A file that is missing is so for each of its images, when they are read.
+        found = _stamps(storage, files)
+        stamps = [each if isinstance(each, Stamp) else Stamp(0, "missing") for each in found]
+    elif root is not None:
         found = _stamps(storage, files)
         for file, stamp, now in zip(files, stamps, found, strict=True):
             if isinstance(now, OSError):

@@ -35,7 +35,9 @@ def test_the_course(birds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(["verify", str(out)]) == 1
     shown = capsys.readouterr().out
     name = prepared.frame["path"][1]
-    assert shown == f"{name}: other bytes\n1 image not as written; prepare again.\n"
+    assert (
+        shown == f"{name}: other bytes\n1 image not as written; delete {out} and prepare again.\n"
+    )
     assert main(["check", str(out)]) == 0
     assert f"{out}: {len(photos)} images" in capsys.readouterr().out
 

@@ -33,6 +33,23 @@ def runs(process: int) -> bool:
         return False
 
 
+def test_interrupted_it_ends_at_once(tmp_path: Path) -> None:
+    """With workers that would go on forever."""
+    manifest = make_manifest(tmp_path / "images", [(50, 60)] * 15, boxes=True)
+    out, end = tmp_path / "out", time.monotonic() + PATIENCE
+    with start(SHARD, write_table(manifest), out) as process:
+        while not list((out / ".prepare").glob("*.parquet")):
+            assert process.poll() is None
+            assert time.monotonic() < end
+            time.sleep(0.005)
+        workers = children(process.pid)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) != 0
+    assert len(workers) >= 2
+    assert not any(map(runs, workers))
+    assert not list(out.glob("*.unfinished"))
+
+
 def test_killed_in_the_middle_it_goes_on(tmp_path: Path) -> None:
     """After some shards and within others; and its workers end with it."""
     manifest = make_manifest(tmp_path / "images", [(50, 60)] * 15, boxes=True)

@@ -92,14 +92,15 @@ def test_batches_and_states_are_those_of_the_originals(
 ) -> None:
     if options["to"] == "arrayrecord":
         pytest.importorskip("array_record")
-    prepared = prepare(originals, tmp_path / "out", PREFIX, shard_size=5, workers=1, **options)
+    out = tmp_path / "{a,b}[1]*"  # is no pattern
+    prepared = prepare(originals, out, PREFIX, shard_size=5, workers=1, **options)
     shared = {"transforms": [*PREFIX, *REST], "batch_size": 4, **TARGETS}
     with make(originals, **shared) as loader:
         wanted = [digest(comparable(loader.batch(step))) for step in range(6)]
         loader.seek(2)
         state = loader.state_dict()
     # As another process finds it, elsewhere.
-    moved = (tmp_path / "out").rename(tmp_path / "moved")
+    moved = out.rename(tmp_path / "moved")
     again = gpufeed.read_manifest(moved / "prepared.manifest")
     moved = pickle.loads(pickle.dumps(again))  # noqa: S301
     assert moved.fingerprint() == prepared.fingerprint()
@@ -194,7 +195,7 @@ def test_what_was_interrupted_goes_on(
             prepare(originals[:8], out, **shared)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    (out / ".left.unfinished").touch()
+    (out / ".0123456789abcdef.unfinished").touch()
     prepare(originals[:8], out, **shared)
     assert files(out) == files(tmp_path / "wanted")
 
@@ -300,13 +301,76 @@ def test_prepared_images_are_prepared_again(originals: Manifest, tmp_path: Path)
     assert twice.prepared == once.prepared
     assert twice.frame["sha256"].to_list() == once.frame["sha256"].to_list()
     assert twice.frame["original"].to_list() == originals.frame["path"].to_list()
+    packed = prepare(half, tmp_path / "packed", to="tar", image_format="png", workers=1)
+    assert packed.prepared == half.prepared
+    for one, other in zip(half, packed, strict=True):
+        np.testing.assert_array_equal(one.image(), other.image())
+
+
+def test_columns_of_any_name_go_along(originals: Manifest, tmp_path: Path) -> None:
+    """Also those that have the names of columns in the files that are written."""
+    own = {"start": 1, "length": 2, "image.bytes": b"12345678", "file": "a", "name": "b"}
+    frame = originals.frame.with_columns(pl.lit(value).alias(name) for name, value in own.items())
+    manifest = Manifest(frame, originals.source, originals.classes)
+    for to in ("tar", "parquet", "raw"):
+        prepared = prepare(manifest, tmp_path / to, PREFIX, to=to, workers=1)  # type: ignore[arg-type]
+        assert prepared.frame.select([*own]).row(7, named=True) == own
+        assert verify(tmp_path / to, progress=False).is_empty()
+    for name in ("original", "sha256"):
+        taken = Manifest(
+            frame.with_columns(pl.lit("x").alias(name)), originals.source, originals.classes
+        )
+        with pytest.raises(ManifestError, match=f"the column '{name}', which prepare writes"):
+            prepare(taken, tmp_path / "taken", PREFIX)
+
+
+def test_only_lists_for_boxes_lose_what_boxes_do(originals: Manifest, tmp_path: Path) -> None:
+    """Not those of images with one box, and not those with nulls."""
+    frame = originals.frame.drop("boxes", "box_points", "weights").with_columns(
+        tags=pl.Series([["bird"]] * 12 + [None]),
+        **dict.fromkeys(("box_x", "box_y"), pl.lit(0)),
+        **dict.fromkeys(("box_width", "box_height"), pl.lit(2)),
+    )
+    boxes = frame.with_columns(boxes=pl.Series([[[0.0, 0.0, 2.0, 2.0]]] * 13))
+    for number, each in enumerate((frame, boxes.cast({"boxes": pl.List(pl.Array(pl.Float64, 4))}))):
+        manifest = Manifest(each, originals.source, originals.classes)
+        crop = [tf.CenterCrop(8)]
+        prepared = prepare(manifest, tmp_path / f"{number}", crop, to="raw", workers=1)
+        assert prepared.frame["tags"].to_list() == frame["tags"].to_list()
+        assert prepared.frame["boxes"].list.len().sum() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({}, "the image is 76,800 x 256 pixels (width x height), and jpeg has 65,500 a side"),
+        ({"image_format": "webp"}, "and webp has 16,383 a side at most"),
+        ({"max_pixels": 1 << 20}, "has 76800 x 256 = 19,660,800 pixels, more than max_pixels"),
+    ],
+)
+def test_an_image_that_becomes_too_large_is_bad(
+    options: dict[str, Any], text: str, tmp_path: Path
+) -> None:
+    """Strangers' images may be of one line, which a resize makes very long."""
+    manifest = make_manifest(tmp_path / "in", [(40, 60), (1, 300), (50, 60)])
+    prepared = prepare(manifest, tmp_path / "out", [tf.Resize(256)], workers=1, **options)
+    assert len(prepared) == 2
+    (reason,) = pl.read_csv(tmp_path / "out" / "dropped.csv")["reason"]
+    assert reason.startswith("after the transforms, the image ")
+    assert text in reason
 
 
 def test_a_folder_of_something_else_is_left_alone(originals: Manifest, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").touch()
-    with pytest.raises(ConfigError, match="other is not empty, and was not made by prepare"):
-        prepare(originals, tmp_path / "other", PREFIX)
+    (tmp_path / "other" / ".mine.unfinished").touch()
+    for content in ("", "[]", "{}"):
+        with pytest.raises(ConfigError, match="other is not empty, and was not made by prepare"):
+            prepare(originals, tmp_path / "other", PREFIX)
+        (tmp_path / "other" / "prepared.json").write_text(content)
+    assert len([*(tmp_path / "other").iterdir()]) == 3
+    with pytest.raises(ConfigError, match=r"thesis\.tex is not a folder; name a new one"):
+        prepare(originals, tmp_path / "other" / "thesis.tex", PREFIX)
     prepare(originals, tmp_path / "out", PREFIX, workers=1)
     with pytest.raises(ConfigError, match=r"prepared with quality=95, not 80; prepare into"):
         prepare(originals, tmp_path / "out", PREFIX, quality=80)
@@ -326,11 +390,11 @@ def test_verify_finds_what_was_changed(to: Any, originals: Manifest, tmp_path: P
         content = bytearray(changed.read_bytes())
         content[-5] ^= 1
     else:
-        row = prepared.frame.row(2, named=True)
         changed, missing = out / f"shard-000000.{to}", out / f"shard-000002.{to}"
         gone = [10, 11, 12]
         content = bytearray(changed.read_bytes())
-        content[row["start"] + row["length"] - 1] ^= 1
+        place = prepared.source.place(2)  # type: ignore[attr-defined]
+        content[place.start + place.length - 1] ^= 1
     changed.write_bytes(content)
     missing.unlink()
     bad = verify(out, progress=False)
@@ -373,9 +437,12 @@ def test_large_images_take_turns(originals: Manifest, monkeypatch: pytest.Monkey
 
 
 def test_a_class_may_have_any_name() -> None:
-    names = ["../../etc", "a/b", "a_b", ".git", "", "x\n", "é" * 200, "Ducks (Male)"]
+    """Folders differ also where case does not count, and after names end in numbers."""
+    names = ["../../etc", "a/b", "a_b", "a_b_1", "Owl", "owl", "CON", "nul.txt", "a?", "end. "]
+    names += [".git", "", "x\n", "é" * 200, "\U0001f426" * 200, "Ducks (Male)"]
     folders = class_folders(names)
-    assert len({*folders}) == len(names)
+    assert len({folder.casefold() for folder in folders}) == len(names)
+    assert {"CON", "nul.txt", "a?", "end. "}.isdisjoint(folders)
     assert folders[-1] == "Ducks (Male)"
     for folder in folders:
         assert Path(folder).name == folder

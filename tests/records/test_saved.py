@@ -396,11 +396,11 @@ def test_what_it_refuses(table: Path, tmp_path: Path) -> None:
     about = json.loads(read_arrow(path, check=True)[1][b"gpufeed"])
     with pa.ipc.open_file(path) as reader:
         old = reader.read_all()
-    newer = {b"gpufeed": json.dumps({**about, "version": 3}).encode()}
+    newer = {b"gpufeed": json.dumps({**about, "version": 4}).encode()}
     with pa.ipc.new_file(path, old.schema.with_metadata(newer)) as writer:
         writer.write_table(old.replace_schema_metadata(newer))
     with pytest.raises(
-        ManifestError, match=r"has version 3 of saved manifests, .* reads version 2"
+        ManifestError, match=r"has version 4 of saved manifests, .* reads version 3"
     ):
         gpufeed.read_manifest(path)
 

@@ -58,13 +58,18 @@ def make_images(
         transforms: as for `place`.
         keys: int64 (n,), the records.
         turn: held while an image above 2^24 pixels is made, of which each may take a gigabyte.
-        max_pixels: the most pixels of an image; for a larger one no memory is allocated.
+        max_pixels: the most pixels of an image, before and after the transforms; for a larger one
+            no memory is allocated.
 
     Yields:
         uint8 (height, width, 3).
     """
-    pixels = manifest.sizes(keys).astype(np.int64).prod(axis=1)
-    parts = np.split(keys, _starts(pixels.tolist(), min(max_pixels, _LARGE)))
+    sizes = manifest.sizes(keys).astype(np.int64)
+    frame = place(transforms, sizes, corners(manifest, keys))
+    pixels = np.maximum.reduce([sizes.prod(axis=1), *(each.size.prod(1) for each in frame.chain())])
+    starts = _starts(pixels.tolist(), min(max_pixels, _LARGE))
+    parts = np.split(keys, starts)
+    large = [each.sum() > _LARGE for each in np.split(pixels, starts)]
     opener = _Opener(manifest, transforms, max_pixels)
     with _reader(manifest) as reader, ThreadPoolExecutor(1, "gpufeed-ahead") as ahead:
         coming = ahead.submit(reader.read, parts[0])
@@ -72,8 +77,7 @@ def make_images(
             contents = coming.result()
             if number + 1 < len(parts):
                 coming = ahead.submit(reader.read, parts[number + 1])
-            large = manifest.sizes(part).astype(np.int64).prod(axis=1).sum() > _LARGE
-            with turn if large else nullcontext():
+            with turn if large[number] else nullcontext():
                 yield from opener.open(part, contents)
 
 
@@ -120,6 +124,13 @@ class _Opener:
             yield too_large(tuple(sizes[0].tolist()), self._max_pixels, int(keys[0]), self._name)
             return
         frames = [*place(self._transforms, sizes, corners(self._manifest, keys)).chain()]
+        for frame in frames:
+            if len(keys) == 1 and frame.size.prod() > self._max_pixels:
+                made = tuple(frame.size[0].tolist())
+                error = too_large(made, self._max_pixels, int(keys[0]), self._name)
+                reason = f"after the transforms, {error.reason}"
+                yield DecodeError(error.record_key, error.path, reason)
+                return
         window, first = resample(frames[0], cut=False)
         view = View((first, *_later(frames)), ToDtype("uint8"), (), (0, 0))
         shapes = window.shape.tolist()

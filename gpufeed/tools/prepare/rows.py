@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from gpufeed.errors import ManifestError
 from gpufeed.records import Manifest
 from gpufeed.records.annotations import BOX_POINTS, BOXES, POINTS
 from gpufeed.records.bounding_box import BOX_COLUMNS
@@ -13,12 +14,25 @@ from gpufeed.records.lists import ragged
 from gpufeed.transforms.frame import Frame
 from gpufeed.transforms.objects import Objects
 
-__all__ = ["ORIGINAL", "corners", "moved_rows"]
+__all__ = ["SHA256", "check_columns", "corners", "moved_rows"]
 
 Float64 = npt.NDArray[np.float64]
 
-ORIGINAL = "original"
-"""Column of the path that an image had before."""
+_ORIGINAL, SHA256 = "original", "sha256"
+"""Columns of the path that an image had before, and of the digest of what was written."""
+
+
+def check_columns(manifest: Manifest) -> None:
+    """Check that no column is named as those of prepared images, unless these are such.
+
+    Raises:
+        ManifestError: one is.
+    """
+    taken = [name for name in (_ORIGINAL, SHA256) if name in manifest.frame.columns]
+    if len(taken) == 1:
+        raise ManifestError(
+            f"the manifest has the column {taken[0]!r}, which prepare writes itself; rename it"
+        )
 
 
 def corners(
@@ -45,7 +59,7 @@ def moved_rows(manifest: Manifest, frame: Frame) -> pl.DataFrame:
         frame: their last frame.
     """
     rows = manifest.frame
-    rows = rows.drop("path") if ORIGINAL in rows.columns else rows.rename({"path": ORIGINAL})
+    rows = rows.drop("path") if _ORIGINAL in rows.columns else rows.rename({"path": _ORIGINAL})
     rows = rows.with_columns(
         pl.Series("height", frame.height, pl.Int32), pl.Series("width", frame.width, pl.Int32)
     )
@@ -80,12 +94,12 @@ def _with_boxes(
     points = manifest.box_points()
     if points is not None:
         columns[BOX_POINTS] = pl.Series(_moved_points(frame.take(objects.rows), points)[kept])
-    if not kept.all():
+    if BOXES in manifest.frame.columns and not kept.all():
         counts = pl.Series(objects.counts)
         for name, dtype in rows.schema.items():
-            if isinstance(dtype, pl.List) and name not in (BOXES, BOX_POINTS, POINTS):
+            if isinstance(dtype, pl.List) and name not in ("label", BOXES, BOX_POINTS, POINTS):
                 lengths = rows[name].list.len()
-                if (lengths == counts).all():
+                if lengths.eq_missing(counts).all():
                     items = rows[name].filter(lengths > 0).explode()
                     columns[name] = items.filter(pl.Series(kept))
     return rows.with_columns(ragged(each, after).alias(name) for name, each in columns.items())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,20 +20,23 @@ from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.plan.prefix import count_prepared, place
 from gpufeed.records import Manifest, read_manifest
 from gpufeed.records.manifest import DROPPED
-from gpufeed.records.packed import LENGTH, START, Packing, open_packed
 from gpufeed.records.saved import save_manifest
 from gpufeed.records.subset import Subset, as_manifest
+from gpufeed.source.saved import open_source
+from gpufeed.tools.prepare.describe import describe
 from gpufeed.tools.prepare.folders import class_folders
 from gpufeed.tools.prepare.on_ray import make_on_ray
-from gpufeed.tools.prepare.rows import corners, moved_rows
+from gpufeed.tools.prepare.rows import SHA256, check_columns, corners, moved_rows
 from gpufeed.tools.prepare.settings import (
     ImageFormat,
     OnBadFile,
+    Packing,
     Settings,
     Subsampling,
     claim_folder,
+    sweep,
 )
-from gpufeed.tools.prepare.shard import DONE, REASON, SHA256, Job
+from gpufeed.tools.prepare.shard import DONE, REASON, Job
 from gpufeed.tools.prepare.workers import make_in_processes
 from gpufeed.transforms import Transform
 from gpufeed.transforms.transform_list import flatten
@@ -79,8 +82,8 @@ def prepare(
     image, and `original` is the old one. Masks and depth maps are not written.
 
     What is written depends on the manifest, its images and these arguments alone, not on `workers`,
-    `ray` or time. If `prepare` is ended at any moment,
-    the same call goes on with what is missing. The folder then has
+    `ray` or time. If `prepare` is ended at any moment, the same call goes on with what is missing.
+    Only one call at a time may write to a folder. In the end it has
 
     - the images: `images/CLASS/00000000.jpg` and so on, or shards such as `shard-000000.tar`;
     - `prepared.manifest`, which `read_manifest` reads, with the SHA-256 of each image as written;
@@ -107,19 +110,23 @@ def prepare(
             machines have gpufeed, and see the images and `destination` by the same paths. "local"
             starts Ray on this machine.
         on_error: "drop" leaves out images that cannot be read or decoded; "raise" stops at them.
-        max_pixels: the most pixels an image may have; larger ones count as bad.
+        max_pixels: the most pixels an image may have, before and after `transforms`; larger ones
+            count as bad. So do those with a side of more than 65,500 pixels for JPEG, or 16,383 for
+            WebP.
         progress: whether to show a progress bar; None shows it on a terminal only.
 
     Raises:
         ConfigError: an argument is not as described, or `destination` holds something else.
         DecodeError: an image is bad, and on_error is "raise".
-        ManifestError: all images are bad.
+        ManifestError: all images are bad, or one of the columns `original` and `sha256` is in the
+            manifest, which are those of prepared images.
         MissingExtraError: pyarrow, or another package for what was asked for, is not installed.
         OSError: nothing more can be written; what is finished is kept.
         PipelineError: a worker process ended.
     """
     import_extra("pyarrow", extra="arrow")  # now, and not when all images are written
     manifest = as_manifest(manifest)
+    check_columns(manifest)
     settings = Settings.of(to, image_format, quality, subsampling, shard_size, on_error, max_pixels)
     if workers is None:
         workers = available_threads()
@@ -129,7 +136,8 @@ def prepare(
     done_before = count_prepared([listed], manifest.prepared)
     left = listed[done_before:]
     frame = place(left, manifest.sizes().astype(np.int64), corners(manifest))
-    identities = [each.identity for each in listed]
+    # Images that are only encoded anew have still been through what they were.
+    identities = [each.identity for each in listed] or [*manifest.prepared]
     folder = Path(destination).expanduser().absolute()
     claim_folder(
         folder, settings.described(manifest.fingerprint(), identities, manifest.reduce_depth)
@@ -140,9 +148,11 @@ def prepare(
         folders = class_folders(manifest.classes if manifest.labels.has_classes else ())
         job = Job(manifest, rows, left, settings, folder, folders)
         (folder / DONE).mkdir(exist_ok=True)
-        for unfinished in (folder / DONE).glob(".*.unfinished"):
-            unfinished.unlink(missing_ok=True)
-        _make_missing(job, workers, ray, progress)
+        sweep(folder / DONE)
+        try:
+            _make_missing(job, workers, ray, progress)
+        finally:
+            sweep(folder)
         _write_manifest(job, identities)
     shutil.rmtree(folder / DONE, ignore_errors=True)
     return read_manifest(file)
@@ -163,9 +173,10 @@ def _make_missing(job: Job, workers: int, ray: str | None, show: bool | None) ->
             make_on_ray(job, missing, ray, done)
 
 
-def _write_manifest(job: Job, identities: Sequence[dict[str, object]]) -> None:
+def _write_manifest(job: Job, identities: Sequence[Mapping[str, object]]) -> None:
     """Write the manifest of all shards, and the list of images that were dropped."""
-    facts = pl.concat([pl.read_parquet(job.done(number)) for number in range(job.count)])
+    files = map(job.done, range(job.count))
+    facts = pl.concat([pl.read_parquet(file, glob=False) for file in files])
     bad = facts[REASON].is_not_null()
     if bad.any():
         dropped = pl.DataFrame(
@@ -178,23 +189,23 @@ def _write_manifest(job: Job, identities: Sequence[dict[str, object]]) -> None:
         dropped.write_csv(job.folder / _DROPPED)
     if bad.all():
         raise ManifestError(
-            f"all {len(bad)} images are bad; the first: {sanitize(facts[REASON][0])}"
+            f"all {len(bad)} images are bad; the first: {sanitize(facts[REASON][0])}; delete "
+            f"{job.folder} before you try again"
         )
-    columns = ["path", SHA256]
-    if job.settings.to not in ("files", "arrayrecord"):
-        columns += [START, LENGTH]
-    frame = facts.select(columns).hstack(job.rows.drop(columns, strict=False)).filter(~bad)
+    kept, rows = facts.filter(~bad), job.rows.filter(~bad)
+    saved = describe(job.settings.to, kept.hstack(rows[["height", "width"]]))
+    frame = kept.select("path", SHA256).hstack(rows.drop(SHA256, strict=False))
     given, name = job.manifest, DROPPED[0]
     repairs = dict(given.repairs)
     if bad.any():
         repairs[name] = repairs.get(name, 0) + int(bad.sum())
     made = Manifest(
         frame,
-        open_packed(job.settings.to, job.folder, frame),
+        open_source(saved.about, saved.columns, job.folder),
         given.classes,
         repairs=repairs,
         reduce_depth=given.reduce_depth,
         point_names=given.point_names,
     )
     made._prepared = tuple(identities)
-    save_manifest(made, job.folder / MANIFEST, packing=job.settings.to, seconds=_NO_TIME)
+    save_manifest(made, job.folder / MANIFEST, source=saved, seconds=_NO_TIME)

@@ -8,15 +8,24 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from gpufeed._util.atomic_write import atomic_write
+from gpufeed._util.atomic_write import UNFINISHED, atomic_write
 from gpufeed._util.numbers import is_integer
 from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
 from gpufeed.feed.maker import check_pixels
-from gpufeed.records.packed import Packing
 
-__all__ = ["ImageFormat", "OnBadFile", "Settings", "Subsampling", "claim_folder"]
+__all__ = [
+    "ImageFormat",
+    "OnBadFile",
+    "Packing",
+    "Settings",
+    "Subsampling",
+    "claim_folder",
+    "sweep",
+]
 
+Packing = Literal["files", "tar", "parquet", "arrayrecord", "raw"]
+"""How images are packed."""
 ImageFormat = Literal["jpeg", "png", "webp"]
 Subsampling = Literal["4:4:4", "4:2:2", "4:2:0"]
 OnBadFile = Literal["drop", "raise"]
@@ -136,19 +145,35 @@ def claim_folder(folder: Path, described: dict[str, Any]) -> None:
         ConfigError: it holds something else.
         OSError: it cannot be made.
     """
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder} is not a folder; name a new one")
     folder.mkdir(parents=True, exist_ok=True)
-    for unfinished in folder.glob(".*.unfinished"):  # of a process that was killed
-        unfinished.unlink(missing_ok=True)
     file = folder / _SETTINGS
-    if file.is_file():
-        saved = json.loads(file.read_text())
+    saved = _read(file) if file.is_file() else None
+    if saved is not None:
         for name, value in described.items():
             if saved.get(name) != value:
                 raise ConfigError(
                     f"{folder} was prepared with {name}={short(saved.get(name))}, "
                     f"not {short(value)}; prepare into another folder, or delete this one"
                 )
-    elif any(folder.iterdir()):
+    elif {*folder.iterdir()}.difference(folder.glob(UNFINISHED)):
         raise ConfigError(f"{folder} is not empty, and was not made by prepare; name a new folder")
     else:
         atomic_write(file, json.dumps(described, indent=1).encode())
+    sweep(folder)
+
+
+def sweep(folder: Path) -> None:
+    """Delete files that processes did not finish, in a folder that `claim_folder` has checked."""
+    for unfinished in folder.glob(UNFINISHED):
+        unfinished.unlink(missing_ok=True)
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    """Return the settings in a file; None if it is some other file."""
+    try:
+        saved = json.loads(file.read_bytes())
+    except ValueError:
+        return None
+    return saved if isinstance(saved, dict) and "shard_size" in saved else None

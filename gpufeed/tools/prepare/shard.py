@@ -18,24 +18,24 @@ import polars as pl
 from gpufeed._util.atomic_write import atomic_write
 from gpufeed.errors import DecodeError
 from gpufeed.records import Manifest
-from gpufeed.records.packed import LENGTH, START
-from gpufeed.tools.prepare.encode import ENDINGS, encode
+from gpufeed.tools.prepare.encode import ENDINGS, encode, too_long
 from gpufeed.tools.prepare.pack.item import Item, Pack
 from gpufeed.tools.prepare.pixels import make_images
+from gpufeed.tools.prepare.rows import SHA256
 from gpufeed.tools.prepare.settings import Settings
 from gpufeed.transforms import Transform
 
-__all__ = ["DONE", "REASON", "SHA256", "Job"]
+__all__ = ["DONE", "REASON", "Job"]
 
-SHA256, REASON = "sha256", "reason"
-"""Columns of the digest of each image as it was written, and of why it was not."""
+REASON = "reason"
+"""Column of why an image was not written."""
 DONE = ".prepare"
 """Folder of what is known of finished shards, until all are."""
 
 _SCHEMA = {
     "path": pl.String,
-    START: pl.Int64,
-    LENGTH: pl.Int64,
+    "start": pl.Int64,
+    "length": pl.Int64,
     SHA256: pl.String,
     REASON: pl.String,
 }
@@ -120,6 +120,8 @@ class Job:
         most = self.settings.max_pixels
         made = make_images(self.manifest, self.transforms, numbers, turn, max_pixels=most)
         for key, image in zip(keys, made, strict=True):
+            if not isinstance(image, DecodeError) and (reason := too_long(image, self.settings)):
+                image = DecodeError(key, self.manifest.source.name(key), reason)
             if isinstance(image, DecodeError):
                 if self.settings.on_error == "raise":
                     raise image

@@ -17,8 +17,8 @@ from gpufeed.errors import ManifestError
 from gpufeed.records import read_manifest
 from gpufeed.records.fingerprint import fingerprint
 from gpufeed.source.base import read_images
+from gpufeed.tools.prepare.rows import SHA256
 from gpufeed.tools.prepare.run import MANIFEST
-from gpufeed.tools.prepare.shard import SHA256
 
 __all__ = ["verify"]
 
@@ -47,8 +47,12 @@ def verify(
             f"{folder} has no {MANIFEST}; it was not made by prepare, or not to the end"
         )
     manifest = read_manifest(file)
+    if SHA256 not in manifest.frame.columns:
+        raise ManifestError(f"{file} was not written by prepare: it has no column {SHA256}")
     if fingerprint(manifest.frame, manifest.classes) != manifest.fingerprint():
-        raise ManifestError(f"{file} has been changed since it was written; prepare again")
+        raise ManifestError(
+            f"{file} has been changed since it was written; delete the folder and prepare again"
+        )
     digests, source = manifest.frame[SHA256], manifest.source
 
     def problem(key: int) -> str | None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager
+from multiprocessing.connection import Connection
 from typing import Any
 
 from gpufeed.errors import PipelineError
@@ -47,7 +49,9 @@ def make_in_processes(
         return
     # Spawned, since threads of libraries do not survive a fork.
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, context, _begin, (job, context.Lock()))
+    # Workers end when the other end of the pipe is closed, also by the end of this process.
+    reader, writer = context.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(workers, context, _begin, (job, context.Lock(), reader))
     try:
         futures = {pool.submit(_make, number): number for number in numbers}
         pending = {*futures}
@@ -56,6 +60,7 @@ def make_in_processes(
             for future in finished:
                 future.result()
                 done(futures[future])
+        pool.shutdown()
     except BrokenProcessPool:
         raise PipelineError(
             "a process that prepared images ended abruptly; the shards that are finished are "
@@ -63,20 +68,21 @@ def make_in_processes(
             'if __name__ == "__main__": around what it does'
         ) from None
     finally:
+        writer.close()
         pool.shutdown(cancel_futures=True)
+        reader.close()
 
 
-def _begin(job: Job, turn: AbstractContextManager[Any]) -> None:
+def _begin(job: Job, turn: AbstractContextManager[Any], reader: Connection) -> None:
     global _held
     _held = job, turn
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_end_with, args=(parent.join,), daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
+    threading.Thread(target=_end_with, args=(reader,), daemon=True).start()
 
 
-def _end_with(join: Callable[[], None]) -> None:
-    """End this process when its parent does, which may be killed."""
-    join()
+def _end_with(reader: Connection) -> None:
+    """End this process when its parent wants no more, or is killed."""
+    reader.poll(None)
     os._exit(1)
 
 
