@@ -116,14 +116,13 @@ class TieredSource:
 
     def _begin_read(self, keys: Int64, seconds: float | None) -> Future[Images]:
         tiers = self._run()
-        tiers.seconds = seconds
         images, missing, flights = tiers.look(keys)
         whole: Future[Images] = Future()
         waits: list[Future[Any]] = list(flights)
         inner: Future[Any] | None = None
         if missing and self._start is not None:
-            tiers.ahead.enter()
             inner = self._start(keys[missing], seconds)
+            tiers.ahead.enter()
             inner.add_done_callback(lambda _: tiers.ahead.leave())
             waits.append(inner)
 
