@@ -101,7 +101,7 @@ class Ahead:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """While the loader reads from the source."""
+        """While the loader looks for images and reads those that are in no tier."""
         self.enter()
         try:
             yield
@@ -191,4 +191,5 @@ class Ahead:
             keys.extend(key for key in absent if key not in self.flights)
             self._next += 1
         taken = [keys.popleft() for _ in range(min(self._group, len(keys)))]
-        return self._next - 1, taken
+        # The loader may have read them since.
+        return self._next - 1, self._absent(np.array(taken, np.int64)).tolist()

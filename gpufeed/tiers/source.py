@@ -98,12 +98,12 @@ class TieredSource:
     def read(self, keys: Int64) -> Images:
         """Read images: see `Source`."""
         tiers = self._run()
-        images, missing, flights = tiers.look(keys)
-        if missing:
-            with tiers.ahead.reading():
+        with tiers.ahead.reading():
+            images, missing, flights = tiers.look(keys)
+            if missing:
                 found = read_images(self.source, keys[missing])
-            tiers.keep(keys[missing], found)
-            _place(images, missing, found)
+                tiers.keep(keys[missing], found)
+                _place(images, missing, found)
         for flight, places in flights.items():
             landed = result(flight)
             _place(images, places, [landed[key] for key in keys[places].tolist()])
@@ -116,14 +116,22 @@ class TieredSource:
 
     def _begin_read(self, keys: Int64, seconds: float | None) -> Future[Images]:
         tiers = self._run()
-        images, missing, flights = tiers.look(keys)
+        inner: Future[Any] | None = None
+        with tiers.ahead.reading():
+            images, missing, flights = tiers.look(keys)
+            if missing and self._start is not None:
+                inner = self._start(keys[missing], seconds)
+                tiers.ahead.enter()
         whole: Future[Images] = Future()
         waits: list[Future[Any]] = list(flights)
-        inner: Future[Any] | None = None
-        if missing and self._start is not None:
-            inner = self._start(keys[missing], seconds)
-            tiers.ahead.enter()
-            inner.add_done_callback(lambda _: tiers.ahead.leave())
+
+        def keep(done: Future[Any]) -> None:
+            with contextlib.suppress(Exception):  # which `finish` hands on
+                tiers.keep(keys[missing], done.result())
+            tiers.ahead.leave()
+
+        if inner is not None:
+            inner.add_done_callback(keep)
             waits.append(inner)
 
         def finish() -> None:
@@ -132,9 +140,7 @@ class TieredSource:
                     landed = flight.result()
                     _place(images, places, [landed[key] for key in keys[places].tolist()])
                 if inner is not None:
-                    found = inner.result()
-                    tiers.keep(keys[missing], found)
-                    _place(images, missing, found)
+                    _place(images, missing, inner.result())
                 with contextlib.suppress(InvalidStateError):  # it was cancelled
                     whole.set_result(images)
             except (CancelledError, asyncio.CancelledError):

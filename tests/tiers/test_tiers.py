@@ -365,6 +365,31 @@ def test_one_step_is_looked_at_at_a_time() -> None:
     assert ahead._take() is None
 
 
+@pytest.mark.parametrize("requests", [False, True], ids=["read", "start"])
+def test_what_the_loader_reads_is_not_read_ahead_too(
+    manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requests: bool
+) -> None:
+    ahead = lookahead(1_000, {})
+    ahead.begin(0)
+    ahead._keys.extend([7, 8])
+    monkeypatch.setattr(ahead, "_absent", lambda keys: keys[keys != 7])
+    assert [ahead._take()[1] for _ in range(2)] == [[], [8]]  # type: ignore[index]
+    # It is kept before reading ahead goes on.
+    monkeypatch.setattr(Ahead, "start", lambda _: None)
+    fed, _ = counted(manifest, requests=requests)
+    with make(fed, cache=[DiskCache(tmp_path / "disk", SMALL)]) as loader:
+        tiered, reads = loader._tiers, []
+        tiers = tiered._run()
+        keep = tiers.keep
+        monkeypatch.setattr(
+            tiers, "keep", lambda *given: (reads.append(tiers.ahead._reads), keep(*given))
+        )
+        keys = np.arange(3)
+        assert len(tiered.start(keys, None).result(20) if requests else tiered.read(keys)) == 3
+        assert reads == [1]
+        assert tiers.ahead._reads == 0
+
+
 def test_one_long_image_does_not_end_reading_ahead() -> None:
     ahead = lookahead(300, {3: 400})
     ahead.begin(0)
