@@ -179,6 +179,7 @@ class TieredSource:
                     # Also when the process ends, so that memory is freed.
                     self._stop = weakref.finalize(self, tiers.stop)
                     self._tiers = tiers
+                    _in_use.add(self)
         return tiers
 
 
@@ -189,3 +190,16 @@ def _place(images: Images, places: Sequence[int], found: Sequence[Content | OSEr
 
 def _nothing() -> None:
     """Do nothing."""
+
+
+_in_use: weakref.WeakSet[TieredSource] = weakref.WeakSet()
+
+
+def _stop_all() -> None:
+    for source in list(_in_use):
+        source._stop()
+
+
+# Before the event loop of requests ends, which reading ahead would begin anew.
+with contextlib.suppress(AttributeError, RuntimeError):
+    threading._register_atexit(_stop_all)  # type: ignore[attr-defined]

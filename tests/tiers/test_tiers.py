@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from torch.utils.data import RandomSampler
 
@@ -278,7 +279,7 @@ def test_an_image_that_hangs_delays_no_other(manifest: Manifest, tmp_path: Path)
     sampler = IndexSampler(COUNT, shuffle=True, seed=2)
     steps = Steps(manifest, DiskCache(tmp_path / "disk", 16 * 20_000), sampler)
     steps.source.open_gate.clear()
-    steps.begin(1)
+    steps.begin(20)  # beyond all that has been read ahead
     ahead, end = steps.tiers.ahead, time.monotonic() + 20
     while len(ahead.flights) < 4 and time.monotonic() < end:
         time.sleep(0.01)
@@ -445,6 +446,38 @@ def test_a_store_with_faults(manifest: Manifest, tmp_path: Path) -> None:
     with make(manifest) as loader:
         batches = loader.forever()
         assert found == [digest(next(batches)) for _ in found]
+
+
+LEFT = """
+import sys
+from pathlib import Path
+import polars as pl
+from gpufeed import DiskCache, MemoryCache, read_table
+from tests.support.loaders import make
+
+table, root, place = sys.argv[1:]
+MemoryCache.shared_memory = Path(place) / "shm"
+remote = read_table(pl.read_parquet(table), root=root, progress=False)
+loader = make(remote, cache=[MemoryCache("30 MB"), DiskCache(Path(place) / "disk", "30 MB")])
+next(iter(loader))
+"""
+
+
+def test_a_process_ends_while_requests_are_made_ahead(
+    manifest: Manifest, tmp_path: Path, shared_memory: Path
+) -> None:
+    frame = manifest.frame
+    with s3():
+        for key, path in enumerate(frame["path"].to_list()):
+            put(f"photos/{path}", bytes(manifest.source.read(np.array([key]))[0]))  # type: ignore[arg-type]
+        # So that there is much to read ahead.
+        frame.select(pl.all().repeat_by(20).explode()).write_parquet(tmp_path / "table")
+        command = [sys.executable, "-c", LEFT, str(tmp_path / "table"), f"s3://{BUCKET}/photos"]
+        done = subprocess.run(
+            [*command, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not list(shared_memory.iterdir())
 
 
 def no_space(*_: object) -> int:
