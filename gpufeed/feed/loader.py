@@ -420,7 +420,9 @@ class Loader:
         )
         self._tiers: TieredSource | None = None
         if caches:
-            run = TieredRun(len(manifest), self.sampler, self._schedule, restart)
+            run = TieredRun(
+                len(manifest), self.sampler, self._schedule, restart, check_timeout(read_timeout)
+            )
             self._tiers = TieredSource(manifest.source, caches, run)
         source = self._planner.images.source
         if self._tiers is not None:

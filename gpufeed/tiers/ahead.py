@@ -63,7 +63,8 @@ class Ahead:
         self._keys: deque[int] = deque()
         self._held: deque[tuple[int, int]] = deque()
         self._bytes = 0
-        self._largest = 0
+        # Of all images that were read ahead.
+        self._count = self._length = 0
         self._reads = 0
         self._paused = False
         self._stopped = False
@@ -100,7 +101,7 @@ class Ahead:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """While the loader reads from the source."""
+        """While the loader looks for images and reads those that are in no tier."""
         self.enter()
         try:
             yield
@@ -136,13 +137,16 @@ class Ahead:
             with self._changed:
                 # A sampler of the user's own may fail: a loader then says so when it gets there.
                 try:
-                    time, keys = self._take()
+                    taken = self._take()
                 except Exception:
                     return
                 if self._stopped:
                     return
-                if not keys:
+                if taken is None:
                     self._changed.wait(_POLL_SECONDS)
+                    continue
+                time, keys = taken
+                if not keys:  # in that step; the loader may have its turn before the next
                     continue
                 flight: Flight = Future()
                 self.flights.update(dict.fromkeys(keys, flight))
@@ -160,25 +164,32 @@ class Ahead:
                 for key in keys:
                     del self.flights[key]
                 lengths = [len(each) for each in found.values() if not isinstance(each, OSError)]
-                self._held.append((time, sum(lengths)))
-                self._bytes += sum(lengths)
-                self._largest = max([self._largest, *lengths])
+                self._count += len(lengths)
+                self._length += sum(lengths)
+                if self._begun < time <= self._begun + _FAR:  # the loader may have moved
+                    self._held.append((time, sum(lengths)))
+                    self._bytes += sum(lengths)
 
-    def _take(self) -> tuple[int, list[int]]:
-        """Return the images to read now, and when they are used; none if there is nothing to do."""
+    def _take(self) -> tuple[int, list[int]] | None:
+        """Return when images are used and which are to be read now, perhaps none of that step.
+
+        None if there is nothing to do.
+        """
         order, keys = self._order(), self._keys
         idle = not (self._reads or self._paused or self._stopped) and self._begun >= 0
         if order is None or not idle:
-            return 0, []
+            return None
         flying = len(set(map(id, self.flights.values()))) * self._group
-        if self._bytes + (flying + self._group) * self._largest > self._room:
-            return 0, []
-        while not keys and self._next <= self._begun + _FAR:
-            uses = order.uses(self._next, 1)
-            if len(uses.starts) < 2:  # the run ends here
-                return 0, []
+        expected = (flying + self._group) * self._length // max(1, self._count)
+        if self._bytes + expected > self._room:
+            return None
+        if not keys:
+            uses = order.uses(self._next, int(self._next <= self._begun + _FAR))
+            if len(uses.starts) < 2:  # far ahead, or after the end of the run
+                return None
             absent = self._absent(np.unique(uses.keys)).tolist()
             keys.extend(key for key in absent if key not in self.flights)
             self._next += 1
         taken = [keys.popleft() for _ in range(min(self._group, len(keys)))]
-        return self._next - 1, taken
+        # The loader may have read them since.
+        return self._next - 1, self._absent(np.array(taken, np.int64)).tolist()

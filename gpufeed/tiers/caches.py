@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,8 +78,8 @@ class MemoryCache:
         for root in self.shared_memory.glob(f"{PREFIX}{os.geteuid()}-*"):
             # Those of processes that were killed.
             with contextlib.suppress(OSError):
-                if root != self._root(name) and remove_unused(root):
-                    shutil.rmtree(root)
+                if root != self._root(name) and not root.is_symlink():
+                    remove_unused(root, whole=True)
         return Folder(self._root(name), name, future, bytes_of(self.size), temporary=True)
 
     def _root(self, name: str) -> Path:

@@ -6,7 +6,9 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import shutil
+import stat
 import struct
 import time
 import zlib
@@ -26,10 +28,15 @@ __all__ = ["PREFIX", "BusyError", "DamagedFileError", "Folder", "remove_unused"]
 PREFIX = "gpufeed-"
 """How the names of folders begin."""
 
+_NAME = re.compile(PREFIX + "[0-9a-f]{32}")
 _END = struct.Struct("=QI4s")
 _MARK = b"gpf1"
 _BLOCK = 512
 """The unit in which the system counts what a file takes."""
+_LONGEST = 0x7FFFF000
+"""Bytes that the system reads at a time. A longer image is not kept."""
+# A link or a pipe is not from here: it is not followed, and does not block.
+_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _PATIENCE = 1.0
 """Seconds to wait for another process to finish its change."""
 _INDEX, _USERS, _LOCK, _UNFINISHED = "index", "users", "lock", "unfinished"
@@ -62,7 +69,7 @@ class Folder:
         temporary: whether `close` removes `root` if no other process uses it.
 
     Raises:
-        OSError: the folder cannot be made, or belongs to another user.
+        OSError: the folder cannot be made, or another user may write to it.
     """
 
     def __init__(
@@ -79,7 +86,7 @@ class Folder:
         self._others: list[Path] = []
         self._listed = -1
         self._users = _use(self._path, private=temporary)
-        self._lock = os.open(root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._lock = os.open(root / _LOCK, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
         file_system = os.statvfs(self._path)
         self._unit = max(file_system.f_frsize, _BLOCK)
 
@@ -91,11 +98,13 @@ class Folder:
             OSError: it cannot be read.
         """
         try:
-            file = os.open(self._file(key), os.O_RDONLY | os.O_CLOEXEC)
+            file = os.open(self._file(key), os.O_RDONLY | _FLAGS)
         except FileNotFoundError:
             return None
         try:
             size = os.fstat(file).st_size
+            if size > _LONGEST:
+                raise DamagedFileError
             room = slices.take(size) if slices is not None else None
             if room is None:
                 content = memoryview(os.read(file, size))
@@ -129,8 +138,11 @@ class Folder:
         parts = [image, _end(image, key)]
         needed = self._blocks(sum(map(len, parts)))
         with self._locked() as index:
-            if self.kept.sizes[key]:
+            # A user may have removed it.
+            if self.kept.sizes[key] and os.path.exists(self._file(key)):  # noqa: PTH110
                 return []
+            if sum(map(len, parts)) > _LONGEST:
+                return None
             victims = self._victims(rank, needed)
             if victims is None:
                 return None
@@ -182,10 +194,11 @@ class Folder:
 
     def close(self) -> None:
         """Close the folder; a temporary one that no process uses any more is removed."""
-        with contextlib.suppress(OSError):
-            fcntl.flock(self._users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if self._temporary:
+        if self._temporary:
+            with contextlib.suppress(OSError):
+                fcntl.flock(self._users, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(self._root, ignore_errors=True)
+        fcntl.flock(self._users, fcntl.LOCK_UN)  # which a process forked meanwhile has open
         for file in (self._users, self._lock):
             os.close(file)
         if self._index is not None:
@@ -243,13 +256,14 @@ class Folder:
             for second in _folders(first):
                 with os.scandir(second) as files:
                     for file in files:
-                        with contextlib.suppress(ValueError):
+                        with contextlib.suppress(ValueError, FileNotFoundError):
                             names = first.name, second.name, file.name
                             high, middle, low = (int(name, 16) for name in names)
                             key = high << 24 | middle << 12 | low
-                            if key < len(sizes):
-                                status = file.stat()
-                                sizes[key] = max(status.st_blocks, self._blocks(status.st_size))
+                            if 0 <= key < len(sizes) and file.path == self._file(key):
+                                status = file.stat(follow_symlinks=False)
+                                length = min(status.st_size, _LONGEST)
+                                sizes[key] = max(status.st_blocks, self._blocks(length))
         index.rewrite(sizes)
         self.kept.replace(sizes)
 
@@ -265,8 +279,7 @@ class Folder:
         changed = self._root.stat().st_mtime_ns
         if changed != self._listed:
             self._listed = changed
-            folders = [each for each in _folders(self._root) if each.name.startswith(PREFIX)]
-            self._others = [each for each in folders if each != self._path]
+            self._others = [each for each in _of_images(self._root) if each != self._path]
         others = sum(held_blocks(each / _INDEX) for each in self._others)
         return self._limit - self._index_blocks - others
 
@@ -285,7 +298,7 @@ class Folder:
     def _write(self, key: int, parts: list[Encoded], needed: int) -> int:
         """Write a file; return the blocks that it takes, or 0 if they are too many after all."""
         unfinished, target = self._prefix + _UNFINISHED, self._file(key)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _FLAGS
         file = os.open(unfinished, flags, 0o600)
         try:
             try:
@@ -311,24 +324,27 @@ class Folder:
         return blocks
 
 
-def remove_unused(root: Path, keep: Path | None = None) -> bool:
+def remove_unused(root: Path, keep: Path | None = None, *, whole: bool = False) -> bool:
     """Remove the folder of images, of those that no process uses, that was used first.
 
     Args:
         root: the folder of these folders.
         keep: one that is kept.
+        whole: whether to remove `root` instead.
 
     Returns:
         Whether there was one.
     """
-    for path in sorted(_folders(root), key=_last_change):
-        if path == keep or not path.name.startswith(PREFIX):
+    for path in sorted(_of_images(root), key=_last_change):
+        if path == keep:
             continue
         with contextlib.suppress(OSError):
-            users = os.open(path / _USERS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            users = os.open(path / _USERS, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
             try:
                 fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(path)
+                for inner in _folders(path):  # before the index, which says what they take
+                    shutil.rmtree(inner)
+                shutil.rmtree(root if whole else path)
                 return True
             finally:
                 os.close(users)
@@ -340,10 +356,15 @@ def _use(path: Path, *, private: bool) -> int:
     end = time.monotonic() + _PATIENCE
     while True:
         with contextlib.suppress(FileNotFoundError, BlockingIOError):
-            path.mkdir(0o700, parents=True, exist_ok=True)
-            if private and path.parent.stat().st_uid != os.geteuid():
-                raise PermissionError(errno.EPERM, "belongs to another user", str(path.parent))
-            users = os.open(path / _USERS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            path.parent.mkdir(0o700, parents=True, exist_ok=True)
+            path.mkdir(0o700, exist_ok=True)
+            for each in [path, path.parent] if private else [path]:
+                status = each.lstat()
+                own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+                if not own or status.st_mode & 0o022:
+                    text = "another user may write to it, or it is a link"
+                    raise PermissionError(errno.EPERM, text, str(each))
+            users = os.open(path / _USERS, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
             try:
                 fcntl.flock(users, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 # Another process may have removed it meanwhile.
@@ -357,6 +378,10 @@ def _use(path: Path, *, private: bool) -> int:
             problem = "it cannot be made, or another process is removing it"
             raise TimeoutError(errno.ETIMEDOUT, problem, str(path))
         time.sleep(0.001)
+
+
+def _of_images(root: Path) -> list[Path]:
+    return [each for each in _folders(root) if _NAME.fullmatch(each.name)]
 
 
 def _folders(path: Path) -> list[Path]:

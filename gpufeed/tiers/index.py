@@ -85,7 +85,10 @@ class Index:
         if not 0 < self._changes - seen <= _RING or seen < 0:
             return np.frombuffer(_read(self._file, 4 * self._count, _TABLE), np.uint32).copy()
         ring = np.frombuffer(_read(self._file, _RING * _CHANGE.size, 128), np.int64)
-        return ring.reshape(_RING, 2)[np.arange(seen, self._changes) % _RING]
+        changes = ring.reshape(_RING, 2)[np.arange(seen, self._changes) % _RING]
+        if ((changes < 0) | (changes >= (self._count, 1 << 32))).any():
+            raise IndexDamagedError
+        return changes
 
     def rewrite(self, sizes: npt.NDArray[np.uint32]) -> None:
         """Replace all: uint32 (count,), what each image takes."""

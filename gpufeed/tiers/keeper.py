@@ -63,12 +63,17 @@ class Keeper:
         tiers: the tiers, fastest first.
         horizon: knows what comes.
         refused: called if no tier took an image.
+
+    Attributes:
+        waiting: the images that wait to be written.
+        followed: whether it is known what was in the tiers before.
     """
 
     def __init__(
         self, tiers: Sequence[Tier], horizon: Horizon, refused: Callable[[], None]
     ) -> None:
         self.waiting: dict[int, Encoded] = {}
+        self.followed = False
         self._tiers = tiers
         self._horizon = horizon
         self._refused = refused
@@ -128,6 +133,7 @@ class Keeper:
     def _run(self) -> None:
         for tier in self._tiers:
             self._guard(tier, tier.folder.follow)
+        self.followed = True
         while (do := self._todo.get()) is not None and not self._stopped:
             do()
 

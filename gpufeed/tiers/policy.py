@@ -87,14 +87,19 @@ class Kept:
         heapq.heappush(self._heap, -(rank * len(self.sizes) + key))
 
     def _offer(self, key: int) -> None:
-        """Put a record into the heap if its rank belongs there."""
+        """Put a record into the heap if its rank belongs there, unless all are to be sorted."""
+        if self._changes != self._future.changes:
+            return
+        if len(self._heap) > self._most:
+            self._heap, self._changes = [], -1
+            return
         rank = int(self._future.rank[key])
         if rank > self._least:
             self._push(key, rank)
 
     def _greatest(self, chosen: Collection[int]) -> tuple[int, int] | None:
         """Take the record of the greatest rank out of the heap, unless chosen; with its rank."""
-        if self._changes != self._future.changes or len(self._heap) > self._most:
+        if self._changes != self._future.changes:
             self._sort(chosen)
         ranks = self._future.rank
         for _ in range(2):

@@ -106,12 +106,12 @@ class TieredSource:
     def read(self, keys: Int64) -> Images:
         """Read images: see `Source`."""
         tiers = self._run()
-        images, missing, flights = tiers.look(keys)
-        if missing:
-            with tiers.ahead.reading():
+        with tiers.ahead.reading():
+            images, missing, flights = tiers.look(keys)
+            if missing:
                 found = read_images(self.source, keys[missing])
-            tiers.keep(keys[missing], found)
-            _place(images, missing, found)
+                tiers.keep(keys[missing], found)
+                _place(images, missing, found)
         for flight, places in flights.items():
             landed = result(flight)
             _place(images, places, [landed[key] for key in keys[places].tolist()])
@@ -124,15 +124,22 @@ class TieredSource:
 
     def _begin_read(self, keys: Int64, seconds: float | None) -> Future[Images]:
         tiers = self._run()
-        tiers.seconds = seconds
-        images, missing, flights = tiers.look(keys)
+        inner: Future[Any] | None = None
+        with tiers.ahead.reading():
+            images, missing, flights = tiers.look(keys)
+            if missing and self._start is not None:
+                inner = self._start(keys[missing], seconds)
+                tiers.ahead.enter()
         whole: Future[Images] = Future()
         waits: list[Future[Any]] = list(flights)
-        inner: Future[Any] | None = None
-        if missing and self._start is not None:
-            tiers.ahead.enter()
-            inner = self._start(keys[missing], seconds)
-            inner.add_done_callback(lambda _: tiers.ahead.leave())
+
+        def keep(done: Future[Any]) -> None:
+            with contextlib.suppress(Exception):  # which `finish` hands on
+                tiers.keep(keys[missing], done.result())
+            tiers.ahead.leave()
+
+        if inner is not None:
+            inner.add_done_callback(keep)
             waits.append(inner)
 
         def finish() -> None:
@@ -141,9 +148,7 @@ class TieredSource:
                     landed = flight.result()
                     _place(images, places, [landed[key] for key in keys[places].tolist()])
                 if inner is not None:
-                    found = inner.result()
-                    tiers.keep(keys[missing], found)
-                    _place(images, missing, found)
+                    _place(images, missing, inner.result())
                 with contextlib.suppress(InvalidStateError):  # it was cancelled
                     whole.set_result(images)
             except (CancelledError, asyncio.CancelledError):
@@ -182,6 +187,7 @@ class TieredSource:
                     # Also when the process ends, so that memory is freed.
                     self._stop = weakref.finalize(self, tiers.stop)
                     self._tiers = tiers
+                    _in_use.add(self)
         return tiers
 
 
@@ -192,3 +198,16 @@ def _place(images: Images, places: Sequence[int], found: Sequence[Content | OSEr
 
 def _nothing() -> None:
     """Do nothing."""
+
+
+_in_use: weakref.WeakSet[TieredSource] = weakref.WeakSet()
+
+
+def _stop_all() -> None:
+    for source in list(_in_use):
+        source._stop()
+
+
+# Before the event loop of requests ends, which reading ahead would begin anew.
+with contextlib.suppress(AttributeError, RuntimeError):
+    threading._register_atexit(_stop_all)  # type: ignore[attr-defined]

@@ -59,12 +59,14 @@ class Run:
         sampler: the order in which they are read.
         schedule: divides it; its shard may change.
         repeats: whether each pass is the same, as in a loader with `restart`.
+        seconds: how long reading an image ahead may take, if the source limits it; None for ever.
     """
 
     count: int
     sampler: Sampler
     schedule: Schedule
     repeats: bool
+    seconds: float | None = None
 
 
 class Tiers:
@@ -79,22 +81,22 @@ class Tiers:
 
     Attributes:
         ahead: reads ahead.
-        seconds: how long reading an image ahead may take, if the source limits it; None for ever.
     """
 
     def __init__(
         self, source: Source, caches: Sequence[Cache], name: str, run: Run, counts: Counts
     ) -> None:
-        self.seconds: float | None = None
         self._source, self._start = source, starter(source)
         self._counts = counts
+        self._seconds = run.seconds
         self._lock = threading.Lock()
         self._slices = Slices()
         self._pending: set[Future[Any]] = set()
         self._process = os.getpid()
         ranks = Ranks(run.count)
-        # A source that makes requests of its own is asked for four batches at a time.
-        delay, threads, group = (1, _THREADS, 4) if self._start is None else (4, 1, 32)
+        # A source that makes requests of its own is asked for four batches at a time. Of others
+        # each image is read alone, so that one that hangs keeps no other from the loader.
+        delay, threads, group = (1, _THREADS, 1) if self._start is None else (4, 1, 32)
         self._horizon = Horizon(run.sampler, run.schedule, ranks, repeats=run.repeats, delay=delay)
         self._tiers: list[Tier] = []
         room = 0
@@ -195,7 +197,7 @@ class Tiers:
         return None
 
     def _absent(self, keys: Int64) -> Int64:
-        if self.keeper.busy or not self.keeper.fills:
+        if self.keeper.busy or not self.keeper.fills or not self.keeper.followed:
             return keys[:0]
         kept = np.isin(keys, list(self.keeper.waiting))
         for tier in self._tiers:
@@ -206,7 +208,7 @@ class Tiers:
         if self._start is None:
             found: Sequence[Content | OSError] = read_images(self._source, keys)
         else:
-            future = self._start(keys, self.seconds)
+            future = self._start(keys, self._seconds)
             self._pending.add(future)
             try:
                 found = result(future)

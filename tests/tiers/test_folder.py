@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,12 +14,12 @@ import numpy as np
 import pytest
 
 from gpufeed.tiers import index
-from gpufeed.tiers.folder import BusyError, DamagedFileError, Folder
+from gpufeed.tiers.folder import PREFIX, BusyError, DamagedFileError, Folder, remove_unused
 from gpufeed.tiers.future import Block, Future
 
 COUNT = 40
 LIMIT = 30 * 4096
-NAME = "gpufeed-these"
+NAME = PREFIX + 32 * "7"
 
 
 def ranked(count: int = COUNT) -> Future:
@@ -126,6 +127,8 @@ def spoil_bit(path: Path) -> None:
 DAMAGE = {
     "truncated": lambda path: os.truncate(path, 1000),
     "empty": lambda path: os.truncate(path, 0),
+    "far longer": lambda path: os.truncate(path, 1 << 40),
+    "a pipe": lambda path: (path.unlink(), os.mkfifo(path)),
     "longer": lambda path: path.write_bytes(path.read_bytes() + b"more"),
     "a bit": spoil_bit,
     "another image": lambda path: path.write_bytes(path.with_name("002").read_bytes()),
@@ -148,8 +151,10 @@ def test_a_damaged_file_is_found_and_removed(folder: Folder, root: Path, damage:
 
 
 def test_a_file_that_is_gone_is_forgotten(folder: Folder, root: Path) -> None:
-    put(folder, 1)
-    (root / NAME / "0/000/001").unlink()
+    for _ in range(2):
+        assert put(folder, 1)
+        assert folder.read(1) == image(1)
+        (root / NAME / "0/000/001").unlink()
     assert folder.read(1) is None
     folder.check(1)
     assert folder.kept.total == 0
@@ -215,11 +220,87 @@ def test_after_the_machine_was_down_the_files_are_what_counts(
     before.close()
     (root / NAME / "0/000/001").unlink()
     (root / NAME / "0/000/stray").touch()
+    (root / NAME / "0/000/0x3").touch()
+    (root / NAME / "-1/000").mkdir(parents=True)
+    (root / NAME / "-1/000/000").touch()
     monkeypatch.setattr(index, "_boot", lambda: b"another start".ljust(36))
     after = Folder(root, NAME, ranked(), LIMIT)
     after.follow()
     assert np.flatnonzero(after.kept.sizes).tolist() == [0, 2]
     after.close()
+
+
+@pytest.mark.parametrize("change", [(-1, 8), (COUNT, 8), (0, -1), (0, 1 << 32)])
+def test_an_index_that_names_what_cannot_be_is_written_again(
+    folder: Folder, root: Path, change: tuple[int, int]
+) -> None:
+    put(folder, 1)
+    other = Folder(root, NAME, ranked(), LIMIT)
+    put(other, 2)
+    with other._locked() as its:
+        at = 128 + its._changes * index._CHANGE.size % (index._RING * index._CHANGE.size)
+        os.pwrite(its._file, index._CHANGE.pack(*change), at)
+        its.end([], other.kept.total)
+        its._changes += 1
+        its.end([], other.kept.total)
+    folder.follow()
+    assert np.flatnonzero(folder.kept.sizes).tolist() == [1, 2]
+    other.close()
+
+
+def test_a_folder_that_others_may_write_to_is_not_used(root: Path, tmp_path: Path) -> None:
+    path, elsewhere = root / NAME, tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o700)
+    root.mkdir()
+    path.symlink_to(elsewhere)
+    with pytest.raises(PermissionError, match="it is a link"):
+        Folder(root, NAME, ranked(), LIMIT)
+    path.unlink()
+    path.mkdir()
+    path.chmod(0o777)
+    with pytest.raises(PermissionError, match="another user may write"):
+        Folder(root, NAME, ranked(), LIMIT)
+    assert not [*elsewhere.iterdir(), *path.iterdir()]
+
+
+def test_a_forked_process_does_not_keep_a_folder_from_others(root: Path) -> None:
+    folder = Folder(root, NAME, ranked(), LIMIT)
+    put(folder, 1)
+    reading, writing = os.pipe()
+    if (child := os.fork()) == 0:
+        os.close(writing)
+        os.read(reading, 1)  # until its parent is done
+        os._exit(0)
+    try:
+        folder.close()
+        after = Folder(root, NAME, ranked(), LIMIT)
+        assert after.read(1) == image(1)
+        after.close()
+    finally:
+        os.close(writing)
+        os.close(reading)
+        os.waitpid(child, 0)
+
+
+def test_what_is_left_of_a_folder_being_removed_counts(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its index goes last: a process may be killed meanwhile."""
+    old = Folder(root, PREFIX + 32 * "0", ranked(), LIMIT)
+    put(old, 1)
+    old.close()
+    real, removed = shutil.rmtree, []
+
+    def one(path: Path) -> None:
+        if removed:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        removed.append(path)
+        real(path)
+
+    monkeypatch.setattr(shutil, "rmtree", one)
+    assert not remove_unused(root)
+    assert removed == [root / old._path.name / "0"]
+    assert index.held_blocks(old._path / "index") > 0
 
 
 def test_a_smaller_limit_is_held_from_the_start(root: Path) -> None:
@@ -235,7 +316,7 @@ def test_a_smaller_limit_is_held_from_the_start(root: Path) -> None:
 
 
 def test_images_that_no_process_uses_give_way(root: Path) -> None:
-    old, other = (Folder(root, f"gpufeed-{name}", ranked(), LIMIT) for name in ("old", "other"))
+    old, other = (Folder(root, PREFIX + 32 * name, ranked(), LIMIT) for name in "01")
     for key in range(3):
         put(old, key)
         put(other, key)
@@ -244,7 +325,7 @@ def test_images_that_no_process_uses_give_way(root: Path) -> None:
         put(small, 1)
     small.close()
     assert not (root / NAME / "index").exists()
-    own = root / "of the user's"
+    own = root / "gpufeed-experiments"
     own.mkdir()
     folder = Folder(root, NAME, ranked(), LIMIT)
     for key in range(COUNT):
@@ -256,7 +337,7 @@ def test_images_that_no_process_uses_give_way(root: Path) -> None:
         put(folder, key)
         assert taken(root) <= LIMIT
     assert folder.kept.total > fewer
-    assert not (root / "gpufeed-old").exists()
+    assert not (root / (PREFIX + 32 * "0")).exists()
     assert other.read(1) == image(1)
     assert own.exists()
     for each in (other, folder):

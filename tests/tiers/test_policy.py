@@ -121,6 +121,18 @@ def test_it_is_optimal_where_only_a_part_is_sorted_at_a_time(
     assert known < lru
 
 
+def test_memory_does_not_grow_while_nothing_is_given_up() -> None:
+    future = Future(RECORDS)
+    kept = Kept(future)
+    for key in range(RECORDS):
+        kept.put(key, 1)
+    for full in (False, True):
+        for _ in range(3_000):
+            kept.moved(future.touch(np.arange(RECORDS)))
+        assert len(kept._heap) < 5 * policy._LEAST
+        assert kept.victims(0, int(full)) == [*range(RECORDS - 1, RECORDS - 1 - full, -1)]
+
+
 @pytest.mark.parametrize(
     ("rank", "needed", "victims"),
     [

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from torch.utils.data import RandomSampler
 
@@ -42,6 +43,7 @@ from gpufeed.tiers import keeper
 from gpufeed.tiers.ahead import Ahead
 from gpufeed.tiers.caches import bytes_of
 from gpufeed.tiers.folder import Folder
+from gpufeed.tiers.order import Order
 from gpufeed.tiers.source import TieredSource
 from gpufeed.tiers.tiers import Run
 from tests.support.faulty_store import BUCKET, put, s3
@@ -250,7 +252,7 @@ def test_images_are_read_ahead_once_and_in_order(manifest: Manifest, tmp_path: P
     while (not ahead._held or ahead.flights) and time.monotonic() < end:
         time.sleep(0.01)
     with ahead._changed:
-        assert ahead._take()[1] == []  # before another step begins
+        assert ahead._take() is None  # before another step begins
     steps.tiers.keeper.flush()
     order = sampler.keys(1, COUNT).tolist()
     there = [int(each.name, 16) for each in files(tmp_path / "disk")]
@@ -271,6 +273,147 @@ def test_images_are_read_ahead_once_and_in_order(manifest: Manifest, tmp_path: P
     assert steps.source.keys.count(flying) == 1
     steps.tiered.close()
     assert not any(each.name.startswith("gpufeed-ahead") for each in threading.enumerate())
+
+
+def test_an_image_that_hangs_delays_no_other(manifest: Manifest, tmp_path: Path) -> None:
+    sampler = IndexSampler(COUNT, shuffle=True, seed=2)
+    steps = Steps(manifest, DiskCache(tmp_path / "disk", 16 * 20_000), sampler)
+    steps.source.open_gate.clear()
+    steps.begin(20)  # beyond all that has been read ahead
+    ahead, end = steps.tiers.ahead, time.monotonic() + 20
+    while len(ahead.flights) < 4 and time.monotonic() < end:
+        time.sleep(0.01)
+    flights = list(ahead.flights.values())
+    assert len(set(map(id, flights))) == len(flights) == 4
+    steps.source.open_gate.set()
+    steps.tiered.close()
+
+
+def test_requests_ahead_have_the_loaders_time_limit(manifest: Manifest, tmp_path: Path) -> None:
+    limits: list[float | None] = []
+    fed, source = counted(manifest, requests=True)
+    start = source._start
+    source.start = lambda keys, seconds: (limits.append(seconds), start(keys, seconds))[1]
+    with make(fed, cache=[DiskCache(tmp_path / "disk", 16 * SMALL)], read_timeout=7) as loader:
+        loader._tiers.begin(0)
+        end = time.monotonic() + 20
+        while not limits and time.monotonic() < end:
+            time.sleep(0.01)
+    assert limits
+    assert set(limits) == {7.0}
+
+
+def test_nothing_is_read_ahead_before_it_is_known_what_is_there(
+    manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = [DiskCache(tmp_path / "disk", 3 * SMALL)]
+    with make(manifest, cache=cache) as loader:
+        list(loader)
+        settle(loader)
+    gate, follow = threading.Event(), Folder.follow
+
+    def slow(folder: Folder) -> None:
+        gate.wait(20)
+        follow(folder)
+
+    monkeypatch.setattr(Folder, "follow", slow)
+    fed, source = counted(manifest)
+    with make(fed, cache=cache) as loader:
+        assert len(list(loader)) == COUNT // 8
+        gate.set()
+        settle(loader)
+        assert source.keys == []
+
+
+def lookahead(room: int, lengths: dict[int, int], *, present: bool = False) -> Ahead:
+    """What reads ahead of a run of one image a step, whose threads are not started."""
+    sampler = SequentialSampler(5_000)
+    schedule = Schedule(sampler.epoch_size, None, 1, ShardOptions(), "drop")
+    order = Order(sampler, schedule, range(1))
+    return Ahead(
+        lambda: order,
+        lambda keys: keys[:0] if present else keys,
+        lambda keys: {key: bytes(lengths.get(key, 10)) for key in keys.tolist()},
+        room=room,
+        threads=1,
+        group=1,
+    )
+
+
+def read_ahead(ahead: Ahead) -> list[int]:
+    """Read on this thread what can be read now."""
+    found: list[int] = []
+    take = ahead._take
+
+    def taken() -> Any:
+        one = take()
+        ahead._stopped = one is None
+        found.extend([] if one is None else one[1])
+        return one
+
+    ahead._take = taken  # type: ignore[method-assign]
+    ahead._work()
+    ahead._take, ahead._stopped = take, False  # type: ignore[method-assign]
+    return found
+
+
+def test_one_step_is_looked_at_at_a_time() -> None:
+    """So that a loader that begins another does not wait."""
+    ahead = lookahead(1_000, {}, present=True)
+    ahead.begin(0)
+    assert [ahead._take() for _ in range(3)] == [(1, []), (2, []), (3, [])]
+    assert read_ahead(ahead) == []
+    assert ahead._take() is None
+
+
+@pytest.mark.parametrize("requests", [False, True], ids=["read", "start"])
+def test_what_the_loader_reads_is_not_read_ahead_too(
+    manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requests: bool
+) -> None:
+    ahead = lookahead(1_000, {})
+    ahead.begin(0)
+    ahead._keys.extend([7, 8])
+    monkeypatch.setattr(ahead, "_absent", lambda keys: keys[keys != 7])
+    assert [ahead._take()[1] for _ in range(2)] == [[], [8]]  # type: ignore[index]
+    # It is kept before reading ahead goes on.
+    monkeypatch.setattr(Ahead, "start", lambda _: None)
+    fed, _ = counted(manifest, requests=requests)
+    with make(fed, cache=[DiskCache(tmp_path / "disk", SMALL)]) as loader:
+        tiered, reads = loader._tiers, []
+        tiers = tiered._run()
+        keep = tiers.keep
+        monkeypatch.setattr(
+            tiers, "keep", lambda *given: (reads.append(tiers.ahead._reads), keep(*given))
+        )
+        keys = np.arange(3)
+        assert len(tiered.start(keys, None).result(20) if requests else tiered.read(keys)) == 3
+        assert reads == [1]
+        assert tiers.ahead._reads == 0
+
+
+def test_one_long_image_does_not_end_reading_ahead() -> None:
+    ahead = lookahead(300, {3: 400})
+    ahead.begin(0)
+    assert read_ahead(ahead)[:3] == [1, 2, 3]
+    ahead.begin(4)
+    assert len(read_ahead(ahead)) > 3
+
+
+def test_what_was_read_ahead_of_another_place_is_forgotten() -> None:
+    ahead = lookahead(100, {})
+    ahead.begin(4_000)
+    fetch = ahead._fetch
+
+    def moved(keys: Any) -> Any:
+        ahead._fetch = fetch
+        ahead.begin(0)
+        return fetch(keys)
+
+    ahead._fetch = moved
+    assert read_ahead(ahead)[0] == 4_001
+    for step in range(20, 200, 20):
+        ahead.begin(step)
+        assert read_ahead(ahead)
 
 
 def test_an_error_read_ahead_is_the_error_of_its_image(tmp_path: Path, manifest: Manifest) -> None:
@@ -304,6 +447,38 @@ def test_a_store_with_faults(manifest: Manifest, tmp_path: Path) -> None:
     with make(manifest) as loader:
         batches = loader.forever()
         assert found == [digest(next(batches)) for _ in found]
+
+
+LEFT = """
+import sys
+from pathlib import Path
+import polars as pl
+from gpufeed import DiskCache, MemoryCache, read_table
+from tests.support.loaders import make
+
+table, root, place = sys.argv[1:]
+MemoryCache.shared_memory = Path(place) / "shm"
+remote = read_table(pl.read_parquet(table), root=root, progress=False)
+loader = make(remote, cache=[MemoryCache("30 MB"), DiskCache(Path(place) / "disk", "30 MB")])
+next(iter(loader))
+"""
+
+
+def test_a_process_ends_while_requests_are_made_ahead(
+    manifest: Manifest, tmp_path: Path, shared_memory: Path
+) -> None:
+    frame = manifest.frame
+    with s3():
+        for key, path in enumerate(frame["path"].to_list()):
+            put(f"photos/{path}", bytes(manifest.source.read(np.array([key]))[0]))  # type: ignore[arg-type]
+        # So that there is much to read ahead.
+        frame.select(pl.all().repeat_by(20).explode()).write_parquet(tmp_path / "table")
+        command = [sys.executable, "-c", LEFT, str(tmp_path / "table"), f"s3://{BUCKET}/photos"]
+        done = subprocess.run(
+            [*command, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not list(shared_memory.iterdir())
 
 
 def no_space(*_: object) -> int:
@@ -345,7 +520,8 @@ def test_a_folder_removed_in_the_middle(manifest: Manifest, tmp_path: Path) -> N
     with warned("cannot be written .*removed"), make(manifest, cache=cache) as loader:
         found += [digest(batch) for batch in loader]
         settle(loader)
-        shutil.rmtree(tmp_path / "disk")
+        while (tmp_path / "disk").exists():  # images are still being written
+            shutil.rmtree(tmp_path / "disk", ignore_errors=True)
         found += [digest(batch) for _ in range(2) for batch in loader]
         settle(loader)
     assert found == expected
@@ -458,7 +634,7 @@ def test_processes_share_what_each_has_read(
             fetched.append(sum(count for _, count in told))
         # Each reads half of the images in an epoch, not the same in all.
         assert fetched == [COUNT, 0, 0]
-        (root,) = shared_memory.iterdir()
+        assert len(list(shared_memory.iterdir())) == 1
         processes[0].kill()
         processes[1].stdin.write("\n")  # type: ignore[union-attr]
         processes[1].stdin.close()  # type: ignore[union-attr]
@@ -472,11 +648,15 @@ def test_processes_share_what_each_has_read(
             if not each.stdin.closed:  # type: ignore[union-attr]
                 each.stdin.close()  # type: ignore[union-attr]
     # The next loader frees what killed processes have left.
-    left = [shared_memory / "gpufeed-0-killed" / "gpufeed-killed", root / root.name]
-    left[0].mkdir(parents=True)
-    left[0].parent.rename(shared_memory / f"gpufeed-{os.geteuid()}-killed")
+    killed = shared_memory / f"gpufeed-{os.geteuid()}-{'0' * 32}"
+    (killed / f"gpufeed-{'0' * 32}").mkdir(parents=True)
+    # A link that another user may have made.
+    linked, link = tmp_path / "linked", shared_memory / f"gpufeed-{os.geteuid()}-link"
+    (linked / f"gpufeed-{'0' * 32}").mkdir(parents=True)
+    link.symlink_to(linked)
     feed(manifest, cache=[MemoryCache(SMALL)], epochs=1)
-    assert not list(shared_memory.iterdir())
+    assert list(shared_memory.iterdir()) == [link]
+    assert len(list(linked.iterdir())) == 1
 
 
 def test_too_little_shared_memory_is_told_at_once(
