@@ -71,3 +71,19 @@ def test_killed_in_the_middle_it_goes_on(tmp_path: Path) -> None:
         assert not (out / "prepared.manifest").exists()
     prepare(manifest, out, PREFIX, shard_size=SHARD, workers=1)
     assert files(out) == files(tmp_path / "wanted")
+
+
+def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
+    """Its workers end at once, before they could take a long list from a pipe."""
+    body = f"""
+import gpufeed, polars as pl
+frame = pl.DataFrame({{"path": [f"a/path/{{i}}.jpg" for i in range(9000)], "label": 0}})
+frame = frame.with_columns(width=20, height=20)
+manifest = gpufeed.Manifest(frame, gpufeed.MemorySource([b"x"] * 9000), ["x"])
+gpufeed.prepare(manifest, {str(tmp_path / "out")!r}, workers=2)
+"""
+    script = tmp_path / "script.py"
+    script.write_text(body)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 1
+    assert 'a script needs if __name__ == "__main__": around what it does' in done.stderr

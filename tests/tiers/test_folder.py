@@ -263,6 +263,7 @@ def test_a_folder_that_others_may_write_to_is_not_used(root: Path, tmp_path: Pat
     assert not [*elsewhere.iterdir(), *path.iterdir()]
 
 
+@pytest.mark.filterwarnings("ignore:os.fork")  # JAX warns if another test has imported it
 def test_a_forked_process_does_not_keep_a_folder_from_others(root: Path) -> None:
     folder = Folder(root, NAME, ranked(), LIMIT)
     put(folder, 1)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
+import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from gpufeed.errors import PipelineError
@@ -51,7 +54,12 @@ def make_in_processes(
     context = multiprocessing.get_context("spawn")
     # Workers end when the other end of the pipe is closed, also by the end of this process.
     reader, writer = context.Pipe(duplex=False)
-    pool = ProcessPoolExecutor(workers, context, _begin, (job, context.Lock(), reader))
+    # In a file: a worker that ends before it has read a long job from a pipe would leave this
+    # process waiting for ever.
+    file = tempfile.NamedTemporaryFile(prefix="gpufeed-")  # noqa: SIM115 - closed at the end
+    pickle.dump(job, file)
+    file.flush()
+    pool = ProcessPoolExecutor(workers, context, _begin, (file.name, context.Lock(), reader))
     try:
         futures = {pool.submit(_make, number): number for number in numbers}
         pending = {*futures}
@@ -71,11 +79,12 @@ def make_in_processes(
         writer.close()
         pool.shutdown(cancel_futures=True)
         reader.close()
+        file.close()
 
 
-def _begin(job: Job, turn: AbstractContextManager[Any], reader: Connection) -> None:
+def _begin(file: str, turn: AbstractContextManager[Any], reader: Connection) -> None:
     global _held
-    _held = job, turn
+    _held = pickle.loads(Path(file).read_bytes()), turn  # noqa: S301 - its parent wrote it
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     threading.Thread(target=_end_with, args=(reader,), daemon=True).start()
 
