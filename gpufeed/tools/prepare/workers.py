@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import pickle
 import signal
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 from gpufeed.errors import PipelineError
@@ -23,6 +20,12 @@ __all__ = ["make_in_processes"]
 
 _POLL_SECONDS = 0.2
 """Interval at which a wait checks for signals, which polars would otherwise keep from it."""
+
+_ENDED = (
+    "a process that prepared images ended abruptly; the shards that are finished are kept, so call "
+    "prepare again, with fewer workers if memory was short; a script needs "
+    'if __name__ == "__main__": around what it does'
+)
 
 _held: tuple[Job, AbstractContextManager[Any]] | None = None
 """The job of this worker process, and the turn of its large images among all workers."""
@@ -52,14 +55,15 @@ def make_in_processes(
         return
     # Spawned, since threads of libraries do not survive a fork.
     context = multiprocessing.get_context("spawn")
+    # One that ends before it has taken a long job from its pipe would leave this process waiting.
+    probe = context.Process(target=_nothing)
+    probe.start()
+    probe.join()
+    if probe.exitcode:
+        raise PipelineError(_ENDED)
     # Workers end when the other end of the pipe is closed, also by the end of this process.
     reader, writer = context.Pipe(duplex=False)
-    # In a file: a worker that ends before it has read a long job from a pipe would leave this
-    # process waiting for ever.
-    file = tempfile.NamedTemporaryFile(prefix="gpufeed-")  # noqa: SIM115 - closed at the end
-    pickle.dump(job, file)
-    file.flush()
-    pool = ProcessPoolExecutor(workers, context, _begin, (file.name, context.Lock(), reader))
+    pool = ProcessPoolExecutor(workers, context, _begin, (job, context.Lock(), reader))
     try:
         futures = {pool.submit(_make, number): number for number in numbers}
         pending = {*futures}
@@ -70,21 +74,20 @@ def make_in_processes(
                 done(futures[future])
         pool.shutdown()
     except BrokenProcessPool:
-        raise PipelineError(
-            "a process that prepared images ended abruptly; the shards that are finished are "
-            "kept, so call prepare again, with fewer workers if memory was short; a script needs "
-            'if __name__ == "__main__": around what it does'
-        ) from None
+        raise PipelineError(_ENDED) from None
     finally:
         writer.close()
         pool.shutdown(cancel_futures=True)
         reader.close()
-        file.close()
 
 
-def _begin(file: str, turn: AbstractContextManager[Any], reader: Connection) -> None:
+def _nothing() -> None:
+    """Do nothing, in a process that can start."""
+
+
+def _begin(job: Job, turn: AbstractContextManager[Any], reader: Connection) -> None:
     global _held
-    _held = pickle.loads(Path(file).read_bytes()), turn  # noqa: S301 - its parent wrote it
+    _held = job, turn
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     threading.Thread(target=_end_with, args=(reader,), daemon=True).start()
 
