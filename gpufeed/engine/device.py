@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gpufeed._util.limits import local_rank
 from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError, DeviceError
 
@@ -38,10 +38,6 @@ def gpu_count() -> int:
     return int(backend.GetCUDADeviceCount())
 
 
-# Variables of the local rank: torchrun, Open MPI, MPICH and Intel MPI, SLURM.
-_LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
-
-
 def resolve_device(name: str | torch.device) -> Device:
     """Return the device "auto", "cpu", "cuda" or one GPU such as "cuda:1", or a torch.device.
 
@@ -63,7 +59,7 @@ def resolve_device(name: str | torch.device) -> Device:
     if text == "auto" and not count:
         return Device(None)
     named = matched.group(1)
-    index = int(named) if named else _local_rank() if count > 1 else 0
+    index = int(named) if named else local_rank() if count > 1 else 0
     if index >= count:
         available = f"DALI sees {count} GPU(s)" if count else "DALI sees no GPU"
         raise DeviceError(
@@ -71,8 +67,3 @@ def resolve_device(name: str | torch.device) -> Device:
             "see what is missing"
         )
     return Device(index)
-
-
-def _local_rank() -> int:
-    numbers = (os.environ.get(variable, "") for variable in _LOCAL_RANKS)
-    return next((int(number) for number in numbers if number.isdecimal()), 0)

@@ -251,8 +251,8 @@ class Loader:
             [MemoryCache("8 GB"), DiskCache("/local/nvme", "200 GB")]. The processes of a machine
             share them. Images are read ahead in the order of use, and those that this machine uses
             last are given up first, as far as the sampler tells; docs/caching.md is about them. A
-            tier that fails is warned of and left out. Batches are the same as without tiers. The
-            source needs a `fingerprint`. Masks and depth maps of targets are not kept.
+            tier that fails is left out, with a warning. Batches are the same as without tiers. The
+            source needs a `fingerprint`. Masks, depth maps and pairs of targets are not kept.
 
     Raises:
         ConfigError: an argument is out of range or contradicts another.

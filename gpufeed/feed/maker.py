@@ -26,11 +26,9 @@ from gpufeed.open.base import KEPT
 from gpufeed.open.budget import Budget
 from gpufeed.open.cached import Cache, CacheSettings
 from gpufeed.open.further import Further
-from gpufeed.source.base import Content, Source, fetcher, starter, tell
-from gpufeed.source.concurrent import Concurrent
-from gpufeed.source.selection import join, reusing_memory
-from gpufeed.source.threads import Threaded
-from gpufeed.source.timeout import Timeout
+from gpufeed.source.base import Content, Source, fetcher, tell
+from gpufeed.source.reader import open_reader
+from gpufeed.source.selection import join
 from gpufeed.source.wrapper import Wrapper
 
 if TYPE_CHECKING:
@@ -218,11 +216,7 @@ class Maker:
     def reader(self) -> Wrapper:
         """Return a reader of the images, which the caller closes; all share their threads."""
         if self._reader is None:
-            source, seconds = reusing_memory(self._source), self._read_timeout
-            if (start := starter(source)) is not None:
-                self._reader = Concurrent(source, start, seconds)
-            else:
-                self._reader = Threaded(source) if seconds is None else Timeout(source, seconds)
+            self._reader = open_reader(self._source, self._read_timeout)
         return self._reader.share()
 
     def prepare(self, step: int, reader: Wrapper) -> Future[Opened]:

@@ -186,7 +186,7 @@ class Cache:
         if decode is None:
             return self._kept(plan, place)
         start, shape = _row(plan.stages.window, place)
-        key, blank = int(plan.image_keys[place]), bool(plan.blank_images[place])
+        key, blank = int(plan.image_keys[place]), bool(plan.blank[place % len(plan)])
         if self.prefix.resize is not None:
             window = decode(start, shape)
             if window is None:

@@ -23,6 +23,7 @@ from gpufeed.plan.prefix import Prefix, count_prepared, find_prefix
 from gpufeed.plan.stages import Stages
 from gpufeed.plan.targets import Companions, ViewTargets, follow
 from gpufeed.plan.view import Mix, Partners
+from gpufeed.records.bounding_box import corners
 from gpufeed.rng import BatchRng
 from gpufeed.transforms.base import GeometricTransform, MixTransform
 from gpufeed.transforms.labels import SoftLabels
@@ -225,7 +226,7 @@ class Planner:
     def prefix(self) -> Prefix:
         """Return what the transforms do to each image in every epoch alike, for all records."""
         one = Objects.of(self._manifest, np.zeros(1, np.int64)) if self._has_objects else None
-        boxes = _corners(self.images.boxes())
+        boxes = corners(self.images.boxes())
         return find_prefix(self.views, self._sizes(), boxes, one, self._max_pixels)
 
     def _compose(
@@ -238,7 +239,7 @@ class Planner:
         partners: Partners,
     ) -> Composed:
         per_record = len(self._streams)
-        boxes = _corners(self.images.boxes(images))
+        boxes = corners(self.images.boxes(images))
         objects = None
         if self._has_objects:
             objects = Objects.of(self._manifest, keys, self._companions.of_boxes)
@@ -476,14 +477,6 @@ def _extremes(manifest: Manifest) -> npt.NDArray[np.int64]:
     ]
     keys = np.concatenate(found)
     return keys[rows(manifest.sizes(keys))]
-
-
-def _corners(boxes: npt.NDArray[np.int32] | None) -> npt.NDArray[np.float64] | None:
-    """Return boxes (x, y, width, height) as (x0, y0, x1, y1)."""
-    if boxes is None:
-        return None
-    corner, extent = boxes[:, :2].astype(np.float64), boxes[:, 2:]
-    return np.concatenate([corner, corner + extent], axis=1)
 
 
 def _soft_labels(views: Sequence[Sequence[Transform]], manifest: Manifest) -> SoftLabels | None:

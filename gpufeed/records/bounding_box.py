@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from gpufeed._util.rows import RowName, first_true
 from gpufeed.errors import ManifestError
 
-__all__ = ["BOX_COLUMNS", "clamp_boxes"]
+__all__ = ["BOX_COLUMNS", "clamp_boxes", "corners"]
 
 BOX_COLUMNS = ("box_x", "box_y", "box_width", "box_height")
 
@@ -45,3 +46,11 @@ def clamp_boxes(frame: pl.DataFrame, row_name: RowName) -> tuple[pl.DataFrame, i
     return frame.with_columns(
         pl.Series(name, values.astype(np.int32)) for name, values in columns
     ), clamped
+
+
+def corners(boxes: npt.NDArray[np.int32] | None) -> npt.NDArray[np.float64] | None:
+    """Return boxes (n, 4) of x, y, width, height as float64 (n, 4) of (x0, y0, x1, y1), or None."""
+    if boxes is None:
+        return None
+    start, extent = boxes[:, :2].astype(np.float64), boxes[:, 2:]
+    return np.concatenate([start, start + extent], axis=1)

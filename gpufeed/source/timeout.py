@@ -18,6 +18,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed._util.exits import before_threads_end
 from gpufeed.source.base import Content, Source, read_images
 from gpufeed.source.threads import SLOW, THREADS
 from gpufeed.source.wrapper import ReadCancelled, Wrapper
@@ -256,7 +257,4 @@ def _cancel_all() -> None:
         instance.cancel()
 
 
-# `atexit` would be too late: concurrent.futures first joins its threads, and one of them may be
-# waiting here. On a Python without this private function, the exit waits for the timeouts.
-with contextlib.suppress(AttributeError, RuntimeError):
-    threading._register_atexit(_cancel_all)  # type: ignore[attr-defined]
+before_threads_end(_cancel_all)

@@ -17,7 +17,8 @@ _MAGIC = b"gpufeed1"
 _CHANGE = struct.Struct("=qq")
 _RING = 1024
 """The last changes that the index lists. Who missed more reads all of it."""
-_TABLE = 64 + 64 + _RING * _CHANGE.size
+_RING_AT = 128
+_TABLE_AT = _RING_AT + _RING * _CHANGE.size
 
 
 class IndexDamagedError(Exception):
@@ -58,7 +59,7 @@ class Index:
     @staticmethod
     def length(count: int) -> int:
         """Return the number of bytes of the index of so many images."""
-        return _TABLE + 4 * count
+        return _TABLE_AT + 4 * count
 
     def gone(self) -> bool:
         """Return whether the file has been removed."""
@@ -83,8 +84,8 @@ class Index:
         if seen == self._changes:
             return np.empty((0, 2), np.int64)
         if not 0 < self._changes - seen <= _RING or seen < 0:
-            return np.frombuffer(_read(self._file, 4 * self._count, _TABLE), np.uint32).copy()
-        ring = np.frombuffer(_read(self._file, _RING * _CHANGE.size, 128), np.int64)
+            return np.frombuffer(_read(self._file, 4 * self._count, _TABLE_AT), np.uint32).copy()
+        ring = np.frombuffer(_read(self._file, _RING * _CHANGE.size, _RING_AT), np.int64)
         changes = ring.reshape(_RING, 2)[np.arange(seen, self._changes) % _RING]
         if ((changes < 0) | (changes >= (self._count, 1 << 32))).any():
             raise IndexDamagedError
@@ -92,8 +93,8 @@ class Index:
 
     def rewrite(self, sizes: npt.NDArray[np.uint32]) -> None:
         """Replace all: uint32 (count,), what each image takes."""
-        os.pwrite(self._file, bytes(128), 0)
-        view, place = memoryview(sizes.tobytes()), _TABLE
+        os.pwrite(self._file, bytes(_RING_AT), 0)
+        view, place = memoryview(sizes.tobytes()), _TABLE_AT
         while view:
             written = os.pwrite(self._file, view, place)
             view, place = view[written:], place + written
@@ -108,8 +109,8 @@ class Index:
     def end(self, changes: list[tuple[int, int]], total: int) -> None:
         """Note what has changed: keys, and what each takes now; and the sum."""
         for key, size in changes:
-            os.pwrite(self._file, size.to_bytes(4, "little"), _TABLE + 4 * key)
-            at = 128 + self._changes % _RING * _CHANGE.size
+            os.pwrite(self._file, size.to_bytes(4, "little"), _TABLE_AT + 4 * key)
+            at = _RING_AT + self._changes % _RING * _CHANGE.size
             os.pwrite(self._file, _CHANGE.pack(key, size), at)
             self._changes += 1
         self._seen = self._changes

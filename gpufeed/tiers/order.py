@@ -19,7 +19,7 @@ __all__ = ["BACK", "Order", "Uses", "foresees", "shards_of_machine"]
 Int64 = npt.NDArray[np.int64]
 
 BACK = 64
-"""Steps that a reader may be behind another. Who goes back further has moved."""
+"""Steps that a reader may be behind another. One that is further back has moved."""
 
 _TOGETHER = 1 << 16
 """Positions that the sampler is asked for at a time, if there are as many."""

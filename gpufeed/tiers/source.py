@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed._util.exits import before_threads_end
 from gpufeed.errors import ConfigError
 from gpufeed.source.base import (
     Content,
@@ -209,5 +210,4 @@ def _stop_all() -> None:
 
 
 # Before the event loop of requests ends, which reading ahead would begin anew.
-with contextlib.suppress(AttributeError, RuntimeError):
-    threading._register_atexit(_stop_all)  # type: ignore[attr-defined]
+before_threads_end(_stop_all)

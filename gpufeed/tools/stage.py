@@ -12,10 +12,8 @@ from gpufeed._util.progress import progress as show_progress
 from gpufeed.errors import ConfigError
 from gpufeed.records import Manifest
 from gpufeed.records.subset import Subset, as_manifest
-from gpufeed.source.base import Encoded, Source, starter
-from gpufeed.source.concurrent import Concurrent
-from gpufeed.source.threads import Threaded
-from gpufeed.source.wrapper import Wrapper
+from gpufeed.source.base import Encoded, Source
+from gpufeed.source.reader import open_reader
 from gpufeed.tiers.caches import DiskCache
 from gpufeed.tiers.folder import BusyError, Folder
 from gpufeed.tiers.future import Future
@@ -100,7 +98,7 @@ def _fill(folder: Folder, source: Source, keys: Int64, show: bool | None) -> Sta
     full = False
     with (
         show_progress("Staging", len(keys), show=show, unit="images") as advance,
-        _read(source) as reader,
+        open_reader(source) as reader,
     ):
         advance(len(keys) - len(missing))
         for first in range(0, len(missing), _TOGETHER):
@@ -118,11 +116,6 @@ def _fill(folder: Folder, source: Source, keys: Int64, show: bool | None) -> Sta
             advance(len(part))
     kept = int(np.count_nonzero(folder.kept.sizes[keys]))
     return Staged(kept, copied, copied_bytes, bad, full)
-
-
-def _read(source: Source) -> Wrapper:
-    start = starter(source)
-    return Threaded(source) if start is None else Concurrent(source, start, None)
 
 
 def _put(folder: Folder, key: int, image: Encoded) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
+from gpufeed._util.exits import before_threads_end
 from gpufeed.source.wrapper import ReadCancelled
 
 __all__ = ["Loop", "event_loop", "result", "then"]
@@ -162,7 +163,6 @@ def _end_all() -> None:
 
 
 os.register_at_fork(after_in_child=_forget)
-# `atexit` would be too late: concurrent.futures first joins its threads, and one of them may wait
-# for a request. On a Python without this private function, the exit waits for the requests.
-with contextlib.suppress(AttributeError, RuntimeError):
-    threading._register_atexit(_end_all)  # type: ignore[attr-defined]
+
+
+before_threads_end(_end_all)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -22,12 +23,9 @@ from gpufeed.plan.prefix import place
 from gpufeed.plan.resample import resample
 from gpufeed.plan.stages import Resample, View
 from gpufeed.records import Manifest
-from gpufeed.source.base import Content, Pixels, starter
-from gpufeed.source.concurrent import Concurrent
-from gpufeed.source.selection import reusing_memory
-from gpufeed.source.threads import Threaded
-from gpufeed.source.wrapper import Wrapper
-from gpufeed.tools.prepare.rows import corners
+from gpufeed.records.bounding_box import corners
+from gpufeed.source.base import Content, Pixels
+from gpufeed.source.reader import open_reader
 from gpufeed.transforms import ToDtype, Transform
 from gpufeed.transforms.frame import Frame
 
@@ -65,20 +63,19 @@ def make_images(
         uint8 (height, width, 3).
     """
     sizes = manifest.sizes(keys).astype(np.int64)
-    frame = place(transforms, sizes, corners(manifest, keys))
+    frame = place(transforms, sizes, corners(manifest.boxes(keys)))
     pixels = np.maximum.reduce([sizes.prod(axis=1), *(each.size.prod(1) for each in frame.chain())])
     starts = _starts(pixels.tolist(), min(max_pixels, _LARGE))
-    parts = np.split(keys, starts)
-    large = [each.sum() > _LARGE for each in np.split(pixels, starts)]
-    opener = _Opener(manifest, transforms, max_pixels)
-    with _reader(manifest) as reader, ThreadPoolExecutor(1, "gpufeed-ahead") as ahead:
-        coming = ahead.submit(reader.read, parts[0])
+    parts = [slice(*ends) for ends in itertools.pairwise([0, *starts, len(keys)])]
+    opener = _Opener(manifest, max_pixels)
+    with open_reader(manifest.source) as reader, ThreadPoolExecutor(1, "gpufeed-ahead") as ahead:
+        coming = ahead.submit(reader.read, keys[parts[0]])
         for number, part in enumerate(parts):
             contents = coming.result()
             if number + 1 < len(parts):
-                coming = ahead.submit(reader.read, parts[number + 1])
-            with turn if large[number] else nullcontext():
-                yield from opener.open(part, contents)
+                coming = ahead.submit(reader.read, keys[parts[number + 1]])
+            with turn if pixels[part].sum() > _LARGE else nullcontext():
+                yield from opener.open(keys[part], sizes[part], frame.take(part), contents)
 
 
 def _starts(pixels: Sequence[int], most: int) -> list[int]:
@@ -95,20 +92,10 @@ def _starts(pixels: Sequence[int], most: int) -> list[int]:
     return starts
 
 
-def _reader(manifest: Manifest) -> Wrapper:
-    source = reusing_memory(manifest.source)
-    start = starter(source)
-    return Threaded(source) if start is None else Concurrent(source, start, None)
-
-
 class _Opener:
     """Decodes and resizes images as the threads of a loader do."""
 
-    def __init__(
-        self, manifest: Manifest, transforms: Sequence[Transform], max_pixels: int
-    ) -> None:
-        self._manifest = manifest
-        self._transforms = transforms
+    def __init__(self, manifest: Manifest, max_pixels: int) -> None:
         self._max_pixels = max_pixels
         self._name = manifest.source.name
         self._acceptor = Acceptor(self._name, reduce_depth=manifest.reduce_depth)
@@ -117,13 +104,12 @@ class _Opener:
         self._memory = Memory()
 
     def open(
-        self, keys: Int64, contents: Sequence[Content | OSError]
+        self, keys: Int64, sizes: Int64, last: Frame, contents: Sequence[Content | OSError]
     ) -> Iterator[Pixels | DecodeError]:
-        sizes = self._manifest.sizes(keys).astype(np.int64)
         if len(keys) == 1 and sizes.prod() > self._max_pixels:
             yield too_large(tuple(sizes[0].tolist()), self._max_pixels, int(keys[0]), self._name)
             return
-        frames = [*place(self._transforms, sizes, corners(self._manifest, keys)).chain()]
+        frames = [*last.chain()]
         for frame in frames:
             if len(keys) == 1 and frame.size.prod() > self._max_pixels:
                 made = tuple(frame.size[0].tolist())

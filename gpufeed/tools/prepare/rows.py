@@ -9,12 +9,12 @@ import polars as pl
 from gpufeed.errors import ManifestError
 from gpufeed.records import Manifest
 from gpufeed.records.annotations import BOX_POINTS, BOXES, POINTS
-from gpufeed.records.bounding_box import BOX_COLUMNS
+from gpufeed.records.bounding_box import BOX_COLUMNS, corners
 from gpufeed.records.lists import ragged
 from gpufeed.transforms.frame import Frame
 from gpufeed.transforms.objects import Objects
 
-__all__ = ["SHA256", "check_columns", "corners", "moved_rows"]
+__all__ = ["SHA256", "check_columns", "moved_rows"]
 
 Float64 = npt.NDArray[np.float64]
 
@@ -33,17 +33,6 @@ def check_columns(manifest: Manifest) -> None:
         raise ManifestError(
             f"the manifest has the column {taken[0]!r}, which prepare writes itself; rename it"
         )
-
-
-def corners(
-    manifest: Manifest, keys: npt.NDArray[np.int64] | None = None
-) -> npt.NDArray[np.float64] | None:
-    """Return the single box of each image as float64 (n, 4) of (x0, y0, x1, y1), or None."""
-    boxes = manifest.boxes(keys)
-    if boxes is None:
-        return None
-    start = boxes[:, :2].astype(np.float64)
-    return np.concatenate([start, start + boxes[:, 2:]], axis=1)
 
 
 def moved_rows(manifest: Manifest, frame: Frame) -> pl.DataFrame:
@@ -66,7 +55,7 @@ def moved_rows(manifest: Manifest, frame: Frame) -> pl.DataFrame:
     objects = Objects.of(manifest, np.arange(len(manifest)))
     if objects is not None:
         rows = _with_boxes(rows, manifest, frame, objects)
-    single = corners(manifest)
+    single = corners(manifest.boxes())
     if single is not None:
         moved = frame.map_boxes(single)
         low, high = np.floor(moved[:, :2]), np.ceil(moved[:, 2:])

@@ -19,6 +19,7 @@ from gpufeed.decode.diagnose import MAX_PIXELS
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.plan.prefix import count_prepared, place
 from gpufeed.records import Manifest, read_manifest
+from gpufeed.records.bounding_box import corners
 from gpufeed.records.manifest import DROPPED
 from gpufeed.records.saved import save_manifest
 from gpufeed.records.subset import Subset, as_manifest
@@ -26,7 +27,7 @@ from gpufeed.source.saved import open_source
 from gpufeed.tools.prepare.describe import describe
 from gpufeed.tools.prepare.folders import class_folders
 from gpufeed.tools.prepare.on_ray import make_on_ray
-from gpufeed.tools.prepare.rows import SHA256, check_columns, corners, moved_rows
+from gpufeed.tools.prepare.rows import SHA256, check_columns, moved_rows
 from gpufeed.tools.prepare.settings import (
     ImageFormat,
     OnBadFile,
@@ -135,7 +136,7 @@ def prepare(
     listed = tuple(flatten(transforms))
     done_before = count_prepared([listed], manifest.prepared)
     left = listed[done_before:]
-    frame = place(left, manifest.sizes().astype(np.int64), corners(manifest))
+    frame = place(left, manifest.sizes().astype(np.int64), corners(manifest.boxes()))
     # Images that are only encoded anew have still been through what they were.
     identities = [each.identity for each in listed] or [*manifest.prepared]
     folder = Path(destination).expanduser().absolute()

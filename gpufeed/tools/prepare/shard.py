@@ -86,7 +86,7 @@ class Job:
             DecodeError: an image is bad, and `on_error` is "raise".
             OSError: it cannot be written.
         """
-        facts: list[list[str | int | None]] = []
+        facts: list[dict[str, str | int]] = []
         items = self._items(number, facts, turn or nullcontext())
         shard, to = f"shard-{number:06}", self.settings.to
         starts: list[int] = []
@@ -103,16 +103,16 @@ class Job:
             atomic_write(self.folder / shard, lambda file: starts.extend(pack(file, items)))
         places = iter(starts)
         for fact in facts:
-            if fact[0] is not None:
-                fact[1] = place = next(places)
+            if REASON not in fact:
+                fact["start"] = place = next(places)
                 if to != "files":
-                    fact[0] = f"{shard}/{place if to == 'arrayrecord' else fact[0]}"
+                    fact["path"] = f"{shard}/{place if to == 'arrayrecord' else fact['path']}"
         content = io.BytesIO()
-        pl.DataFrame(facts, _SCHEMA, orient="row").write_parquet(content)
+        pl.DataFrame(facts, _SCHEMA).write_parquet(content)
         atomic_write(self.done(number), content.getvalue())
 
     def _items(
-        self, number: int, facts: list[list[str | int | None]], turn: AbstractContextManager[Any]
+        self, number: int, facts: list[dict[str, str | int]], turn: AbstractContextManager[Any]
     ) -> Iterator[Item]:
         """Yield the images of a shard, and append a fact for each record."""
         keys = self.keys(number)
@@ -125,12 +125,12 @@ class Job:
             if isinstance(image, DecodeError):
                 if self.settings.on_error == "raise":
                     raise image
-                facts.append([None, None, None, None, image.reason])
+                facts.append({REASON: image.reason})
                 continue
             row = self.rows.slice(key, 1)
             name, content = self._name(key, row), encode(image, self.settings)
             digest = hashlib.sha256(content).hexdigest()
-            facts.append([name, None, len(content), digest, None])
+            facts.append({"path": name, "length": len(content), SHA256: digest})
             yield Item(name, content, row)
 
     def _name(self, key: int, row: pl.DataFrame) -> str:
