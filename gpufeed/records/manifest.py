@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from gpufeed._util.rows import RowName, first_true, gather, named_pieces, pieces, take_rows
+from gpufeed._util.rows import gather, pieces, take_rows
 from gpufeed._util.sanitize import sanitize, short
-from gpufeed.decode.headers import max_file_bytes
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.faults.quarantine import Quarantine
 from gpufeed.records.annotations import (
@@ -25,32 +24,35 @@ from gpufeed.records.annotations import (
     BOX_POINTS,
     BOXES,
     POINTS,
-    check_annotations,
 )
 from gpufeed.records.bounding_box import BOX_COLUMNS
 from gpufeed.records.divide import divide, fold_sizes, part_sizes
-from gpufeed.records.fingerprint import check_dtypes, fingerprint
-from gpufeed.records.label_kinds import Labels, check_labels
+from gpufeed.records.fingerprint import fingerprint
+from gpufeed.records.label_kinds import Labels
 from gpufeed.records.lists import flatten
 from gpufeed.records.record import Record
+from gpufeed.records.rules import (
+    FileLimits,
+    check_frame,
+    check_images,
+    limit_files,
+    num_pixels,
+)
 from gpufeed.records.splits import rows_of_split
 from gpufeed.records.table_files import read_parquet
-from gpufeed.source.base import Source, check_source
+from gpufeed.source.base import Source
 from gpufeed.source.files import PathSource
-from gpufeed.source.locate import Root, source_of
-from gpufeed.source.remote.storage import RemoteStorage
+from gpufeed.source.locate import Root
 from gpufeed.source.selection import take
-from gpufeed.source.storage import LocalStorage
-from gpufeed.source.stored import Limits, StoredSource
+from gpufeed.source.stored import Limits
 
-__all__ = ["DROPPED", "SAVED", "Manifest", "check_images", "class_names"]
+__all__ = ["DROPPED", "SAVED", "Manifest", "class_names"]
 
 DROPPED = ("images_dropped", "links_dropped")
 """Keys of `repairs` that count what was left out."""
 SAVED = ".manifest"
 """Ending of the files of saved manifests."""
 _MAX_SHOWN = 3
-_INT32_MAX = 2**31 - 1
 
 
 class Manifest:
@@ -124,7 +126,7 @@ class Manifest:
         if isinstance(classes, str) or not all(isinstance(name, str) for name in classes):
             raise ManifestError("classes must be a sequence of strings, one for each label")
         self._classes = tuple(classes)
-        self._frame = _check_frame(frame, len(self._classes), numbers)
+        self._frame = check_frame(frame, len(self._classes), numbers)
         self._source = check_images(source, self._frame, numbers)
         self._repairs = dict(repairs or {})
         self._selected_from = len(self)
@@ -262,7 +264,7 @@ class Manifest:
         """Return the most pixels that an image has, of those that have up to `limit`; 0 if none."""
         most = 0
         for piece in pieces(self._frame[["width", "height"]]):
-            pixels = _pixels(piece)
+            pixels = num_pixels(piece)
             largest = int(pixels.max())
             if largest > limit:
                 largest = int(pixels[pixels <= limit].max(initial=0))
@@ -272,7 +274,7 @@ class Manifest:
     @property
     def max_file_bytes(self) -> Limits:
         """The most bytes that the file of each image may have, given its pixels."""
-        return _Limits(self._frame)
+        return FileLimits(self._frame)
 
     @property
     def has_objects(self) -> bool:
@@ -578,7 +580,7 @@ class Manifest:
         """Return a manifest of rows that another manifest has checked."""
         made = object.__new__(cls)
         made._frame = frame
-        made._source = _limit_files(source, frame)
+        made._source = limit_files(source, frame)
         made._classes = classes
         made._repairs = repairs
         made._selected_from = len(frame)
@@ -705,106 +707,6 @@ def class_names(classes: object, argument: str = "classes") -> tuple[str, ...] |
             f"{sanitize(repr(classes))}"
         )
     return tuple(classes)
-
-
-def _check_frame(
-    frame: pl.DataFrame, classes: int, numbers: Sequence[int] | None = None
-) -> pl.DataFrame:
-    """Check all rules, and return the frame with its integers as Int32."""
-    numbers = range(frame.height) if numbers is None else numbers
-    for name in ("path", *(["label"] if classes else []), "width", "height"):
-        if name not in frame.columns:
-            raise ManifestError(f"there is no column {name!r}; the columns are {frame.columns}")
-    boxes = [name for name in BOX_COLUMNS if name in frame.columns]
-    if boxes and len(boxes) < len(BOX_COLUMNS):
-        raise ManifestError(
-            f"boxes need all of the columns {list(BOX_COLUMNS)}; there are only {boxes}"
-        )
-    if frame.is_empty():
-        raise ManifestError("a manifest needs at least one image")
-    if frame["path"].dtype != pl.String:
-        raise ManifestError(f"column 'path' must have dtype String, not {frame['path'].dtype}")
-    integers = ["width", "height", *boxes]
-    for name in integers:
-        if not frame[name].dtype.is_integer():
-            raise ManifestError(f"column {name!r} must have dtype Int32, not {frame[name].dtype}")
-
-    def row_name(row: int) -> str:
-        return f"row {numbers[row]} ({frame['path'][row]})"
-
-    for name in ["path", *integers]:
-        if (row := first_true(frame[name].is_null())) is not None:
-            raise ManifestError(f"{row_name(row)}: {name} is null")
-    for name, low, high, problem in (
-        ("width", 1, _INT32_MAX, "is not a valid size"),
-        ("height", 1, _INT32_MAX, "is not a valid size"),
-        *((name, 0, _INT32_MAX, "is out of range") for name in boxes),
-    ):
-        if (row := first_true(~frame[name].is_between(low, high))) is not None:
-            raise ManifestError(f"{row_name(row)}: {name} {frame[name][row]} {problem}")
-    check_dtypes(frame)
-    frame = frame.with_columns(pl.col(integers).cast(pl.Int32))
-    if "label" in frame.columns:
-        frame = frame.with_columns(check_labels(frame["label"], classes, row_name))
-    points = frame[POINTS][:1] if POINTS in frame.columns else None
-    for piece, name_in_piece in named_pieces(frame, row_name):
-        if boxes:
-            _check_boxes(piece, name_in_piece)
-        check_annotations(piece, name_in_piece, points)
-    return frame
-
-
-def _check_boxes(frame: pl.DataFrame, row_name: RowName) -> None:
-    """Raise `ManifestError` if the single box of an image is empty or not inside it."""
-    x, y, w, h, W, H = (frame[name].cast(pl.Int64) for name in (*BOX_COLUMNS, "width", "height"))
-    if (row := first_true((w < 1) | (h < 1) | (x + w > W) | (y + h > H))) is not None:
-        raise ManifestError(
-            f"{row_name(row)}: the box {x[row]} {y[row]} {w[row]} {h[row]} (x y width height) "
-            f"is empty or not inside the image of {W[row]}x{H[row]} pixels"
-        )
-
-
-def check_images(
-    source: Source | Root, frame: pl.DataFrame, numbers: Sequence[int] | None
-) -> Source:
-    """Check and return the source; files that are too long for their pixels are rejected."""
-    if isinstance(source, str | os.PathLike | LocalStorage | RemoteStorage):
-        numbers = range(frame.height) if numbers is None else numbers
-        source = source_of(source, frame["path"], where=lambda row: f"row {numbers[row]}")
-        return _limit_files(source, frame)
-    check_source(source, frame.height)
-    if isinstance(source, PathSource):
-        differ = frame["path"].ne_missing(source.paths)
-        if (row := first_true(differ)) is not None:
-            raise ManifestError(
-                f"row {row}: path is {short(frame['path'][row])}, but the source has the file "
-                f"{short(source.paths[row])}; use the paths of the source"
-            )
-    return _limit_files(source, frame)
-
-
-def _limit_files(source: Source, frame: pl.DataFrame) -> Source:
-    """Return a source that rejects files which are too long for their pixels."""
-    if isinstance(source, StoredSource):
-        return source.limited(_Limits(frame))
-    return source
-
-
-class _Limits:
-    """The most bytes that the encoded image of each row may have."""
-
-    def __init__(self, frame: pl.DataFrame) -> None:
-        self._sizes = frame[["width", "height"]]
-
-    def __getitem__(self, keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        return max_file_bytes(_pixels(self._sizes, keys))
-
-
-def _pixels(
-    sizes: pl.DataFrame, rows: npt.NDArray[np.int64] | None = None
-) -> npt.NDArray[np.int64]:
-    width, height = (gather(column, rows).astype(np.int64) for column in sizes)
-    return width * height
 
 
 def _class_name(name: str | None) -> str:

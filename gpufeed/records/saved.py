@@ -16,8 +16,9 @@ from gpufeed._util.urls import location
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.arrow_file import write_arrow
 from gpufeed.records.fingerprint import fingerprint
-from gpufeed.records.manifest import SAVED, Manifest, check_images
+from gpufeed.records.manifest import SAVED, Manifest
 from gpufeed.records.probe import probed
+from gpufeed.records.rules import check_images
 from gpufeed.records.table_files import read_arrow
 from gpufeed.source.base import Saved, Source
 from gpufeed.source.locate import Root
