@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 
 from gpufeed.errors import PipelineError
@@ -76,6 +77,7 @@ def the_build() -> Build | None:
     return builds[0] if builds else None
 
 
+@cache
 def version_of(distribution: str) -> str | None:
     """Return the version of an installed package, or None."""
     try:

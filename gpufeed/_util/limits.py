@@ -11,6 +11,7 @@ import math
 import os
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 __all__ = [
@@ -113,17 +114,27 @@ def _read_cgroups(*names: str) -> Iterator[list[str]]:
     Cgroups without these files are skipped.
     """
     try:
-        cgroups = (_ROOT / "proc/self/cgroup").read_text().splitlines()
+        cgroups = (_ROOT / "proc/self/cgroup").read_text()
     except OSError:
         return
-    for cgroup in cgroups:
+    for folder in _folders(_ROOT, cgroups, names[0]):
+        with contextlib.suppress(OSError):
+            yield [(folder / name).read_text() for name in names]
+
+
+@cache
+def _folders(root: Path, cgroups: str, name: str) -> list[Path]:
+    """Return the folders of these cgroups and their parents that have such a file to read."""
+    found = []
+    for cgroup in cgroups.splitlines():
         _, controllers, path = cgroup.split(":", 2)
         for mount in controllers.split(",") if controllers else ("", "unified"):
-            top = _ROOT / "sys/fs/cgroup" / mount
+            top = root / "sys/fs/cgroup" / mount
             inner = top / path.lstrip("/")
             # A container that cannot see its own cgroup path has its limits at the top.
             for folder in (inner, *inner.parents):
-                with contextlib.suppress(OSError):
-                    yield [(folder / name).read_text() for name in names]
+                if os.access(folder / name, os.R_OK):
+                    found.append(folder)
                 if folder == top:
                     break
+    return found

@@ -25,7 +25,9 @@ from gpufeed.cli.options import (
     Seed,
     Split,
     Without,
+    open_split,
 )
+from gpufeed.tools.find_data import ListOptions
 
 if TYPE_CHECKING:
     from gpufeed.tools.bench import Bench
@@ -68,14 +70,11 @@ def bench(
     """Measure how fast your data are fed, compared with plain decode of the same images."""
     from gpufeed.tools.bench import bench as measure
     from gpufeed.tools.bench import check_json, save_json
-    from gpufeed.tools.find_data import ListOptions
-    from gpufeed.tools.resolve import open_manifest, take_split
 
     keep_interruptible()
     target = None if json is None else check_json(json)
-    options = ListOptions(path, label, root, follow_links, image)
-    whole = open_manifest(data, labels.value if labels else None, without, options)
-    manifest, name = take_split(whole, split, preset.value)
+    listed = ListOptions(path, label, root, follow_links, image)
+    manifest, name = open_split(data, split, preset, labels, without, listed)
     result = measure(
         manifest,
         preset=preset.value,

@@ -17,6 +17,7 @@ from gpufeed.cli.options import (
     PathColumn,
     Root,
 )
+from gpufeed.tools.find_data import ListOptions
 
 if TYPE_CHECKING:
     from gpufeed.tools.check.dataset import Report
@@ -69,7 +70,6 @@ def check(
     from gpufeed.plan.image_targets import Depth, Mask
     from gpufeed.tools.check.dataset import check as check_images
     from gpufeed.tools.check.page import save_page
-    from gpufeed.tools.find_data import ListOptions
     from gpufeed.tools.resolve import list_images
 
     keep_interruptible()
@@ -110,7 +110,7 @@ def _print_report(report: Report, data: str, images: Listed) -> None:
     from rich import box
     from rich.table import Table
 
-    from gpufeed.tools.check.kinds import HEADERLESS, KINDS, Kind
+    from gpufeed.tools.check.kinds import HEADERLESS, KINDS, Problem
 
     console = stdout()
     rate = report.images / max(report.seconds, 1e-9)
@@ -136,7 +136,7 @@ def _print_report(report: Report, data: str, images: Listed) -> None:
             cell(f"{first['path']}: {first['detail']}"),
         )
     console.print(table)
-    links = report.findings.filter(report.findings["kind"] == Kind.leads_out.value).height
+    links = report.findings.filter(report.findings["kind"] == Problem.leads_out.value).height
     if report.failing > links:
         say(
             console,
@@ -146,6 +146,6 @@ def _print_report(report: Report, data: str, images: Listed) -> None:
         )
     elif not links:
         say(console, "A run would not fail on any image.")
-    unlisted = (Kind.leads_out,) if images.sized else (Kind.leads_out, *HEADERLESS)
+    unlisted = (Problem.leads_out,) if images.sized else (Problem.leads_out, *HEADERLESS)
     if report.findings["kind"].is_in(unlisted).any():
         say(console, f'To list these data, use {images.reader}(..., on_bad_image="drop").')

@@ -26,7 +26,9 @@ from gpufeed.cli.options import (
     Seed,
     Split,
     Without,
+    open_split,
 )
+from gpufeed.tools.find_data import ListOptions
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -158,15 +160,12 @@ def show(
 ) -> None:
     """Write the contact sheet of any batch: what training receives at that step."""
     from gpufeed.sheets.sheet import check_target, save_sheet
-    from gpufeed.tools.find_data import ListOptions
-    from gpufeed.tools.resolve import open_manifest, take_split
     from gpufeed.tools.show import show_batch
 
     keep_interruptible()
     target = check_target(out, "gpufeed-show.png")
-    options = ListOptions(path, label, root, follow_links, image)
-    whole = open_manifest(data, labels.value if labels else None, without, options)
-    manifest, name = take_split(whole, split, preset.value)
+    listed = ListOptions(path, label, root, follow_links, image)
+    manifest, name = open_split(data, split, preset, labels, without, listed)
     shown = show_batch(
         manifest,
         step,

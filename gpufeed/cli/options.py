@@ -1,12 +1,16 @@
-"""The options that several commands share."""
+"""The options that several commands share, and the images that they name."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from gpufeed.records import Manifest
+    from gpufeed.tools.find_data import ListOptions
 
 __all__ = [
     "BatchSize",
@@ -29,6 +33,7 @@ __all__ = [
     "Seed",
     "Split",
     "Without",
+    "open_split",
 ]
 
 
@@ -143,3 +148,20 @@ Without = Annotated[
         "links that leave the folder, and images without a readable header."
     ),
 ]
+
+
+def open_split(
+    data: str,
+    split: str | None,
+    preset: Preset,
+    labels: Labels | None,
+    without: Path | None = None,
+    listed: ListOptions | None = None,
+    *,
+    drop: bool = False,
+) -> tuple[Manifest, str]:
+    """Return one split of data, and its name: see `open_manifest` and `take_split`."""
+    from gpufeed.tools.resolve import open_manifest, take_split
+
+    whole = open_manifest(data, labels.value if labels else None, without, listed, drop=drop)
+    return take_split(whole, split, preset.value)

@@ -10,7 +10,7 @@ import typer
 from gpufeed._util.urls import location, public_url
 from gpufeed.cli.app import app
 from gpufeed.cli.console import keep_interruptible, say, stdout
-from gpufeed.cli.options import Data, LabelsOption, Sampler, Seed, Split
+from gpufeed.cli.options import Data, LabelsOption, Preset, Sampler, Seed, Split, open_split
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,15 +55,13 @@ def shuffle_report(
     This reads only the list of images and decodes none.
     """
     from gpufeed.sheets.sheet import check_target, save_sheet
-    from gpufeed.tools.resolve import open_manifest, take_split
     from gpufeed.tools.shuffle_plot import check_plotting, draw_report
     from gpufeed.tools.shuffle_report import examine
 
     keep_interruptible()
     target = check_target(out, "gpufeed-shuffle.png")
     check_plotting()
-    whole = open_manifest(data, labels.value if labels else None)
-    manifest, name = take_split(whole, split, "train")
+    manifest, name = open_split(data, split, Preset.train, labels)
     report = examine(
         manifest.labels.groups,
         sampler.value,

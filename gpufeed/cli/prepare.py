@@ -18,9 +18,12 @@ from gpufeed.cli.options import (
     LabelColumn,
     LabelsOption,
     PathColumn,
+    Preset,
     Root,
     Without,
+    open_split,
 )
+from gpufeed.tools.find_data import ListOptions
 
 if TYPE_CHECKING:
     from gpufeed.tools.prepare.settings import ImageFormat, OnBadFile, Subsampling
@@ -116,21 +119,17 @@ def prepare(
     """
     from gpufeed.decode.diagnose import MAX_PIXELS
     from gpufeed.records.manifest import DROPPED
-    from gpufeed.tools.find_data import ListOptions
     from gpufeed.tools.prepare.recipe import COURSE_QUALITY, recipe
     from gpufeed.tools.prepare.run import MANIFEST
     from gpufeed.tools.prepare.run import prepare as prepare_images
-    from gpufeed.tools.resolve import open_manifest, take_split
 
     keep_interruptible()
     transforms = recipe(size, square, box_margin, course=preset is not None)
     if preset is not None and to is not To.raw and image_format in (None, "jpeg"):
         quality = COURSE_QUALITY if quality is None else quality
-    options = ListOptions(path, label, root, follow_links, image)
-    whole = open_manifest(
-        data, labels.value if labels else None, without, options, drop=on_error == "drop"
-    )
-    manifest, _ = take_split(whole, split, "train")
+    listed = ListOptions(path, label, root, follow_links, image)
+    drop = on_error == "drop"
+    manifest, _ = open_split(data, split, Preset.train, labels, without, listed, drop=drop)
     started = time.monotonic()
     prepared = prepare_images(
         manifest,
@@ -152,7 +151,7 @@ def prepare(
         console,
         f"{counted(len(prepared), 'image')} in {seconds:,.0f} s: {destination / MANIFEST}",
     )
-    unlisted = whole.repairs.get(DROPPED[0], 0)
+    unlisted = manifest.repairs.get(DROPPED[0], 0)
     if unlisted:
         say(
             console,

@@ -11,7 +11,18 @@ import typer
 
 from gpufeed.cli.app import FAILED, app
 from gpufeed.cli.console import counted, keep_interruptible, say, stdout
-from gpufeed.cli.options import Device, LastBatch, OnError
+from gpufeed.cli.options import (
+    Device,
+    FollowLinks,
+    ImageColumn,
+    LabelColumn,
+    LastBatch,
+    OnError,
+    PathColumn,
+    Root,
+    Without,
+)
+from gpufeed.tools.find_data import ListOptions
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,6 +50,12 @@ def replay(
     ] = 64,
     last_batch: Annotated[LastBatch, typer.Option(help="The run's last_batch.")] = LastBatch.drop,
     on_error: Annotated[OnError, typer.Option(help="The run's on_error.")] = OnError.raise_,
+    path: PathColumn = None,
+    image: ImageColumn = None,
+    label: LabelColumn = None,
+    root: Root = None,
+    follow_links: FollowLinks = False,
+    without: Without = None,
     device: Device = "auto",
     out: Annotated[
         Path, typer.Option(help="PNG file or folder to write the contact sheet to.")
@@ -65,6 +82,8 @@ def replay(
         saved,
         data,
         step,
+        options=ListOptions(path, label, root, follow_links, image),
+        without=without,
         batch_size=batch_size,
         last_batch=last_batch.value,
         on_error=on_error.value,

@@ -16,9 +16,12 @@ from gpufeed.cli.options import (
     LabelColumn,
     LabelsOption,
     PathColumn,
+    Preset,
     Root,
     Without,
+    open_split,
 )
+from gpufeed.tools.find_data import ListOptions
 
 __all__: list[str] = []
 
@@ -42,15 +45,12 @@ def stage(
     A `Loader` of the same images that has `DiskCache(FOLDER, SIZE)` in `cache` reads them there.
     """
     from gpufeed.tiers.caches import DiskCache, bytes_of
-    from gpufeed.tools.find_data import ListOptions
-    from gpufeed.tools.resolve import open_manifest, take_split
     from gpufeed.tools.stage import stage as stage_images
 
     keep_interruptible()
     bytes_of(size)
-    options = ListOptions(path, label, root, follow_links, image)
-    whole = open_manifest(data, labels.value if labels else None, without, options)
-    manifest, _ = take_split(whole, split, "train")
+    listed = ListOptions(path, label, root, follow_links, image)
+    manifest, _ = open_split(data, split, Preset.train, labels, without, listed)
     done = stage_images(manifest, DiskCache(to, size))
     console = stdout()
     say(

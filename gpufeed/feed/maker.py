@@ -322,7 +322,7 @@ class Maker:
     ) -> tuple[list[Content | DecodeError], list[tuple[Content, ...]]]:
         """Read a batch's images, unless the cache has them, and its further images.
 
-        With `places`, read only those there, and return b"" and () for the others.
+        With `places`, read only those there, and return `KEPT` and () for the others.
         """
         blank = plan.blank_images
         kept = np.zeros(len(blank), dtype=np.bool_)
@@ -346,9 +346,7 @@ class Maker:
         for place, size in enumerate(plan.sizes.tolist()):
             if wanted[place]:
                 contents.append(next(read))
-            elif places is not None and place not in places:
-                contents.append(b"")
-            elif kept[place]:
+            elif kept[place] or (places is not None and place not in places):
                 contents.append(KEPT)
             elif blank[place]:
                 contents.append(blank_image(*size))

@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 KEPT: Encoded = bytearray()
-"""Stands for the encoded image of a record that the opener's cache has."""
+"""Stands for an encoded image that is not needed, since its pixels are there already."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Opened:
 
     Attributes:
         plan: the batch.
-        encoded: for each record its image, or the error of reading it; without errors b""
+        encoded: for each record its image, or the error of reading it; without errors `KEPT`
             for images that are `ready`, and empty if all are.
         feeds: the graph's inputs by name; empty if there are errors.
         errors: the errors of bad images, by their places in the batch.

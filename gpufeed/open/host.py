@@ -337,7 +337,7 @@ class _Batch(Future[Opened]):
             if self._opener._graph is not None:
                 fed |= self._opener._graph.feeds(self._plan.stages, self._accepted, self._kinds)
                 encoded = [
-                    b"" if place in self._opened_here else content
+                    KEPT if place in self._opened_here else content
                     for place, content in enumerate(self._encoded)
                 ]
             further = [()] * len(self._further_contents)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,25 +97,44 @@ class DiskCache:
     process feeds are removed first.
 
     Args:
-        path: the folder, which is made if there is none.
-        size: the most that the files in it take: a number of bytes, or text such as "200 GB".
+        path: the folder, which is made if there is none; "~" is the home folder.
+        size: the most that the files in it take: a number of bytes, or text such as "200 GB". A
+            loader warns if the disk has less room.
 
     Raises:
-        ConfigError: it is no size.
+        ConfigError: it is no path, or no size.
     """
 
     path: str | os.PathLike[str]
     size: int | str
 
     def __post_init__(self) -> None:
+        if not isinstance(self.path, str | os.PathLike) or not os.fspath(self.path):
+            raise ConfigError(f"path is {short(self.path)}; it must be the path of a folder")
         bytes_of(self.size)
 
-    def check(self, name: str) -> None:
-        """Do nothing: a disk that cannot be used is found out by using it."""
+    @property
+    def folder(self) -> Path:
+        """The folder's absolute path."""
+        return Path(self.path).expanduser().absolute()
+
+    def check(self, name: str) -> None:  # noqa: ARG002 - as for a `MemoryCache`
+        """Warn if the disk has less room; one that cannot be used is found out by using it."""
+        root, size = self.folder, bytes_of(self.size)
+        held = 512 * sum(held_blocks(each / "index") for each in root.glob(f"{PREFIX}*"))
+        with contextlib.suppress(OSError):
+            disk = next(each for each in (root, *root.parents) if each.is_dir())
+            free = shutil.disk_usage(disk).free
+            if size - held > free:
+                warnings.warn(
+                    f"{self} may take {size - held:,} bytes more, but the disk has {free:,} free; "
+                    "once it is full, no further images are kept",
+                    stacklevel=2,
+                )
 
     def open(self, name: str, future: Future) -> Folder:
         """Open the folder of some images: see `Folder`."""
-        return Folder(Path(self.path).absolute(), name, future, bytes_of(self.size))
+        return Folder(self.folder, name, future, bytes_of(self.size))
 
 
 Cache = MemoryCache | DiskCache
@@ -138,9 +159,7 @@ def check_caches(caches: object) -> list[Cache]:
                 f"cache has {short(each)} in its list; the list must be of MemoryCache and "
                 'DiskCache ("host" and "device" cannot be combined with them)'
             )
-    places = [
-        Path(each.path).absolute() if isinstance(each, DiskCache) else None for each in caches
-    ]
+    places = [each.folder if isinstance(each, DiskCache) else None for each in caches]
     for place in places:
         if places.count(place) > 1:
             where = "in memory" if place is None else f"in {place}"

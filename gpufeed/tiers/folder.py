@@ -355,8 +355,8 @@ def _use(path: Path, *, private: bool) -> int:
     """Make a folder if there is none, and return a lock that keeps others from removing it."""
     end = time.monotonic() + _PATIENCE
     while True:
+        path.parent.mkdir(0o700, parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError, BlockingIOError):
-            path.parent.mkdir(0o700, parents=True, exist_ok=True)
             path.mkdir(0o700, exist_ok=True)
             for each in [path, path.parent] if private else [path]:
                 status = each.lstat()
@@ -375,7 +375,7 @@ def _use(path: Path, *, private: bool) -> int:
                 raise
             os.close(users)
         if time.monotonic() > end:
-            problem = "it cannot be made, or another process is removing it"
+            problem = "another process is removing it"
             raise TimeoutError(errno.ETIMEDOUT, problem, str(path))
         time.sleep(0.001)
 

@@ -154,6 +154,11 @@ def find_data(path: str | Path, options: ListOptions) -> Found:
     prepared = source / f"prepared{SAVED}"
     if prepared.is_file():
         return _of_saved(prepared, None)
+    if (source / "prepared.json").is_file():
+        raise ManifestError(
+            f"{source} has prepared.json but no {prepared.name}: it was not prepared to the end; "
+            "call `gpufeed prepare` again as before, and it goes on"
+        )
     parquet = source / "metadata.parquet"
     # Any of them, so that an incomplete distribution is reported as one.
     if any((source / name).is_file() for name in _NABIRDS_FILES) or (

@@ -11,6 +11,7 @@ from gpufeed.feed.loader import Loader
 from gpufeed.feed.state import decode_state, read_state
 from gpufeed.order.shard import ShardOptions
 from gpufeed.records import Manifest
+from gpufeed.tools.find_data import ListOptions
 from gpufeed.tools.rebuild import rebuild_sampler, rebuild_transforms
 from gpufeed.tools.resolve import Labels, open_manifest, split_names, take_split
 from gpufeed.tools.show import Shown, draw_batch
@@ -44,6 +45,8 @@ def replay_batch(
     data: str | Path | Manifest,
     step: int | None = None,
     *,
+    options: ListOptions | None = None,
+    without: Path | None = None,
     batch_size: int = 64,
     last_batch: LastBatch = "drop",
     on_error: Literal["raise", "substitute", "blank"] = "raise",
@@ -61,6 +64,8 @@ def replay_batch(
         data: a path, as for `open_manifest`, such as that of the run's saved manifest; or the
             manifest.
         step: the number of the batch; None for the next one after the state.
+        options: how to read the list of images, and where they are, as for `open_manifest`.
+        without: a list of bad images to leave out, as for `open_manifest`.
         batch_size: the run's global batch size, over all its processes.
         last_batch: the run's last_batch.
         on_error: the run's on_error.
@@ -74,7 +79,7 @@ def replay_batch(
     """
     saved = decode_state(state)
     _, fingerprints = read_state(saved)
-    manifest, split = _find(data, fingerprints["manifest"])
+    manifest, split = _find(data, fingerprints["manifest"], options, without)
     loader = Loader(
         manifest,
         sampler=rebuild_sampler(fingerprints["sampler"]),
@@ -101,7 +106,12 @@ def replay_batch(
         return Replayed(shown, chosen, at, split)
 
 
-def _find(data: str | Path | Manifest, fingerprint: str) -> tuple[Manifest, str]:
+def _find(
+    data: str | Path | Manifest,
+    fingerprint: str,
+    options: ListOptions | None,
+    without: Path | None,
+) -> tuple[Manifest, str]:
     """Return the manifest with this fingerprint, and the name of its split."""
     if isinstance(data, Manifest):
         if data.fingerprint() != fingerprint:
@@ -110,13 +120,15 @@ def _find(data: str | Path | Manifest, fingerprint: str) -> tuple[Manifest, str]
                 f"saved with {fingerprint[:8]}..."
             )
         return data, "as given"
-    labels: tuple[Labels | None, ...] = ("species", "class", None)
+    labels: tuple[Labels, ...] = ("species", "class")
     tried = []
     for kind in labels:
         try:
-            whole = open_manifest(data, kind)
+            whole = open_manifest(data, kind, without, options)
         except ConfigError:
-            continue  # only NABirds has species
+            if kind == "species":  # which only NABirds has
+                continue
+            raise
         for split in split_names(whole):
             try:
                 part, name = take_split(whole, split, "train")

@@ -27,8 +27,8 @@ __all__ = [
     "FAR",
     "Cell",
     "Found",
-    "Kind",
     "Report",
+    "SamplerKind",
     "examine",
     "make_sampler",
     "notes_of",
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 Int64 = npt.NDArray[np.int64]
-Kind = Literal["index", "repeated", "weighted", "balanced", "node-local", "sequential"]
+SamplerKind = Literal["index", "repeated", "weighted", "balanced", "node-local", "sequential"]
 _Source = Callable[[int, int, Int64], Int64]
 """From the shift of the seed, the epoch and positions to the records there."""
 
@@ -106,7 +106,7 @@ class Report:
 
     found: tuple[Found, ...]
     expected: dict[str, tuple[float, float]]
-    kind: Kind
+    kind: SamplerKind
     labels: Int64
     seed: int
     batch_size: int
@@ -119,7 +119,7 @@ class Report:
 
 
 def make_sampler(
-    kind: Kind,
+    kind: SamplerKind,
     labels: Int64,
     seed: int,
     *,
@@ -172,7 +172,7 @@ def make_sampler(
 
 def examine(
     labels: npt.ArrayLike,
-    kind: Kind = "index",
+    kind: SamplerKind = "index",
     *,
     seed: int = 0,
     batch_size: int = 64,

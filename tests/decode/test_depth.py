@@ -19,7 +19,7 @@ from gpufeed import transforms as tf
 from gpufeed.decode.headers import DepthError, image_header
 from gpufeed.open import graph
 from gpufeed.tools.check.dataset import check
-from gpufeed.tools.check.kinds import Kind
+from gpufeed.tools.check.kinds import Problem
 from tests.support.deep import Values, png, pnm, ramp, tiff
 from tests.support.media import jpeg, picture
 
@@ -204,7 +204,7 @@ def test_check_names_them(tmp_path: Path) -> None:
     frame = pl.DataFrame({"path": [*files]})
     for reduce_depth, keys in ((False, [1, 2]), (True, [2])):
         report = check(frame, tmp_path, reduce_depth=reduce_depth, progress=False)
-        deep = report.findings.filter(pl.col("kind") == Kind.too_deep.value)
+        deep = report.findings.filter(pl.col("kind") == Problem.too_deep.value)
         assert deep["record_key"].to_list() == keys
         assert report.failing == len(keys)
         assert deep["detail"][-1].startswith("a TIFF of floating-point numbers; convert it to 8")

@@ -448,6 +448,20 @@ def test_check_finds_what_a_run_fails_over(many: Manifest) -> None:
     assert main(["check", str(many.root / "list.csv")]) == 1
 
 
+def test_check_finds_records_without_a_mask(many: Manifest) -> None:
+    """Which a loader refuses altogether, until they are left out."""
+    table, bad = many.root / "list.csv", many.root / "bad.parquet"
+    mask = pl.when(pl.col("path") != "3.png").then("mask").alias("mask")
+    many.frame.select("path", mask).write_csv(table)
+    assert main(["check", str(table), "--mask", "mask", "--parquet", str(bad)]) == 1
+    (detail,) = pl.read_parquet(bad).filter(pl.col("fails"), path="3.png")["detail"]
+    assert detail.endswith("(the cell is empty): mask: cannot be read: No such file or directory")
+    read = gpufeed.read_table(table, label=None)
+    with pytest.raises(ConfigError, match=r"with 1 nulls; .*; leave out rows that have none"):
+        run(read)
+    run(read.without(bad)).close()
+
+
 def test_check_reads_masks_of_any_kind(many: Manifest) -> None:
     masks = gpufeed.MemorySource(np.full((COUNT, 30, 40), 300, np.uint16))
     for target, failing in ((Mask("m", source=masks), COUNT), (Depth("m", source=masks), 0)):

@@ -55,6 +55,10 @@ def test_sizes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     prepared = gpufeed.read_manifest(tmp_path / "size/prepared.manifest")
     assert prepared.sizes().tolist() == [[20, 30], [32, 20]]
     assert prepared.prepared == (tf.Resize(20).identity,)
+    (tmp_path / "size/prepared.manifest").unlink()
+    assert main(["check", str(tmp_path / "size")]) == 2
+    said = capsys.readouterr().err
+    assert "no prepared.manifest: it was not prepared to the end; call `gpufeed prepare`" in said
     assert main([*command, str(tmp_path / "square"), "--square", "20", *shared]) == 0
     square = gpufeed.read_manifest(tmp_path / "square/prepared.manifest")
     assert square.sizes().tolist() == [[20, 20], [20, 20]]

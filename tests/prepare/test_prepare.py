@@ -6,6 +6,7 @@ import datetime
 import hashlib
 import io
 import json
+import os
 import pickle
 import resource
 import shutil
@@ -179,6 +180,28 @@ def test_bytes_do_not_depend_on_workers_or_on_what_was_there(
     times = {path: path.stat().st_mtime_ns for path in three.iterdir()}
     prepare(originals, three, workers=3, **shared)
     assert {path: path.stat().st_mtime_ns for path in three.iterdir()} == times
+
+
+def test_a_shard_is_on_the_disk_before_it_counts_as_done(
+    originals: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, out = set(), tmp_path / "out"
+    plain, replace = os.fsync, Path.replace
+
+    def fsync(file: int) -> None:
+        plain(file)
+        synced.add(os.fstat(file).st_ino)
+
+    def checked(path: Path, target: Path) -> Path:
+        if target.parent.name == ".prepare":
+            images = [*out.rglob("*.jpg")]
+            assert len(images) == min(4 * (int(target.stem) + 1), len(originals))
+            assert {image.stat().st_ino for image in [*images, path]} <= synced
+        return replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(Path, "replace", checked)
+    assert len(prepare(originals, out, PREFIX, to="files", shard_size=4, workers=1)) == 13
 
 
 def test_what_was_interrupted_goes_on(

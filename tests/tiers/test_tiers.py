@@ -37,6 +37,7 @@ from gpufeed import (
     ShardOptions,
     WeightedSampler,
     read_table,
+    stage,
 )
 from gpufeed.order.schedule import Schedule
 from gpufeed.tiers import keeper
@@ -677,6 +678,18 @@ def test_too_little_shared_memory_is_told_at_once(
 def test_what_is_no_list_of_tiers_is_told(manifest: Manifest, cache: Any, text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         make(manifest, cache=cache)
+
+
+def test_a_cache_has_a_place_on_a_disk_with_room(manifest: Manifest, tmp_path: Path) -> None:
+    for path in ("", None, 3):
+        with pytest.raises(ConfigError, match=f"path is {path!r}; it must be the path of a folder"):
+            DiskCache(path, SMALL)  # type: ignore[arg-type]
+    assert DiskCache("~/cache", SMALL).folder == Path.home() / "cache"
+    free = shutil.disk_usage(tmp_path).free
+    with warned(rf"size={2 * free}\) may take {2 * free:,} bytes more, but the disk has "):
+        make(manifest, cache=[DiskCache(tmp_path / "none" / "yet", 2 * free)])
+    with pytest.raises(FileNotFoundError, match="No such file or directory: '/proc/none'"):
+        stage(manifest, DiskCache("/proc/none", SMALL))
 
 
 def test_a_source_must_say_what_it_has(manifest: Manifest, tmp_path: Path) -> None:

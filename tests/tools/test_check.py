@@ -21,7 +21,7 @@ from gpufeed.decode.decoders import NvImageCodec
 from gpufeed.decode.diagnose import undecodable
 from gpufeed.source import FileSource
 from gpufeed.tools.check.dataset import Report, check
-from gpufeed.tools.check.kinds import KINDS, Kind
+from gpufeed.tools.check.kinds import KINDS, Problem
 from gpufeed.tools.check.page import _thumbnail
 from gpufeed.tools.resolve import list_images, open_manifest
 from tests.support.media import jpeg, make_manifest, odd_manifest, picture
@@ -97,26 +97,26 @@ def scans(path: Path) -> None:
     path.write_bytes(whole[:-2] + whole[last:-2] * 399 + b"\xff\xd9")
 
 
-DAMAGE: dict[str, tuple[Callable[[Path], object], list[Kind]]] = {
-    "missing": (Path.unlink, [Kind.missing]),
-    "empty": (lambda path: path.write_bytes(b""), [Kind.empty]),
-    "pipe": (pipe, [Kind.unreadable]),
-    "html": (lambda path: path.write_text("<html>"), [Kind.not_an_image]),
-    "cut": (cut, [Kind.damaged]),
-    "bits flipped": (flip_bits, [Kind.corrupt]),
-    "gif": (save("GIF"), [Kind.not_an_image]),
-    "other size": (save("JPEG", size=(40, 60)), [Kind.other_size, Kind.box_outside]),
-    "lying": (lying, [Kind.too_large]),
-    "scans": (scans, [Kind.not_an_image]),
-    "sparse": (lambda path: os.truncate(path, 4 << 30), [Kind.too_large]),
-    "far too long": (lambda path: os.truncate(path, 20 << 20), [Kind.too_large]),
-    "png": (save("PNG"), [Kind.disguised]),
-    "gray": (save("JPEG", "L"), [Kind.colours]),
-    "cmyk": (save("JPEG", "CMYK"), [Kind.colours]),
-    "turned": (exif("JPEG"), [Kind.turned]),
+DAMAGE: dict[str, tuple[Callable[[Path], object], list[Problem]]] = {
+    "missing": (Path.unlink, [Problem.missing]),
+    "empty": (lambda path: path.write_bytes(b""), [Problem.empty]),
+    "pipe": (pipe, [Problem.unreadable]),
+    "html": (lambda path: path.write_text("<html>"), [Problem.not_an_image]),
+    "cut": (cut, [Problem.damaged]),
+    "bits flipped": (flip_bits, [Problem.corrupt]),
+    "gif": (save("GIF"), [Problem.not_an_image]),
+    "other size": (save("JPEG", size=(40, 60)), [Problem.other_size, Problem.box_outside]),
+    "lying": (lying, [Problem.too_large]),
+    "scans": (scans, [Problem.not_an_image]),
+    "sparse": (lambda path: os.truncate(path, 4 << 30), [Problem.too_large]),
+    "far too long": (lambda path: os.truncate(path, 20 << 20), [Problem.too_large]),
+    "png": (save("PNG"), [Problem.disguised]),
+    "gray": (save("JPEG", "L"), [Problem.colours]),
+    "cmyk": (save("JPEG", "CMYK"), [Problem.colours]),
+    "turned": (exif("JPEG"), [Problem.turned]),
     "turned by XMP": (xmp, []),
-    "turned png": (exif("PNG"), [Kind.disguised, Kind.turned]),
-    "turned tiff": (exif("TIFF"), [Kind.disguised, Kind.turned]),
+    "turned png": (exif("PNG"), [Problem.disguised, Problem.turned]),
+    "turned tiff": (exif("TIFF"), [Problem.disguised, Problem.turned]),
 }
 
 
@@ -205,7 +205,7 @@ def test_what_a_run_feeds_and_pillow_refuses_is_doubtful(testdata: Path, tmp_pat
                 image.load()
         except OSError:
             refused.add(key)
-    doubtful = findings.filter(pl.col("kind") == Kind.corrupt.value)["record_key"].to_list()
+    doubtful = findings.filter(pl.col("kind") == Problem.corrupt.value)["record_key"].to_list()
     assert set(doubtful) == refused - run
     assert len(doubtful) > 20
     assert run <= refused
@@ -315,7 +315,7 @@ def test_the_same_image_in_two_splits_of_a_table(tmp_path: Path) -> None:
     frame = manifest.frame.with_columns(path=pl.lit("00000.jpg"), label=0)
     frame = frame.with_columns(split=pl.Series(["train", "train", "val"]))
     found = check(frame, tmp_path, progress=False).findings
-    assert found.filter(kind=Kind.twice.value)["record_key"].to_list() == [2]
+    assert found.filter(kind=Problem.twice.value)["record_key"].to_list() == [2]
 
 
 @pytest.mark.parametrize("name", [b"\xff.jpg", b"\x1b[2J.jpg", b"x" * 250])

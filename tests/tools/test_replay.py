@@ -144,7 +144,14 @@ def test_a_run_on_shards_is_replayed_from_its_saved_manifest(
         Loader(manifest, transforms=shown, batch_size=2, device="cpu") as loader,
     ):
         assert sheet_pictures(drawn, loader.batch(1), manifest)
-    assert cli.main([*command, f"{tmp_path}/{{000..002}}.tar"]) == 2
+    (tmp_path / "moved").mkdir()
+    for shard in tmp_path.glob("*.tar"):
+        shard.rename(tmp_path / "moved" / shard.name)
+    assert cli.main([*command, f"{tmp_path}/run.manifest", "--root", f"{tmp_path}/moved"]) == 0
+    assert "Step 1, batch 2 of 2 in epoch 0 (split: all)" in capsys.readouterr().out
+    assert cli.main([*command, f"{tmp_path}/moved/{{000..002}}.tar", "--path", "x"]) == 2
+    assert "--path is given, which goes with other data" in capsys.readouterr().err
+    assert cli.main([*command, f"{tmp_path}/moved/{{000..002}}.tar"]) == 2
     said = capsys.readouterr().err
     assert "if its manifest was made of them in Python, the file of manifest.save()" in said
 

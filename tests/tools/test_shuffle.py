@@ -20,7 +20,7 @@ from PIL import Image
 from gpufeed import ConfigError, cli
 from gpufeed.order import permutation
 from gpufeed.tools import shuffle, shuffle_report
-from gpufeed.tools.shuffle_report import Kind, Report, examine, notes_of, rows_of
+from gpufeed.tools.shuffle_report import Report, SamplerKind, examine, notes_of, rows_of
 
 # As many as NABirds has for training, of as many species.
 RECORDS, CLASSES = 23_929, 404
@@ -157,7 +157,9 @@ def test_a_weak_cipher_is_bad() -> None:
         ),
     ],
 )
-def test_other_samplers_differ_where_they_are_meant_to(kind: Kind, strange: set[str]) -> None:
+def test_other_samplers_differ_where_they_are_meant_to(
+    kind: SamplerKind, strange: set[str]
+) -> None:
     drawn = np.random.default_rng(2)
     labels = drawn.integers(1, 41, size=5_000) * drawn.integers(1, 3, size=5_000)
     report = examine(labels, kind, progress=False)

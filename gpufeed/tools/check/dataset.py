@@ -34,12 +34,14 @@ from gpufeed.source.locate import source_of
 from gpufeed.source.paths import find_escapes
 from gpufeed.source.stored import StoredSource
 from gpufeed.tools.check.examiner import Examined, Examiner, Size
-from gpufeed.tools.check.kinds import KINDS, Finding, Kind
+from gpufeed.tools.check.kinds import KINDS, Finding, Problem
 
 __all__ = ["Report", "check"]
 
 _WAITING = 16
 """Threads that examine images of an object store, for which most of them wait."""
+_NO_PATH = "(the cell is empty)"
+"""Stands for the path of a mask or depth map where a table has none; there is no such file."""
 _COLUMNS = {
     "record_key": pl.Int64,
     "path": pl.String,
@@ -140,7 +142,7 @@ def check(
     for key, result in zip(within, results, strict=True):
         examined[key] = result
     found: list[tuple[int, Finding]] = [
-        (key, Finding(Kind.leads_out, f"to {sanitize(os.path.realpath(source.name(key)))}"))
+        (key, Finding(Problem.leads_out, f"to {sanitize(os.path.realpath(source.name(key)))}"))
         for key in leads_out
     ]
     for key, result in enumerate(examined):
@@ -167,6 +169,9 @@ def _bind(
     # The largest sizes, of which nothing but the limit of the files' lengths follows.
     sizes = dict.fromkeys(("width", "height"), pl.lit(math.isqrt(max_pixels)))
     listed = frame.drop("label", *BOX_COLUMNS, *ANNOTATIONS, strict=False).with_columns(**sizes)
+    paths = {each.column for each in targets if frame.schema.get(each.column) == pl.String}
+    # A loader refuses the whole column; here its record alone lacks a file.
+    listed = listed.with_columns(pl.col(*paths).fill_null(_NO_PATH)) if paths else listed
     manifest = Manifest(listed, source)
     return Further(targets, [target.bind(manifest) for target in targets])
 
@@ -206,7 +211,7 @@ def _boxes_outside(frame: pl.DataFrame, examined: Sequence[Examined]) -> list[tu
         box = f"{x[key]} {y[key]} {width[key]} {height[key]}"
         size = f"{image_width} x {image_height} (width x height)"
         detail = f"the box {box} (x y width height) in {size}"
-        found.append((key, Finding(Kind.box_outside, detail)))
+        found.append((key, Finding(Problem.box_outside, detail)))
     return found
 
 
@@ -226,10 +231,10 @@ def _duplicates(frame: pl.DataFrame, examined: Sequence[Examined]) -> list[tuple
         if other == key:
             continue
         identical = f"identical to record {other}, {names[other]}"
-        found.append((key, Finding(Kind.duplicate, identical)))
+        found.append((key, Finding(Problem.duplicate, identical)))
         if splits[key] != splits[other]:
-            found.append((key, Finding(Kind.twice, identical)))
+            found.append((key, Finding(Problem.twice, identical)))
         if labels[key] != labels[other]:
             detail = f"{identical}: label {labels[key]} here, {labels[other]} there"
-            found.append((key, Finding(Kind.two_labels, detail)))
+            found.append((key, Finding(Problem.two_labels, detail)))
     return found

@@ -23,7 +23,7 @@ from gpufeed.decode.headers import (
 from gpufeed.open.budget import Budget
 from gpufeed.open.further import Further
 from gpufeed.source.base import Encoded, Source, as_image, read_images
-from gpufeed.tools.check.kinds import Finding, Kind
+from gpufeed.tools.check.kinds import Finding, Problem
 
 __all__ = ["Examined", "Examiner", "Size"]
 
@@ -43,9 +43,9 @@ _REDUCTION = 8
 
 Size = tuple[int, int]
 _KINDS = {
-    FileNotFoundError: Kind.missing,
-    EmptyFileError: Kind.empty,
-    FileTooLongError: Kind.too_large,
+    FileNotFoundError: Problem.missing,
+    EmptyFileError: Problem.empty,
+    FileTooLongError: Problem.too_large,
 }
 
 
@@ -63,7 +63,7 @@ class Examined:
     size: Size | None = None
     digest: bytes | None = None
 
-    def add(self, kind: Kind, detail: str) -> None:
+    def add(self, kind: Problem, detail: str) -> None:
         """Add a finding."""
         self.findings.append(Finding(kind, detail))
 
@@ -107,7 +107,7 @@ class Examiner:
             reason = self._examine_target(number, key, examined.size)
             if reason is not None:
                 error = self._further.bad(number, key, reason)
-                examined.add(Kind.bad_target, f"{error.path}: {error.reason}")
+                examined.add(Problem.bad_target, f"{error.path}: {error.reason}")
         return examined
 
     def _examine_target(self, number: int, key: int, size: Size | None) -> str | None:
@@ -133,13 +133,13 @@ class Examiner:
         content = as_image(content)
         if isinstance(content, OSError):
             kind = next(
-                (_KINDS[each] for each in _KINDS if isinstance(content, each)), Kind.unreadable
+                (_KINDS[each] for each in _KINDS if isinstance(content, each)), Problem.unreadable
             )
             examined.add(kind, content.strerror or str(content))
             return examined
         decoded, content = isinstance(content, np.ndarray), as_ppm(content)
         if not len(content):
-            examined.add(Kind.empty, "the file is empty")
+            examined.add(Problem.empty, "the file is empty")
             return examined
         # SHA-256, since many processors have instructions for it.
         examined.digest = hashlib.sha256(content).digest()
@@ -148,32 +148,32 @@ class Examiner:
             check_depth(header, reduce_depth=self._reduce_depth)
             check_scans(content, header)
         except DepthError as error:
-            examined.add(Kind.too_deep, str(error))
+            examined.add(Problem.too_deep, str(error))
             return examined
         except (OSError, ValueError) as error:
-            examined.add(Kind.not_an_image, str(error))
+            examined.add(Problem.not_an_image, str(error))
             return examined
         width, height = header[:2]
         examined.size = height, width
         if width * height > self._max_pixels:
             examined.add(
-                Kind.too_large,
+                Problem.too_large,
                 f"{width} x {height} = {width * height:,} pixels; max_pixels is "
                 f"{self._max_pixels:,}",
             )
             return examined
         if len(content) > max_file_bytes(width * height):
             examined.add(
-                Kind.too_large, f"{len(content):,} bytes, far too many for {width} x {height}"
+                Problem.too_large, f"{len(content):,} bytes, far too many for {width} x {height}"
             )
             return examined
         if expected is not None and expected != (height, width):
             examined.add(
-                Kind.other_size,
+                Problem.other_size,
                 f"{width} x {height} (width x height), listed as {expected[1]} x {expected[0]}",
             )
         if header.orientation != 1:
-            examined.add(Kind.turned, f"orientation {header.orientation}")
+            examined.add(Problem.turned, f"orientation {header.orientation}")
         if not decoded:
             with self._budget.take(width * height):
                 self._decode(content, self._source.name(key), examined.size, examined)
@@ -201,9 +201,9 @@ class Examiner:
         shape = (1, 1) if name in _REDUCIBLE and not refusal else size
         decodes = self._decoder.decode(content, (0, 0), shape) is not None
         if decodes and refusal:
-            examined.add(Kind.corrupt, refusal)
+            examined.add(Problem.corrupt, refusal)
         elif not decodes:
-            kind = Kind.damaged if refusal else Kind.unsupported
+            kind = Problem.damaged if refusal else Problem.unsupported
             examined.add(kind, refusal or f"{name} {mode}")
 
     @staticmethod
@@ -211,6 +211,6 @@ class Examiner:
         name = image.format or ""
         ending = path[path.rfind(".") :].lower()
         if ending in _KNOWN and ending not in _ENDINGS.get(name, (ending,)):
-            examined.add(Kind.disguised, f"{name} named {ending}")
+            examined.add(Problem.disguised, f"{name} named {ending}")
         if image.mode != "RGB":
-            examined.add(Kind.colours, image.mode)
+            examined.add(Problem.colours, image.mode)

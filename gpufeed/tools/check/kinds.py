@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-__all__ = ["HEADERLESS", "KINDS", "Finding", "Kind", "Weight"]
+__all__ = ["HEADERLESS", "KINDS", "Finding", "Problem", "Weight"]
 
 Weight = Literal["fails", "doubtful", "note"]
 """A run fails on the image, feeds one that may be wrong without an error, or feeds it correctly."""
 
 
-class Kind(StrEnum):
+class Problem(StrEnum):
     """A kind of finding, by its name in tables and files."""
 
     missing = "missing"
@@ -36,30 +36,42 @@ class Kind(StrEnum):
     colours = "not plain RGB"
 
 
-KINDS: dict[Kind, tuple[Weight, str]] = {
-    Kind.missing: ("fails", "there is no such file"),
-    Kind.unreadable: ("fails", "the file cannot be read"),
-    Kind.empty: ("fails", "the file has no bytes"),
-    Kind.leads_out: ("fails", "a symbolic link leads out of the data's folder"),
-    Kind.not_an_image: ("fails", "the header is damaged or of an unsupported format"),
-    Kind.too_large: ("fails", "more pixels than max_pixels, or a file far too long for its size"),
-    Kind.too_deep: ("fails", "more than 8 bits per channel, or not unsigned integers"),
-    Kind.damaged: ("fails", "truncated or corrupt, and cannot be decoded"),
-    Kind.unsupported: ("fails", "Pillow can decode it, but a run cannot"),
-    Kind.other_size: ("fails", "not the size that the list of images gives"),
-    Kind.bad_target: ("fails", "a mask or depth map is missing, damaged or does not fit its image"),
-    Kind.box_outside: ("doubtful", "a box extends beyond the image"),
-    Kind.corrupt: ("doubtful", "a run decodes it without an error, but Pillow finds it corrupt"),
-    Kind.twice: ("doubtful", "an identical file is in another split"),
-    Kind.two_labels: ("doubtful", "an identical file has a different label"),
-    Kind.duplicate: ("note", "an identical file is in the list already"),
-    Kind.disguised: ("note", "not the format that its name suggests; decoded correctly"),
-    Kind.turned: ("note", "stored rotated or mirrored; decoded upright"),
-    Kind.colours: ("note", "grayscale, CMYK, with alpha or over 8 bits; decoded as RGB"),
+KINDS: dict[Problem, tuple[Weight, str]] = {
+    Problem.missing: ("fails", "there is no such file"),
+    Problem.unreadable: ("fails", "the file cannot be read"),
+    Problem.empty: ("fails", "the file has no bytes"),
+    Problem.leads_out: ("fails", "a symbolic link leads out of the data's folder"),
+    Problem.not_an_image: ("fails", "the header is damaged or of an unsupported format"),
+    Problem.too_large: (
+        "fails",
+        "more pixels than max_pixels, or a file far too long for its size",
+    ),
+    Problem.too_deep: ("fails", "more than 8 bits per channel, or not unsigned integers"),
+    Problem.damaged: ("fails", "truncated or corrupt, and cannot be decoded"),
+    Problem.unsupported: ("fails", "Pillow can decode it, but a run cannot"),
+    Problem.other_size: ("fails", "not the size that the list of images gives"),
+    Problem.bad_target: (
+        "fails",
+        "a mask or depth map is missing, damaged or does not fit its image",
+    ),
+    Problem.box_outside: ("doubtful", "a box extends beyond the image"),
+    Problem.corrupt: ("doubtful", "a run decodes it without an error, but Pillow finds it corrupt"),
+    Problem.twice: ("doubtful", "an identical file is in another split"),
+    Problem.two_labels: ("doubtful", "an identical file has a different label"),
+    Problem.duplicate: ("note", "an identical file is in the list already"),
+    Problem.disguised: ("note", "not the format that its name suggests; decoded correctly"),
+    Problem.turned: ("note", "stored rotated or mirrored; decoded upright"),
+    Problem.colours: ("note", "grayscale, CMYK, with alpha or over 8 bits; decoded as RGB"),
 }
 """The weight and the meaning of each kind, the worst first."""
 
-HEADERLESS = (Kind.missing, Kind.unreadable, Kind.empty, Kind.not_an_image, Kind.too_deep)
+HEADERLESS = (
+    Problem.missing,
+    Problem.unreadable,
+    Problem.empty,
+    Problem.not_an_image,
+    Problem.too_deep,
+)
 """Kinds of images that a reader refuses where it reads all headers."""
 
 
@@ -72,5 +84,5 @@ class Finding:
         detail: a description with the values found.
     """
 
-    kind: Kind
+    kind: Problem
     detail: str

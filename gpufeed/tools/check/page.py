@@ -18,7 +18,7 @@ from gpufeed.decode.decoders import NvImageCodec
 from gpufeed.decode.headers import check_scans, image_header
 from gpufeed.source.base import Encoded, Source, as_image, read_images
 from gpufeed.tools.check.dataset import Report
-from gpufeed.tools.check.kinds import KINDS, Kind
+from gpufeed.tools.check.kinds import KINDS, Problem
 
 __all__ = ["save_page"]
 
@@ -69,7 +69,7 @@ def save_page(report: Report, title: str, target: Path) -> None:
         parts.append(f"<h2>{kind.value}: {of_kind.height:,}</h2><div class='grid'>")
         for row in of_kind.head(_MAX_PER_KIND).iter_rows(named=True):
             # Links out of the folder are not followed.
-            follow = kind is not Kind.leads_out
+            follow = kind is not Problem.leads_out
             encoded = _thumbnail(report.source, row["record_key"], decoder) if follow else None
             image = (
                 f"<img alt='' src='data:image/jpeg;base64,{encoded}'>"

@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import io
 import itertools
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -91,11 +92,11 @@ class Job:
         shard, to = f"shard-{number:06}", self.settings.to
         starts: list[int] = []
         if to == "files":
-            for item in items:
-                file = self.folder / item.name
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_bytes(item.content)
-                starts.append(0)
+            files = [self._write(item) for item in items]
+            for path in files:  # when all are under way to the disk
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
+            starts = [0] * len(files)
         elif (first := next(items, None)) is not None:  # a shard without images is no file
             pack: Pack = importlib.import_module(f"gpufeed.tools.prepare.pack.{to}").pack
             items = itertools.chain([first], items)
@@ -110,6 +111,12 @@ class Job:
         content = io.BytesIO()
         pl.DataFrame(facts, _SCHEMA).write_parquet(content)
         atomic_write(self.done(number), content.getvalue())
+
+    def _write(self, item: Item) -> Path:
+        path = self.folder / item.name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(item.content)
+        return path
 
     def _items(
         self, number: int, facts: list[dict[str, str | int]], turn: AbstractContextManager[Any]
