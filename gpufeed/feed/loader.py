@@ -34,7 +34,7 @@ from gpufeed.feed.timeline import timeline
 from gpufeed.feed.trainers import BatchSampler, TrainerEpochs
 from gpufeed.feed.words import explain
 from gpufeed.ledger import Ledger, Run
-from gpufeed.open.cached import CacheSettings, amount, check_after
+from gpufeed.open.cached import amount, make_settings
 from gpufeed.open.choice import Choice
 from gpufeed.open.further import Further
 from gpufeed.open.kinds import THREADS, Kind, OpenerKind, default_kind, identify, resolve_shares
@@ -401,9 +401,11 @@ class Loader:
                 'opener="threads" or leave out decoder'
             )
         caches = None if cache is None or isinstance(cache, str) else check_caches(cache)
-        self._cache = self._make_cache(
+        self._cache = make_settings(
             cache if caches is None else None,
+            self._planner,
             max_pixels,
+            gpu=self.device.index,
             own_decoder=decoder is not None,
             kinds=choice.kinds,
             further=bool(images),
@@ -961,52 +963,6 @@ class Loader:
             **self._identities,
             "opener": identify(self._shares),
         }
-
-    def _make_cache(
-        self,
-        cache: object,
-        max_pixels: int,
-        *,
-        own_decoder: bool,
-        kinds: Collection[Kind],
-        further: bool,
-    ) -> CacheSettings | None:
-        if cache is None:
-            return None
-        prefix, stages = self._planner.prefix(), self._planner.stages
-        if cache == "host":
-            if {*kinds} != {THREADS}:
-                raise ConfigError(
-                    'cache is "host", but here the DALI graph decodes images; pass '
-                    'opener="threads", or cache="device"'
-                )
-        elif cache == "device":
-            if further:
-                raise ConfigError(
-                    'cache is "device", but masks and depth maps of targets are made by threads of '
-                    'the host; pass cache="host", or leave out cache'
-                )
-            if {*kinds} != {THREADS}:
-                prefix = prefix.in_graph(stages)
-            check_after(prefix, stages, kinds)
-        else:
-            raise ConfigError(
-                f'cache is {short(cache)}; it must be "host", "device", None, or a list of '
-                "MemoryCache and DiskCache"
-            )
-        images = self._planner.images
-        settings = CacheSettings(
-            cache,
-            self.device.index if cache == "device" else None,
-            prefix,
-            images.source,
-            images.sizes(),
-            max_pixels,
-            own_decoder,
-            images.reduce_depth,
-        )
-        settings.check()
-        return settings
 
     def _make_ledger(self, mode: bool | Literal["pixels"]) -> Ledger | None:
         if mode not in (False, True, "pixels"):
