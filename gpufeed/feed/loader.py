@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import bisect
-import copy
 import itertools
 import operator
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
+from gpufeed._util.atomic_write import atomic_write
 from gpufeed._util.dali_build import the_build
 from gpufeed._util.identity import brief, encode
 from gpufeed._util.limits import available_threads
 from gpufeed._util.numbers import is_integer
 from gpufeed._util.sanitize import short
+from gpufeed._util.spans import Spans
 from gpufeed.adapters import Framework, make_adapter
 from gpufeed.decode.diagnose import MAX_PIXELS
 from gpufeed.engine.device import resolve_device
@@ -29,10 +30,11 @@ from gpufeed.feed.cursor import Cursor, Pass
 from gpufeed.feed.maker import Maker, check_pixels, check_timeout
 from gpufeed.feed.sharded import follow_sharding
 from gpufeed.feed.stats import Stats
+from gpufeed.feed.timeline import timeline
 from gpufeed.feed.trainers import BatchSampler, TrainerEpochs
 from gpufeed.feed.words import explain
 from gpufeed.ledger import Ledger, Run
-from gpufeed.open.cached import CacheSettings, amount, check_after
+from gpufeed.open.cached import amount, make_settings
 from gpufeed.open.choice import Choice
 from gpufeed.open.further import Further
 from gpufeed.open.kinds import THREADS, Kind, OpenerKind, default_kind, identify, resolve_shares
@@ -399,9 +401,11 @@ class Loader:
                 'opener="threads" or leave out decoder'
             )
         caches = None if cache is None or isinstance(cache, str) else check_caches(cache)
-        self._cache = self._make_cache(
+        self._cache = make_settings(
             cache if caches is None else None,
+            self._planner,
             max_pixels,
+            gpu=self.device.index,
             own_decoder=decoder is not None,
             kinds=choice.kinds,
             further=bool(images),
@@ -431,6 +435,7 @@ class Loader:
                 source = source.of_others([self._tiers, *source.sources[1:]])
             else:
                 source = self._tiers
+        self._spans = Spans(self._adapter.annotate)
         self._maker = Maker(
             self._planner,
             source,
@@ -449,6 +454,7 @@ class Loader:
             further=Further(images, [each.bind(manifest) for each in images]),
             pairs=[each.name for each in pairs],
             tiers=self._tiers,
+            spans=self._spans,
         )
         marks_valid = last_batch == "pad" or policy.blanks
         others: list[Field | ImageTarget | Pair] = [*fields, *images, *pairs]
@@ -462,6 +468,7 @@ class Loader:
             ),
             self.ledger,
             marks_valid=marks_valid,
+            spans=self._spans,
             pairs=[each.name for each in pairs],
         )
         self._cursor = Cursor(self._schedule, self._maker, self._hand_over, prefetch)
@@ -546,7 +553,18 @@ class Loader:
     @property
     def stats(self) -> Stats:
         """The figures of the current pass, or else of the last one."""
-        return self._cursor.clock.read(None if self._tiers is None else self._tiers.counts)
+        return self._cursor.stats
+
+    def trace(self, path: str | os.PathLike[str]) -> None:
+        """Write a timeline of the last thousand batches, for ui.perfetto.dev or chrome://tracing.
+
+        It has tracks for each stage of `stats.stages`, and one for the consumer's waits and its own
+        work between them. docs/observing.md tells how to read it.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        atomic_write(path, timeline(self._spans.latest()))
 
     def __iter__(self) -> Pass:
         """Return an iterator from `step` to the end of its epoch; with `restart`, from batch 0.
@@ -600,10 +618,7 @@ class Loader:
                 f"all {self.sampler.num_epochs} epoch(s) of the sampler have been fed; use "
                 "num_epochs=None for an endless sampler, or go back with seek(0)"
             )
-        started = self._cursor.start(Pass(self, self._cursor, steps, self._follow_processes))
-        if self._tiers is not None:
-            self._cursor.clock.counts = copy.copy(self._tiers.counts)
-        return started
+        return self._cursor.start(Pass(self, self._cursor, steps, self._follow_processes))
 
     @property
     def _end(self) -> int:
@@ -948,52 +963,6 @@ class Loader:
             **self._identities,
             "opener": identify(self._shares),
         }
-
-    def _make_cache(
-        self,
-        cache: object,
-        max_pixels: int,
-        *,
-        own_decoder: bool,
-        kinds: Collection[Kind],
-        further: bool,
-    ) -> CacheSettings | None:
-        if cache is None:
-            return None
-        prefix, stages = self._planner.prefix(), self._planner.stages
-        if cache == "host":
-            if {*kinds} != {THREADS}:
-                raise ConfigError(
-                    'cache is "host", but here the DALI graph decodes images; pass '
-                    'opener="threads", or cache="device"'
-                )
-        elif cache == "device":
-            if further:
-                raise ConfigError(
-                    'cache is "device", but masks and depth maps of targets are made by threads of '
-                    'the host; pass cache="host", or leave out cache'
-                )
-            if {*kinds} != {THREADS}:
-                prefix = prefix.in_graph(stages)
-            check_after(prefix, stages, kinds)
-        else:
-            raise ConfigError(
-                f'cache is {short(cache)}; it must be "host", "device", None, or a list of '
-                "MemoryCache and DiskCache"
-            )
-        images = self._planner.images
-        settings = CacheSettings(
-            cache,
-            self.device.index if cache == "device" else None,
-            prefix,
-            images.source,
-            images.sizes(),
-            max_pixels,
-            own_decoder,
-            images.reduce_depth,
-        )
-        settings.check()
-        return settings
 
     def _make_ledger(self, mode: bool | Literal["pixels"]) -> Ledger | None:
         if mode not in (False, True, "pixels"):

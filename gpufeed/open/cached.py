@@ -16,6 +16,7 @@ import numpy.typing as npt
 from gpufeed._util.dali_build import version_of
 from gpufeed._util.gpu_memory import free_gpu_memory
 from gpufeed._util.limits import available_memory, local_world_size
+from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError, PipelineError
 from gpufeed.open.base import Pixels
 from gpufeed.open.kinds import THREADS, Kind
@@ -25,11 +26,11 @@ from gpufeed.source.base import fingerprint_of
 
 if TYPE_CHECKING:
     from gpufeed.open.resize import Resizer
-    from gpufeed.plan.planner import BatchPlan
+    from gpufeed.plan.planner import BatchPlan, Planner
     from gpufeed.plan.prefix import Prefix
     from gpufeed.source.base import Source
 
-__all__ = ["Cache", "CacheSettings", "amount", "check_after"]
+__all__ = ["Cache", "CacheSettings", "amount", "make_settings"]
 
 _SHARE = 0.9
 """Share of the available memory that a cache may take."""
@@ -120,7 +121,69 @@ class CacheSettings:
             )
 
 
-def check_after(prefix: Prefix, stages: Stages, kinds: Collection[Kind]) -> None:
+def make_settings(
+    cache: object,
+    planner: Planner,
+    max_pixels: int,
+    *,
+    gpu: int | None,
+    own_decoder: bool,
+    kinds: Collection[Kind],
+    further: bool,
+) -> CacheSettings | None:
+    """Return the settings of a loader's cache; None without one.
+
+    Args:
+        cache: "host", "device" or None.
+        planner: plans the loader's batches.
+        max_pixels: as for `Loader`.
+        gpu: the number of the loader's GPU, or None on the CPU.
+        own_decoder: whether a user's own decoder makes the images.
+        kinds: the decoders that open images.
+        further: whether records have further images.
+
+    Raises:
+        ConfigError: the cache cannot be had, or not with the other options.
+    """
+    if cache is None:
+        return None
+    prefix, stages = planner.prefix(), planner.stages
+    if cache == "host":
+        if {*kinds} != {THREADS}:
+            raise ConfigError(
+                'cache is "host", but here the DALI graph decodes images; pass '
+                'opener="threads", or cache="device"'
+            )
+    elif cache == "device":
+        if further:
+            raise ConfigError(
+                'cache is "device", but masks and depth maps of targets are made by threads of '
+                'the host; pass cache="host", or leave out cache'
+            )
+        if {*kinds} != {THREADS}:
+            prefix = prefix.in_graph(stages)
+        _check_after(prefix, stages, kinds)
+    else:
+        raise ConfigError(
+            f'cache is {short(cache)}; it must be "host", "device", None, or a list of '
+            "MemoryCache and DiskCache"
+        )
+    images = planner.images
+    settings = CacheSettings(
+        cache,
+        gpu if cache == "device" else None,
+        prefix,
+        images.source,
+        images.sizes(),
+        max_pixels,
+        own_decoder,
+        images.reduce_depth,
+    )
+    settings.check()
+    return settings
+
+
+def _check_after(prefix: Prefix, stages: Stages, kinds: Collection[Kind]) -> None:
     """Raise `ConfigError` if stages after the prefix can only run on threads of the host.
 
     Args:
