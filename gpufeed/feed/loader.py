@@ -867,10 +867,10 @@ class Loader:
 
     def close(self) -> None:
         """Stop all work and free the pipelines; using the loader again makes new ones."""
-        watched, self._watch = self._watch, None
-        if watched is not None:
-            watched.end()
         self._cursor.close()
+        if self._watch is not None:
+            self._watch.end()
+            self._watch = None
 
     def __enter__(self) -> Self:
         return self

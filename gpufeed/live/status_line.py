@@ -1,9 +1,10 @@
-"""The figures of a loader in the last line of its own terminal."""
+"""The figures of loaders in the last line of their own terminal."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import threading
 
 from gpufeed.live.snapshots import Snapshot
 from gpufeed.live.words import limit, time_left
@@ -17,14 +18,16 @@ class StatusLine:
     """Keeps the last line of the terminal for itself; everything else scrolls above it.
 
     So prints and progress bars of any library stay whole. It writes to standard error, which must
-    be a terminal.
+    be a terminal. The threads that watch loaders share it.
     """
 
     def __init__(self) -> None:
         self._height = 0
+        self._users: set[int] = set()
 
     def show(self, snapshot: Snapshot) -> None:
         """Show a loader that fed images in the last seconds, or is waited for."""
+        self._users.add(threading.get_ident())
         stats, recent = snapshot["stats"], snapshot["recent"]
         if not recent["images_per_second"] and not snapshot["waits"]:
             return  # perhaps another loader feeds
@@ -46,10 +49,12 @@ class StatusLine:
             self._write(f"\x1b7\x1b[{height};1H\x1b[7m{text}\x1b[0m\x1b[K\x1b8")
 
     def end(self) -> None:
-        """Give the line back."""
-        if self._height:
+        """Give the line back, unless another thread shows a loader in it."""
+        self._users.discard(threading.get_ident())
+        if self._height and not self._users:
             with contextlib.suppress(OSError):
                 self._write(f"\x1b7\x1b[r\x1b[{self._height};1H\x1b[K\x1b8")
+            self._height = 0
 
     def _write(self, text: str) -> None:
         os.write(_STDERR, text.encode())  # at once, so that no other output comes between

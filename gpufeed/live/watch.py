@@ -26,6 +26,7 @@ _WINDOW = 5
 """Snapshots back to the one that recent figures begin with."""
 
 _numbers = itertools.count()
+_line = StatusLine()
 
 
 def watch(describe: Callable[[], Snapshot]) -> Watch | None:
@@ -37,7 +38,7 @@ def watch(describe: Callable[[], Snapshot]) -> Watch | None:
     asked = os.environ.get("GPUFEED_LIVE")
     if asked == "0":
         return None
-    line = StatusLine() if asked == "1" and local_rank() == 0 and os.isatty(2) else None
+    line = _line if asked == "1" and local_rank() == 0 and os.isatty(2) else None
     try:
         return Watch(describe, line)
     except (OSError, RuntimeError):  # no folder for it, or no further thread

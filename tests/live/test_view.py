@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import io
 import json
@@ -9,6 +10,7 @@ import os
 import struct
 import termios
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -123,9 +125,15 @@ def test_the_status_line_keeps_the_last_line_and_gives_it_back(
     line.end()  # nothing yet
     for _ in range(2):
         line.show(snapshot())
+        with ThreadPoolExecutor(1) as another:  # of a second loader, which ends before
+            another.submit(line.show, snapshot(recent=idle)).result()
+            another.submit(line.end).result()
     line.end()
     os.close(terminal)
-    written = os.read(ours, 10_000).decode()
+    written = ""
+    with contextlib.suppress(OSError):  # the end
+        while True:
+            written += os.read(ours, 10_000).decode()
     os.close(ours)
     assert written.count("\x1b[1;23r") == 1
     assert written.count("\x1b[24;1H\x1b[7mepoch 4: 30% | 2:20 left | 1,000 images/s | w") == 2
