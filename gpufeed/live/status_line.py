@@ -37,7 +37,7 @@ class StatusLine:
             f"{time_left(snapshot)} left",
             f"{recent['images_per_second']:,.0f} images/s",
             f"waiting {recent['waiting_share']:.0%}",
-            limit(recent["waiting_share"], recent["stages"]),
+            limit(recent["waiting_share"], recent["stages"]).partition(";")[0],
         )
         with contextlib.suppress(OSError):  # the terminal is gone
             width, height = os.get_terminal_size(_STDERR)

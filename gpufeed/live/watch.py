@@ -25,6 +25,9 @@ SECONDS = 1.0
 _WINDOW = 5
 """Snapshots back to the one that recent figures begin with."""
 
+_PATIENCE = 5
+"""Seconds that the end of a watch waits for its thread."""
+
 _numbers = itertools.count()
 _line = StatusLine()
 
@@ -75,7 +78,7 @@ class Watch:
         if os.getpid() == self._process:
             self._stop.set()
             if self._thread is not threading.current_thread():  # which may free the loader
-                self._thread.join()
+                self._thread.join(_PATIENCE)  # a terminal may hold up what is written to it
 
 
 def _run(

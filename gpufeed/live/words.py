@@ -22,10 +22,10 @@ def limit(waiting_share: float, stages: Mapping[str, float]) -> str:
 
 
 def time_left(snapshot: Snapshot) -> str:
-    """Return the time to the end of the epoch at the pass's pace; "" before its first batch."""
+    """Return the time to the end of the epoch at the pass's pace; "-" before its first batch."""
     stats = snapshot["stats"]
     if not stats["batches"]:
-        return ""
+        return "-"
     left = stats["steps_in_epoch"] - stats["step_in_epoch"]
     seconds = round(left * stats["seconds"] / stats["batches"])
     hours, minutes = seconds // 3600, seconds // 60 % 60
