@@ -25,6 +25,7 @@ from gpufeed.cli import orders as _orders  # noqa: F401
 from gpufeed.cli import prepare as _prepare  # noqa: F401
 from gpufeed.cli import runs as _runs  # noqa: F401
 from gpufeed.cli import stage as _stage  # noqa: F401
+from gpufeed.cli import top as _top  # noqa: F401
 from gpufeed.cli.app import FAILED, Settings, app
 from gpufeed.cli.as_options import as_options
 from gpufeed.errors import CONTINUE_HINT, ConfigError, DecodeError, GpufeedError, ManifestError

@@ -42,6 +42,7 @@ class Cursor:
         step: number of the batch that is handed out next.
         placed: whether `seek` chose `step`, and no batch has been handed out since.
         clock: the clock of the current pass, or else of the last one.
+        waits: whether a consumer waits for a batch at this moment.
         turn: held while a batch is made; reentrant, since a user's function may request a batch.
     """
 
@@ -53,6 +54,7 @@ class Cursor:
         # Counts calls of `seek`, so that a batch made meanwhile does not undo one.
         self._moves = 0
         self.clock = Clock(maker)
+        self.waits = False
         self.turn = threading.RLock()
         self._schedule = schedule
         self._maker = maker
@@ -210,11 +212,14 @@ class Pass(Iterator[Any]):
                 raise ConfigError(ENDED)
             if self._finished:
                 raise StopIteration
+            self._cursor.waits = True
             try:
                 return self._cursor.next(self._steps)
             except StopIteration:
                 self.close()
                 raise
+            finally:
+                self._cursor.waits = False
 
     def get_state(self) -> bytes:
         """Return the loader's state as JSON; see `Loader.get_state`."""

@@ -7,6 +7,7 @@ import itertools
 import operator
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from gpufeed._util.atomic_write import atomic_write
@@ -34,6 +35,7 @@ from gpufeed.feed.timeline import timeline
 from gpufeed.feed.trainers import BatchSampler, TrainerEpochs
 from gpufeed.feed.words import explain
 from gpufeed.ledger import Ledger, Run
+from gpufeed.live.watch import Watch, watch
 from gpufeed.open.cached import amount, make_settings
 from gpufeed.open.choice import Choice
 from gpufeed.open.further import Further
@@ -334,6 +336,7 @@ class Loader:
                 continue
             if not is_integer(value) or value < 1:
                 raise ConfigError(f"{name} is {short(value)}; it must be an integer of 1 or more")
+        self._num_threads = num_threads or available_threads() + 1
         self._restart = restart
         self._sharded = sharding is not None
         self._schedule = Schedule(
@@ -443,7 +446,7 @@ class Loader:
             self._failures,
             batch_size=max(self._schedule.sizes.values()) * (1 + len(pairs)),
             device=self.device,
-            num_threads=num_threads or available_threads() + 1,
+            num_threads=self._num_threads,
             choice=choice,
             make_decoder=decoder,
             depth=prefetch,
@@ -472,6 +475,7 @@ class Loader:
             pairs=[each.name for each in pairs],
         )
         self._cursor = Cursor(self._schedule, self._maker, self._hand_over, prefetch)
+        self._watch: Watch | None = None
         # Lightning announces epochs to it.
         epochs = TrainerEpochs(self._cursor, restart=restart)
         self.batch_sampler = BatchSampler(self._schedule.sizes[0], epochs)
@@ -618,6 +622,8 @@ class Loader:
                 f"all {self.sampler.num_epochs} epoch(s) of the sampler have been fed; use "
                 "num_epochs=None for an endless sampler, or go back with seek(0)"
             )
+        if self._watch is None:
+            self._watch = watch(self._describe)
         return self._cursor.start(Pass(self, self._cursor, steps, self._follow_processes))
 
     @property
@@ -877,6 +883,9 @@ class Loader:
     def close(self) -> None:
         """Stop all work and free the pipelines; using the loader again makes new ones."""
         self._cursor.close()
+        if self._watch is not None:
+            self._watch.end()
+            self._watch = None
 
     def __enter__(self) -> Self:
         return self
@@ -956,6 +965,19 @@ class Loader:
             if isinstance(self.sampler, SubsetSampler | GrainSampler | RecordedSampler):
                 warn_if_cut_twice(self.sampler.epoch_size, len(self.manifest), found)
         self._found = found
+
+    def _describe(self) -> dict[str, Any]:
+        """Return what `gpufeed top` shows of this loader, as JSON has it; from any thread."""
+        return {
+            "images": len(self.manifest),
+            "source": short(self.manifest.source),
+            "device": str(self.device),
+            "threads": self._num_threads,
+            **asdict(self._schedule.shard),
+            "tiers": [] if self._tiers is None else [type(c).__name__ for c in self._tiers.caches],
+            "waits": self._cursor.waits,
+            "stats": asdict(self._cursor.stats),
+        }
 
     def _fingerprints(self) -> dict[str, str]:
         return {

@@ -67,6 +67,18 @@ class Stats:
         """Share of wall time that the consumer waited, 0 to 1; high if the loader is the limit."""
         return self.waited / self.seconds if self.seconds else 0.0
 
+    def as_dict(self, prefix: str = "gpufeed/") -> dict[str, float]:
+        """Return the figures as loggers take them: numbers by names such as gpufeed/stages/read."""
+        figures = {"images_per_second": self.images_per_second, "waiting_share": self.waiting_share}
+        for name, value in vars(self).items():
+            if isinstance(value, Mapping):
+                figures |= {f"{name}/{each}": number for each, number in value.items()}
+            elif isinstance(value, tuple):
+                figures |= {f"{name}/{place}": number for place, number in enumerate(value)}
+            else:
+                figures[name] = value
+        return {f"{prefix}{name}": value for name, value in figures.items()}
+
     def __repr__(self) -> str:
         stages = ", ".join(f"{stage} {seconds:.3g} s" for stage, seconds in self.stages.items())
         more = f", {self.bad_images} bad images" * (self.bad_images > 0)

@@ -99,6 +99,7 @@ LAYERS = [
     {"engine"},
     {"adapters"},
     {"sheets"},
+    {"live"},
     {"feed"},
     {"tools"},
     {"cli", "__main__"},
