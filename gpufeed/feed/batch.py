@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     from gpufeed.adapters import Adapter
+    from gpufeed.feed.canary import Canary
     from gpufeed.feed.columns import Columns
     from gpufeed.feed.stats import Clock
     from gpufeed.ledger import Ledger
@@ -31,6 +32,7 @@ class HandOver:
         ledger: records the batches handed out by iterating; None for no record.
         marks_valid: whether batches have the key `valid`.
         pairs: the keys of records' other images.
+        canary: compares images of the batches handed out by iterating; None for no comparison.
     """
 
     def __init__(
@@ -42,7 +44,9 @@ class HandOver:
         *,
         marks_valid: bool,
         pairs: Sequence[str] = (),
+        canary: Canary | None = None,
     ) -> None:
+        self.canary = canary
         self._adapter = adapter
         self._targets = targets
         self._columns = columns
@@ -53,6 +57,8 @@ class HandOver:
     def deliver(self, plan: BatchPlan, views: Sequence[Any], clock: Clock) -> Any:
         """Return a batch for iterating, and count it; see `batch` for the arguments."""
         batch = self.batch(plan, views)
+        if self.canary is not None:
+            self.canary.look(plan, batch)
         handed_out = self.collate(batch)
         delivered = plan.delivered
         clock.handed_out(int(delivered.sum()))
