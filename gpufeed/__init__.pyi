@@ -7,6 +7,7 @@ from gpufeed import presets as presets
 from gpufeed import transforms as transforms
 from gpufeed.adapters.jax import shard_from_jax as shard_from_jax
 from gpufeed.adapters.torch import shard_from_torch as shard_from_torch
+from gpufeed.errors import CanaryError as CanaryError
 from gpufeed.errors import ConfigError as ConfigError
 from gpufeed.errors import DecodeError as DecodeError
 from gpufeed.errors import DeviceError as DeviceError

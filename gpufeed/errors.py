@@ -9,6 +9,7 @@ GpufeedError
 |- EpochsExhausted     the sampler has no epochs left
 |- DecodeError         an image could not be read or decoded; names the record and its file
 |  `- SizeMismatchError    the image's size differs from the manifest's
+|- CanaryError         an image has other pixels than when it is made again on the CPU
 |- TooManyFailuresError  more images failed than `max_failures` allows
 |- SourceError         a source raised an error or returned something that is not an image
 |- TransformError      a transform raised an error; names the transform
@@ -24,6 +25,7 @@ from collections.abc import Sequence
 from gpufeed._util.sanitize import printable
 
 __all__ = [
+    "CanaryError",
     "ConfigError",
     "DecodeError",
     "DeviceError",
@@ -113,6 +115,37 @@ class DecodeError(GpufeedError):
 
 class SizeMismatchError(DecodeError):
     """The size of an image differs from the size in its manifest."""
+
+
+class CanaryError(GpufeedError):
+    """An image that was handed out has other pixels than when it is made again on the CPU.
+
+    Attributes:
+        step: number of its batch.
+        record_key: row number of the record in its manifest.
+        path: name of the image as its source gives it, such as a file path.
+        distance: how far apart the two are, in grey levels: see docs/canary.md.
+        sheet: path of a PNG file of both; None if it could not be written.
+    """
+
+    def __init__(
+        self, step: int, record_key: int, path: str, distance: float, sheet: str | None
+    ) -> None:
+        super().__init__(step, record_key, path, distance, sheet)
+        self.step = step
+        self.record_key = record_key
+        self.path = path
+        self.distance = distance
+        self.sheet = sheet
+
+    def __str__(self) -> str:
+        shown = f"{self.sheet} shows both" if self.sheet else "no file of both could be written"
+        return printable(
+            f"record {self.record_key} ({self.path}) in batch {self.step} has other pixels than "
+            f"when it is made again on the CPU: {self.distance:.0f} grey levels apart, where they "
+            f'differ most; {shown}. Images of other batches may be wrong too; opener="threads" '
+            "takes the decoder of a GPU out of the question; iterating on continues the run"
+        )
 
 
 class TooManyFailuresError(GpufeedError):

@@ -11,6 +11,7 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from gpufeed._util.spans import Spans
     from gpufeed.adapters import Adapter
+    from gpufeed.feed.canary import Canary
     from gpufeed.feed.columns import Columns
     from gpufeed.feed.stats import Clock
     from gpufeed.ledger import Ledger
@@ -33,6 +34,7 @@ class HandOver:
         marks_valid: whether batches have the key `valid`.
         spans: notes when batches were handed over.
         pairs: the keys of records' other images.
+        canary: compares images of the batches handed out by iterating; None for no comparison.
     """
 
     def __init__(
@@ -45,7 +47,9 @@ class HandOver:
         marks_valid: bool,
         spans: Spans,
         pairs: Sequence[str] = (),
+        canary: Canary | None = None,
     ) -> None:
+        self.canary = canary
         self._adapter = adapter
         self._targets = targets
         self._columns = columns
@@ -58,6 +62,8 @@ class HandOver:
         """Return a batch for iterating, and count it; see `batch` for the arguments."""
         with self._spans("hand_over", plan.step):
             batch = self.batch(plan, views)
+            if self.canary is not None:
+                self.canary.look(plan, batch)
             handed_out = self.collate(batch)
         delivered = plan.delivered
         clock.handed_out(plan.step, int(delivered.sum()))

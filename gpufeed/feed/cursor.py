@@ -113,6 +113,8 @@ class Cursor:
             moves = self._moves
             step = next(self._schedule.steps_from(self.step), steps.stop)
             if step >= steps.stop:
+                if self._hand_over.canary is not None:
+                    self._hand_over.canary.settle()
                 end = self._schedule.num_steps
                 self.step = steps.stop if end is None else min(steps.stop, end)
                 raise StopIteration
@@ -162,6 +164,8 @@ class Cursor:
         with self.turn:
             self._prefetcher.close()
             self._maker.close()
+            if self._hand_over.canary is not None:
+                self._hand_over.canary.close()
 
 
 class Pass(Iterator[Any]):

@@ -26,6 +26,7 @@ from gpufeed.faults.policy import OnError, Policy
 from gpufeed.faults.quarantine import Quarantine
 from gpufeed.feed import state as states
 from gpufeed.feed.batch import Batch, HandOver
+from gpufeed.feed.canary import Canary
 from gpufeed.feed.columns import Columns
 from gpufeed.feed.cursor import Cursor, Pass
 from gpufeed.feed.maker import Maker, check_pixels, check_timeout
@@ -257,6 +258,9 @@ class Loader:
             last are given up first, as far as the sampler tells; docs/caching.md is about them. A
             tier that fails is left out, with a warning. Batches are the same as without tiers. The
             source needs a `fingerprint`. Masks, depth maps and pairs of targets are not kept.
+        canary: k to make one record of every k-th batch again on the CPU while iterating, and to
+            raise `CanaryError` if what was handed out looks different, such as 1000; None not to.
+            `loader.canary` counts; docs/canary.md is about it.
 
     Raises:
         ConfigError: an argument is out of range or contradicts another.
@@ -296,6 +300,7 @@ class Loader:
         opener: OpenerKind | Mapping[Kind, float] = "auto",
         decoder: Callable[[], Decoder] | None = None,
         cache: Literal["host", "device"] | Sequence[MemoryCache | DiskCache] | None = None,
+        canary: int | None = None,
     ) -> None:
         manifest = as_manifest(manifest)
         if shard is not None:
@@ -463,6 +468,18 @@ class Loader:
         others: list[Field | ImageTarget | Pair] = [*fields, *images, *pairs]
         named = [each.name for each in others]
         self._images, self._pairs = images, pairs
+        self.canary: Canary | None = None
+        if canary is not None:
+            self.canary = Canary(
+                canary,
+                manifest,
+                self._planner,
+                policy=Policy("raise", self.sampler, manifest),
+                to_numpy=self._adapter.to_numpy,
+                pairs=[each.name for each in pairs],
+                max_pixels=max_pixels,
+                read_timeout=check_timeout(read_timeout),
+            )
         self._hand_over = HandOver(
             self._adapter,
             target_arrays,
@@ -473,6 +490,7 @@ class Loader:
             marks_valid=marks_valid,
             spans=self._spans,
             pairs=[each.name for each in pairs],
+            canary=self.canary,
         )
         self._cursor = Cursor(self._schedule, self._maker, self._hand_over, prefetch)
         self._watch: Watch | None = None

@@ -320,6 +320,25 @@ class Planner:
                 return int(positions[found[0]])
         raise ConfigError(f"record {record_key} does not come in epoch {epoch} of the sampler")
 
+    @property
+    def group(self) -> int:
+        """The number of neighbours in the order among which records are mixed; 1 without mixing."""
+        transforms = itertools.chain(*self.views)
+        return math.lcm(*(each.group for each in transforms if isinstance(each, MixTransform)))
+
+    def plan_row(self, plan: BatchPlan, place: int) -> tuple[BatchPlan, int]:
+        """Plan one record of a batch again, substituted or not, with those that are mixed with it.
+
+        Returns:
+            The plan, and the record's place in it.
+        """
+        first = place - int(plan.places[place]) % self.group
+        rows = slice(first, first + self.group)
+        keys, blank = plan.record_keys[rows], plan.blank[rows]
+        positions, delivered = plan.positions[rows], plan.delivered[rows]
+        alone = self.plan_positions(plan.step, positions, delivered, lambda _: (keys, blank))
+        return alone, place - first
+
     def plan_visit(self, step: int, position: int) -> tuple[BatchPlan, int]:
         """Plan the record at one position of the order, with those that are mixed with it.
 
@@ -328,8 +347,7 @@ class Planner:
         Returns:
             The plan, and the record's place in it.
         """
-        transforms = itertools.chain(*self.views)
-        group = math.lcm(*(each.group for each in transforms if isinstance(each, MixTransform)))
+        group = self.group
         epoch, within = divmod(position, self._sampler.epoch_size)
         first = within - within % group
         last = min(first + group, self._sampler.epoch_size)

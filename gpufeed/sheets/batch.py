@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gpufeed.records import Manifest
     from gpufeed.transforms import OutputFormat
 
-__all__ = ["draw_batch"]
+__all__ = ["draw_batch", "levels_of"]
 
 Pixels = npt.NDArray[np.uint8]
 ToNumpy = Callable[[Any], npt.NDArray[Any]]
@@ -89,7 +89,7 @@ def draw_batch(
             for name in _DRAWN
             if name in batch
         }
-        levels = _levels(to_numpy(view[: len(keys)]), output)
+        levels = levels_of(to_numpy(view[: len(keys)]), output)
         for name, ignored in masks.items():
             values = batch[name][place] if several else batch[name]
             levels = draw_mask(levels, to_numpy(values[: len(keys)]), ignored)
@@ -99,12 +99,12 @@ def draw_batch(
             views.append(draw_map(to_numpy(values[: len(keys)]), missing))
         for name in pairs:
             values = batch[name][place] if several else batch[name]
-            views.append(_levels(to_numpy(values[: len(keys)]), output))
+            views.append(levels_of(to_numpy(values[: len(keys)]), output))
     captions = captions_of(manifest, manifest.rows(keys))
     return draw_sheet(_side_by_side(views), captions, [f"gpufeed {gpufeed.__version__}", *facts])
 
 
-def _levels(images: npt.NDArray[Any], output: OutputFormat) -> Pixels:
+def levels_of(images: npt.NDArray[Any], output: OutputFormat) -> Pixels:
     """Return the pixel values that an output format was given, rounded: uint8 NHWC."""
     channels = 1 if output.layout == "NCHW" else -1
     if images.ndim != 4 or images.shape[channels] != 3:
