@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from nvidia.dali import fn, tensors
 
+from gpufeed._util.spans import Spans
 from gpufeed.engine.device_store import DeviceStore
 from gpufeed.engine.engine import Engine
 from gpufeed.errors import ConfigError, DecodeError, PipelineError
@@ -67,7 +68,9 @@ class DeviceCache:
         batch_size: int,
         device: Device,
         num_threads: int,
+        spans: Spans,
     ) -> None:
+        self._spans = spans
         self.ready = np.zeros(len(prefix.sizes), np.bool_)
         self._images: dict[int, Any] = {}
         try:
@@ -106,7 +109,8 @@ class DeviceCache:
     ) -> Future[Opened]:
         """Start to open what is not kept of a batch: see `Opener`."""
         if not self._closed and self.ready[plan.image_keys].all() and not plan.blank.any():
-            return finished(self._opened(plan, plan.blank_images, {}))
+            with self._spans("open", plan.step):
+                return finished(self._opened(plan, plan.blank_images, {}))
         future: Future[Opened] = Future()
         try:
             self._worker.submit(self._work, weakref.ref(future), plan, encoded)
@@ -137,7 +141,9 @@ class DeviceCache:
         if future is None:
             return  # the batch was dropped
         try:
-            future.set_result(self._open(plan, encoded))
+            with self._spans("open", plan.step):
+                opened = self._open(plan, encoded)
+            future.set_result(opened)
         except BaseException as error:  # any error must reach the thread that waits for the batch
             future.set_exception(error)
         finally:

@@ -33,6 +33,7 @@ class Failures:
 
     Attributes:
         quarantine: list of the failures.
+        total: number of failures that were added, those of the same record again included.
     """
 
     def __init__(
@@ -48,9 +49,11 @@ class Failures:
         self._max_failures = max_failures
         self._failures: dict[int, Failure] = {}
         self.quarantine = Quarantine(self._failures)
+        self.total = 0
 
     def add(self, error: DecodeError, step: int) -> bool:
         """Add a failure; return False if the record has failed before."""
+        self.total += 1
         key = error.record_key
         if key in self._failures:
             return False

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
+    from gpufeed._util.spans import Spans
     from gpufeed.adapters import Adapter
     from gpufeed.feed.columns import Columns
     from gpufeed.feed.stats import Clock
@@ -30,6 +31,7 @@ class HandOver:
         columns: looks up the columns that come with batches.
         ledger: records the batches handed out by iterating; None for no record.
         marks_valid: whether batches have the key `valid`.
+        spans: notes when batches were handed over.
         pairs: the keys of records' other images.
     """
 
@@ -41,6 +43,7 @@ class HandOver:
         ledger: Ledger | None,
         *,
         marks_valid: bool,
+        spans: Spans,
         pairs: Sequence[str] = (),
     ) -> None:
         self._adapter = adapter
@@ -48,14 +51,16 @@ class HandOver:
         self._columns = columns
         self._ledger = ledger
         self._marks_valid = marks_valid
+        self._spans = spans
         self._images = ("image", *pairs)
 
     def deliver(self, plan: BatchPlan, views: Sequence[Any], clock: Clock) -> Any:
         """Return a batch for iterating, and count it; see `batch` for the arguments."""
-        batch = self.batch(plan, views)
-        handed_out = self.collate(batch)
+        with self._spans("hand_over", plan.step):
+            batch = self.batch(plan, views)
+            handed_out = self.collate(batch)
         delivered = plan.delivered
-        clock.handed_out(int(delivered.sum()))
+        clock.handed_out(plan.step, int(delivered.sum()))
         self._adapter.pace()  # after the clock: this waits for the consumer's own work
         if self._ledger is not None:
             pixels = self.rows(batch, delivered) if self._ledger.run.pixels else None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from gpufeed.errors import ConfigError, PipelineError
 from gpufeed.feed.prefetch import Interrupted, Prefetcher
-from gpufeed.feed.stats import Clock
+from gpufeed.feed.stats import Clock, Stats
 
 if TYPE_CHECKING:
     from gpufeed.feed.batch import HandOver
@@ -52,7 +52,7 @@ class Cursor:
         self.placed = False
         # Counts calls of `seek`, so that a batch made meanwhile does not undo one.
         self._moves = 0
-        self.clock = Clock()
+        self.clock = Clock(maker)
         self.turn = threading.RLock()
         self._schedule = schedule
         self._maker = maker
@@ -66,6 +66,14 @@ class Cursor:
         """Epoch of the batch that is handed out next."""
         return self._schedule.epoch_of(self.step)
 
+    @property
+    def stats(self) -> Stats:
+        """The figures of the current pass, or else of the last one; callable from any thread."""
+        step, end = self.step, self._schedule.num_steps
+        epoch = self._schedule.epoch_of(step if end is None else min(step, end - 1))
+        steps = self._schedule.steps_of(epoch)
+        return self.clock.read(self._prefetcher.ready, step, epoch, steps)
+
     def steps_of(self, epoch: int) -> range:
         """Return the numbers of the batches of an epoch."""
         return self._schedule.steps_of(epoch)
@@ -73,7 +81,7 @@ class Cursor:
     def start(self, started: Pass) -> Pass:
         """End the current pass and make `started` the current one; it continues from `step`."""
         self.supersede()
-        self.clock = Clock()
+        self.clock = Clock(self._maker)
         self._pass = weakref.ref(started)
         return started
 

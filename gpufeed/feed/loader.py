@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import copy
 import itertools
 import operator
 import os
@@ -15,6 +14,7 @@ from gpufeed._util.identity import brief, encode
 from gpufeed._util.limits import available_threads
 from gpufeed._util.numbers import is_integer
 from gpufeed._util.sanitize import short
+from gpufeed._util.spans import Spans
 from gpufeed.adapters import Framework, make_adapter
 from gpufeed.decode.diagnose import MAX_PIXELS
 from gpufeed.engine.device import resolve_device
@@ -431,6 +431,7 @@ class Loader:
                 source = source.of_others([self._tiers, *source.sources[1:]])
             else:
                 source = self._tiers
+        self._spans = Spans()
         self._maker = Maker(
             self._planner,
             source,
@@ -449,6 +450,7 @@ class Loader:
             further=Further(images, [each.bind(manifest) for each in images]),
             pairs=[each.name for each in pairs],
             tiers=self._tiers,
+            spans=self._spans,
         )
         marks_valid = last_batch == "pad" or policy.blanks
         others: list[Field | ImageTarget | Pair] = [*fields, *images, *pairs]
@@ -462,6 +464,7 @@ class Loader:
             ),
             self.ledger,
             marks_valid=marks_valid,
+            spans=self._spans,
             pairs=[each.name for each in pairs],
         )
         self._cursor = Cursor(self._schedule, self._maker, self._hand_over, prefetch)
@@ -546,7 +549,7 @@ class Loader:
     @property
     def stats(self) -> Stats:
         """The figures of the current pass, or else of the last one."""
-        return self._cursor.clock.read(None if self._tiers is None else self._tiers.counts)
+        return self._cursor.stats
 
     def __iter__(self) -> Pass:
         """Return an iterator from `step` to the end of its epoch; with `restart`, from batch 0.
@@ -600,10 +603,7 @@ class Loader:
                 f"all {self.sampler.num_epochs} epoch(s) of the sampler have been fed; use "
                 "num_epochs=None for an endless sampler, or go back with seek(0)"
             )
-        started = self._cursor.start(Pass(self, self._cursor, steps, self._follow_processes))
-        if self._tiers is not None:
-            self._cursor.clock.counts = copy.copy(self._tiers.counts)
-        return started
+        return self._cursor.start(Pass(self, self._cursor, steps, self._follow_processes))
 
     @property
     def _end(self) -> int:

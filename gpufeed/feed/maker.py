@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 import sys
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from gpufeed._util.limits import quarter_of_memory
 from gpufeed._util.numbers import is_integer, is_number
 from gpufeed._util.sanitize import short
+from gpufeed._util.spans import Spans
 from gpufeed.decode.diagnose import too_large, unreadable
 from gpufeed.errors import ConfigError, DecodeError
 from gpufeed.faults.blank import blank_image
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from gpufeed.open.choice import Choice
     from gpufeed.plan.planner import BatchPlan, Planner
     from gpufeed.tiers.source import TieredSource
+    from gpufeed.tiers.tiers import Counts
 
 __all__ = ["Made", "Maker", "await_result", "check_pixels", "check_timeout"]
 
@@ -76,6 +79,7 @@ class Maker:
         further: the masks and depth maps of records.
         pairs: the names of records' other images.
         tiers: the source of the records' first images, if it has tiers, which are told each step.
+        spans: notes what is done when.
 
     Attributes:
         cache: the cache, made when first used; None before, and after `close`.
@@ -101,8 +105,10 @@ class Maker:
         further: Further | None = None,
         pairs: Sequence[str] = (),
         tiers: TieredSource | None = None,
+        spans: Spans | None = None,
     ) -> None:
         self.failures = failures
+        self.spans = Spans() if spans is None else spans
         self.cache: Cache | DeviceCache | None = None
         self._cache_settings = cache
         self._tiers = tiers
@@ -178,6 +184,7 @@ class Maker:
             reduce_depth=self._reduce_depth,
             cache=host,
             further=self._further,
+            spans=None if on_device else self.spans,
         )
         if settings is None or not on_device:
             return opener
@@ -189,6 +196,7 @@ class Maker:
             batch_size=self._batch_size,
             device=self._device,
             num_threads=self._num_threads,
+            spans=self.spans,
         )
         return kept
 
@@ -208,6 +216,11 @@ class Maker:
                 depth=self._depth,
             )
         return self._engine
+
+    @property
+    def counts(self) -> Counts | None:
+        """What tiers have counted by now; None without tiers."""
+        return None if self._tiers is None else copy.deepcopy(self._tiers.counts)
 
     def open(self) -> None:
         """Make the opener and the engine if they do not exist yet."""
@@ -230,7 +243,8 @@ class Maker:
         return self._prepare(step, reader)
 
     def _prepare(self, step: int, reader: Wrapper) -> Future[Opened]:
-        plan = self._planner.plan(step)
+        with self.spans("plan", step):
+            plan = self._planner.plan(step)
         if plan is None:
             raise IndexError(f"this shard has no records in batch {step}")
         if self._fetch is not None:
@@ -241,6 +255,11 @@ class Maker:
             tell(self._source, self._fetch, self._with_further(images, upcoming))
         encoded, further = self._read(plan, reader)
         return self.opener.open(plan, encoded, None, further)
+
+    def begin(self, opened: Opened) -> Run:
+        """Start to run a batch; see `Engine.begin`."""
+        with self.spans("run", opened.plan.step):
+            return self.engine.begin(opened)
 
     def make(self, step: int) -> Made:
         """Make one batch; see `prepare` and `finish` for the errors raised."""
@@ -275,10 +294,10 @@ class Maker:
         while True:
             errors = opened.errors
             if not errors:
-                engine = self.engine
-                if run is None or not engine.has(run):
-                    run = engine.begin(opened)
-                outcome = engine.result(run)
+                if run is None or not self.engine.has(run):
+                    run = self.begin(opened)
+                with self.spans("run", opened.plan.step):
+                    outcome = self.engine.result(run)
                 if isinstance(outcome, list):
                     fields = {**opened.plan.fields, **opened.fields}
                     return replace(opened.plan, fields=fields), outcome
@@ -302,7 +321,8 @@ class Maker:
         plan = before.plan
         count, per_record = len(plan), plan.images_per_record
         images = {place + i * count for place in bad for i in range(per_record)}
-        plan = self._planner.plan_positions(plan.step, plan.positions, plan.delivered, repair)
+        with self.spans("plan", plan.step):
+            plan = self._planner.plan_positions(plan.step, plan.positions, plan.delivered, repair)
         with self.reader() as reader:
             read, read_further = self._read(plan, reader, images)
         encoded = [
@@ -324,6 +344,12 @@ class Maker:
 
         With `places`, read only those there, and return b"" and () for the others.
         """
+        with self.spans("read", plan.step):
+            return self._read_images(plan, reader, places)
+
+    def _read_images(
+        self, plan: BatchPlan, reader: Wrapper, places: Collection[int] | None
+    ) -> tuple[list[Content | DecodeError], list[tuple[Content, ...]]]:
         blank = plan.blank_images
         kept = np.zeros(len(blank), dtype=np.bool_)
         if self.cache is not None:

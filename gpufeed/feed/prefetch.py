@@ -45,6 +45,11 @@ class _Item:
         return _succeeded(self.planned) and _succeeded(self.planned.result())
 
     @property
+    def is_ready(self) -> bool:
+        """Whether it is open, with no image to repair."""
+        return self.is_open and not self.planned.result().result().errors
+
+    @property
     def cancelled(self) -> bool:
         """Whether it was cancelled before it was planned."""
         return self.planned.cancelled()
@@ -102,6 +107,11 @@ class Prefetcher:
         self._submit(self._prefetch)
         return made
 
+    @property
+    def ready(self) -> int:
+        """The number of batches, from the next one on, all of whose images are open."""
+        return sum(1 for _ in itertools.takewhile(lambda item: item.is_ready, list(self._queue)))
+
     def _begin(self, count: int) -> None:
         """Start to plan and read batches until `count` are in progress."""
         if self._thread is None or self._reader is None:
@@ -126,7 +136,7 @@ class Prefetcher:
             if opened.errors:
                 continue
             try:
-                item.run = engine.begin(opened)
+                item.run = self._maker.begin(opened)
             except PipelineError:
                 item.refused = True  # raised again when the batch is requested
 

@@ -7,9 +7,11 @@ the graph decodes are only checked here.
 from __future__ import annotations
 
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpufeed._util.memory import Memory
+from gpufeed._util.spans import Spans
 from gpufeed.decode.accept import Acceptor, as_ppm
 from gpufeed.decode.decoders import Decoder, NvImageCodec
 from gpufeed.decode.diagnose import Name, undecodable
@@ -62,6 +65,7 @@ class HostOpener:
         reduce_depth: as for `Manifest`.
         cache: keeps images; None to decode them every time.
         further: the further images of records.
+        spans: notes when batches were opened.
     """
 
     def __init__(
@@ -76,7 +80,9 @@ class HostOpener:
         reduce_depth: bool = False,
         cache: Cache | None = None,
         further: Further | None = None,
+        spans: Spans | None = None,
     ) -> None:
+        self._spans = Spans() if spans is None else spans
         self._cache = cache
         self._further = Further() if further is None else further
         self._budget = budget
@@ -179,11 +185,13 @@ def _images(view: int) -> str:
 
 def _work(reference: weakref.ref[_Batch]) -> None:
     """Open images of a batch until none is left, or the batch was dropped."""
-    while True:
-        batch = reference()
-        if batch is None or not batch.open_next():
-            return
-        del batch
+    batch = reference()
+    if batch is None:
+        return
+    with batch.range():
+        while batch is not None and batch.open_next():
+            del batch
+            batch = reference()
 
 
 def _decode(
@@ -214,6 +222,7 @@ class _Batch(Future[Opened]):
         further: Sequence[Sequence[Content]],
     ) -> None:
         super().__init__()
+        self._begin = time.perf_counter_ns()
         self._plan = plan
         self._encoded = encoded
         self._opener = opener
@@ -267,6 +276,10 @@ class _Batch(Future[Opened]):
             except Exception as error:  # raised where the batch is waited for
                 self._errors[place] = error
 
+    def range(self) -> AbstractContextManager[object]:
+        """Show the block to a profiler: a thread that opens images of the batch."""
+        return self._opener._spans.range("open", self._plan.step)
+
     @property
     def pending(self) -> int:
         """The number of images for threads to open."""
@@ -277,6 +290,8 @@ class _Batch(Future[Opened]):
         with self._lock:
             if self._started == len(self._places):
                 return False
+            if not self._started:
+                self._begin = time.perf_counter_ns()
             place = self._places[self._started]
             self._started += 1
         try:
@@ -295,7 +310,9 @@ class _Batch(Future[Opened]):
     def finish(self) -> None:
         """Set the result, after the last image."""
         try:
-            self.set_result(self._collect())
+            opened = self._collect()
+            self._opener._spans.add("open", self._plan.step, self._begin)
+            self.set_result(opened)
         except GpufeedError as error:
             self.set_exception(error)
         except BaseException as error:

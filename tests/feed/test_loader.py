@@ -779,7 +779,7 @@ def test_rows_are_those_of_the_batch(pictures: Manifest) -> None:
 
 def test_the_last_pass_is_counted(pictures: Manifest) -> None:
     with make(pictures, last_batch="pad", batch_size=16) as loader:
-        assert loader.stats == gpufeed.Stats(batches=0, images=0, seconds=0.0, waited=0.0)
+        assert loader.stats == gpufeed.Stats(0, 0, 0.0, 0.0, steps_in_epoch=4)
         assert (loader.stats.images_per_second, loader.stats.waiting_share) == (0.0, 0.0)
         list(loader)
         stats = loader.stats
