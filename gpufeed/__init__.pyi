@@ -68,6 +68,7 @@ from gpufeed.source import Source as Source
 from gpufeed.source.remote.storage import RemoteStorage as RemoteStorage
 from gpufeed.tiers.caches import DiskCache as DiskCache
 from gpufeed.tiers.caches import MemoryCache as MemoryCache
+from gpufeed.tools.doctor.run import doctor as doctor
 from gpufeed.tools.prepare.run import prepare as prepare
 from gpufeed.tools.prepare.verify import verify as verify
 from gpufeed.tools.stage import stage as stage

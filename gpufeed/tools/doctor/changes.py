@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpufeed._util.limits import quarter_of_memory
-from gpufeed.errors import ConfigError
+from gpufeed.errors import ConfigError, MissingExtraError
 from gpufeed.feed.loader import Loader
 from gpufeed.open.kinds import THREADS
 from gpufeed.plan.prefix import place
@@ -20,11 +20,19 @@ from gpufeed.records.bounding_box import corners
 from gpufeed.tiers.caches import DiskCache, MemoryCache
 from gpufeed.tools.doctor.storage import Storage
 from gpufeed.tools.prepare.run import prepare
-from gpufeed.transforms import OutputFormat, Resize, ToDtype, Transform, Views
+from gpufeed.transforms import Resize, ToDtype, Transform, Views
+from gpufeed.transforms.base import GeometricTransform, OutputFormat
 
-__all__ = ["Candidate", "cache_candidate", "candidates", "prepare_candidate", "tier_candidate"]
+__all__ = [
+    "BATCH",
+    "Candidate",
+    "cache_candidate",
+    "candidates",
+    "prepare_candidate",
+    "tier_candidate",
+]
 
-_BATCH = 64
+BATCH = 64
 _ENOUGH = 0.6
 """Share of an image's pixels above which making it smaller gains nothing."""
 _ROOM = 256 / 224
@@ -39,22 +47,23 @@ class Candidate:
         advice: what to do, as a sentence.
         options: of the loader, in the place of its own.
         prepared: the sample after the change, if its images are others.
-        kind: "transform" if it is an experiment to find out what a transform costs.
+        part: the part of the costs that it leaves out; "" for none.
+        advised: whether it may be advised, and is not only for knowing what a part costs.
     """
 
     name: str
     advice: str
     options: Mapping[str, Any] = field(default_factory=dict)
     prepared: Manifest | None = None
-    kind: str = ""
+    part: str = ""
+    advised: bool = True
 
 
-def candidates(sample: Manifest, loader: Loader, options: Mapping[str, Any]) -> Iterator[Candidate]:
+def candidates(loader: Loader, options: Mapping[str, Any]) -> Iterator[Candidate]:
     """Yield the changes that may lower the costs of an image, besides caches.
 
     Args:
-        sample: images that can be decoded.
-        loader: a loader of these with `options`.
+        loader: a loader of the sample with `options`.
         options: of the user's loader.
     """
     transforms = options["transforms"]
@@ -66,9 +75,9 @@ def candidates(sample: Manifest, loader: Loader, options: Mapping[str, Any]) -> 
         {
             "transforms": _changed(
                 transforms,
-                lambda each: ToDtype("uint8", layout=each.layout)
-                if isinstance(each, OutputFormat)
-                else each,
+                lambda each: (
+                    ToDtype("uint8", layout=each.layout) if isinstance(each, OutputFormat) else each
+                ),
             )
         },
     )
@@ -79,11 +88,11 @@ def candidates(sample: Manifest, loader: Loader, options: Mapping[str, Any]) -> 
             f'Use opener="{other}". Pixels differ by a few grey levels.',
             {"opener": other},
         )
-    if options["batch_size"] < _BATCH:
+    if options["batch_size"] < BATCH:
         yield Candidate(
             "batch size",
-            f"Use batches of {_BATCH}, if training allows: each batch takes time of its own.",
-            {"batch_size": _BATCH},
+            f"Use batches of {BATCH}, if training allows: each batch takes time of its own.",
+            {"batch_size": BATCH},
         )
 
 
@@ -105,7 +114,8 @@ def _each_without(transforms: Any) -> Iterator[Candidate]:
             f"Replace {name} by something cheaper, if training allows, or apply it to fewer "
             "images. The gain is that of leaving it out.",
             {"transforms": left},
-            kind="transform",
+            part=name,
+            advised=not isinstance(transform, GeometricTransform),
         )
 
 
@@ -151,9 +161,10 @@ def prepare_candidate(
     pixels = place(leading, sizes, boxes).size.prod(axis=1).sum()
     if pixels > _ENOUGH * sizes.prod(axis=1).sum():
         return None
-    prepared = prepare(
-        sample, folder, leading, to="files", workers=1, on_error="drop", progress=False
-    )
+    try:
+        prepared = prepare(sample, folder, leading, to="files", workers=1, progress=False)
+    except MissingExtraError:
+        return None
     share = pixels / sizes.prod(axis=1).sum()
     advice = f"{what}. Their pixels are {100 * share:.0f} % of the originals', as JPEG."
     return Candidate("prepare", advice, prepared=prepared)

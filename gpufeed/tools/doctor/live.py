@@ -79,11 +79,26 @@ class Feed:
 
 
 def in_turns(
-    feeds: Sequence[Feed], rounds: int, seconds: float, before: Callable[[], object]
+    feeds: Sequence[Feed],
+    rounds: int,
+    seconds: float,
+    before: Callable[[], object],
+    limit: tuple[int, float],
 ) -> list[list[Fed]]:
-    """Return the rounds of several feeds, which take turns; `before` is called before each."""
+    """Return the rounds of several feeds, which take turns.
+
+    Args:
+        feeds: the feeds.
+        rounds: rounds of each.
+        seconds: of a round.
+        before: called before each.
+        limit: rounds after which no other begins, once so many seconds have passed.
+    """
     found: list[list[Fed]] = [[] for _ in feeds]
-    for _ in range(rounds):
+    deadline = time.monotonic() + limit[1]
+    for number in range(rounds):
+        if number >= limit[0] and time.monotonic() > deadline:
+            break
         for feed, fed in zip(feeds, found, strict=True):
             before()
             fed.append(feed.round(seconds))

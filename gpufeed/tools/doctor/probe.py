@@ -19,7 +19,7 @@ from gpufeed.feed.maker import await_result
 from gpufeed.order.shard import ShardOptions
 from gpufeed.order.uniform import IndexSampler
 from gpufeed.records import Manifest
-from gpufeed.source.base import Content, Encoded
+from gpufeed.source.base import Content
 from gpufeed.source.memory import MemorySource
 from gpufeed.tools.doctor.model import Costs
 
@@ -135,7 +135,8 @@ class Probe:
 
     def round(self, number: int) -> Costs:
         """Return the costs of an image in round `number`, the same batches for every probe."""
-        steps, start, found = len(self.loader), time.perf_counter(), []
+        found: list[list[float]] = []
+        steps, start = len(self.loader), time.perf_counter()
         while not found or time.perf_counter() - start < _LEAST:
             found.append(self._batch((number + len(found)) % steps))
         plan, opened, run, hand_over, gpu = np.mean(found, axis=0).tolist()
@@ -160,7 +161,7 @@ class Probe:
         marks.append(cpu())
         loader._hand_over.batch(*made)
         marks.append(cpu())
-        return (np.append(np.diff(marks), gpu) / len(plan)).tolist()
+        return [seconds / len(plan) for seconds in (*np.diff(marks).tolist(), gpu)]
 
     def decode_window(self, number: int) -> tuple[float, float]:
         """Return the CPU seconds of checking a header and of decoding the window of an image.
@@ -173,18 +174,20 @@ class Probe:
         window, source = plan.stages.window, loader.manifest.source
         acceptor = Acceptor(source.name, reduce_depth=loader.manifest.reduce_depth, remembered=1)
         seconds = np.zeros(2)
-        places = zip(
-            source.read(plan.record_keys), plan.sizes, window.start, window.shape, strict=False
-        )
-        for content, size, first, shape in places:
+        for place, content in enumerate(source.read(plan.record_keys)):
+            if isinstance(content, OSError):
+                continue
+            size, first, shape = (
+                tuple(each[place].tolist()) for each in (plan.sizes, window.start, window.shape)
+            )
             with contextlib.suppress(DecodeError):
-                acceptor.accept(content, tuple(size.tolist()), 0)
+                acceptor.accept(content, size, 0)  # as in the first epoch
                 start = time.thread_time()
-                accepted: Content | Encoded = acceptor.accept(content, tuple(size.tolist()), 0)
+                accepted = acceptor.accept(content, size, 0)
                 seconds[0] += time.thread_time() - start
                 if not isinstance(accepted, np.ndarray):
                     start = time.thread_time()
-                    self._decoder.decode(accepted, tuple(first.tolist()), tuple(shape.tolist()))
+                    self._decoder.decode(accepted, first, shape)
                     seconds[1] += time.thread_time() - start
         header, decode = (seconds / len(plan)).tolist()
         return header, decode

@@ -6,9 +6,8 @@ import contextlib
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +22,14 @@ from gpufeed.records.subset import Subset, as_manifest
 from gpufeed.source.base import Content
 from gpufeed.source.files import FileSource
 from gpufeed.tools.doctor.changes import (
+    BATCH,
     Candidate,
     cache_candidate,
     candidates,
     prepare_candidate,
     tier_candidate,
 )
-from gpufeed.tools.doctor.diagnosis import Advice, Diagnosis, Taken, Verified, worth
+from gpufeed.tools.doctor.diagnosis import Advice, Diagnosis, Taken, Verified, largest_part, worth
 from gpufeed.tools.doctor.live import Fed, Feed, in_turns
 from gpufeed.tools.doctor.model import Change, Costs, Setting, bound_of, gain
 from gpufeed.tools.doctor.probe import Probe, held, measure_decoding
@@ -41,8 +41,10 @@ __all__ = ["doctor"]
 _BATCHES = 3
 _ROUND = 0.4
 """CPU seconds that the images of one round take at most, about."""
-_READING, _DECODING = 4.0, 2.0
-"""Seconds for reading images a second time, and for decoding them on one thread."""
+_READING, _DECODING, _MEASURING, _FEEDING = 4.0, 2.0, 15.0, 10.0
+"""Seconds of each measurement, after which it is cut short."""
+_FEWEST = 3
+"""Rounds that are never cut."""
 
 
 def doctor(
@@ -91,9 +93,7 @@ def doctor(
 
 
 class _Examination:
-    def __init__(
-        self, whole: Manifest, options: dict[str, Any], rounds: int, folder: Path
-    ) -> None:
+    def __init__(self, whole: Manifest, options: dict[str, Any], rounds: int, folder: Path) -> None:
         self.whole, self.options, self.rounds, self.folder = whole, options, rounds, folder
 
     def run(
@@ -104,7 +104,9 @@ class _Examination:
     ) -> Diagnosis:
         others = _OtherWork()
         batch_size = self.options["batch_size"]
-        drawn = np.random.default_rng(0).permutation(len(self.whole))[: _BATCHES * batch_size]
+        drawn = np.random.default_rng(0).permutation(len(self.whole))[
+            : _BATCHES * max(batch_size, BATCH)
+        ]
         batches = np.array_split(drawn, -(-len(drawn) // batch_size))
         reading = measure_storage(self.whole.source, batches, len(self.whole), seconds=_READING)
         storage = reading.storage
@@ -126,10 +128,8 @@ class _Examination:
         tried = [*self._tries()]
         setting = self._setting(None)
         base, found = self._measure(tried)
-        wall = 1 / storage.steady.median
-        base = [
-            replace(costs, read=storage.cpu_ms / 1000, fetch=wall) for costs in base
-        ]
+        read_s, fetch = storage.cpu_ms / 1000, storage.fetch
+        base = [replace(costs, read=read_s, fetch=fetch) for costs in base]
         advance(1)
 
         call, alone = self._step(step)
@@ -140,15 +140,25 @@ class _Examination:
         changes += self._further(bound.name, storage, contents)
         advance(1)
 
-        pairs = [(each, gain(base, setting, change)) for each, change in changes]
-        advised = sorted((pair for pair in pairs if worth(pair[1])), key=lambda p: -p[1].median)
+        pairs = [(each, gain(base, setting, change)) for each, change in changes if each.advised]
+        # What undoes the bound itself comes first, and then what gains most.
+        own = {"storage": "tier", "cpu": largest_part(cpu_ms)[0]}.get(bound.name, bound.name)
+        advised = sorted(
+            (pair for pair in pairs if worth(pair[1])),
+            key=lambda pair: (pair[0].name != own, -pair[1].median),
+        )
         first = advised[0] if advised else None
         fed, after = self._apply(first and first[0], call, seconds, storage)
         advance(1)
         verified = None
         if first is not None:
-            ratios = [b.rate / a.rate for a, b in zip(fed, after, strict=True)]
-            verified = Verified(first[0].name, first[1], median_of(ratios))
+            turns = [*zip(fed, after, strict=True)]
+            verified = Verified(
+                first[0].name,
+                first[1],
+                median_of([b.rate / a.rate for a, b in turns]),
+                median_of([a.cpu_ms / b.cpu_ms for a, b in turns]),
+            )
         rate = median_of([each.rate for each in fed])
         return Diagnosis(
             data=(len(self.whole), len(drawn)),
@@ -174,11 +184,16 @@ class _Examination:
         size = self.options["batch_size"]
         while size % 2 == 0 and size > 4 and size * decode_ms / 1000 > _ROUND:
             size //= 2
-        places = np.resize(good, max(min(len(good), _BATCHES * size), size))
+        # Enough for a batch of any size that is tried, if need be with repeats.
+        least = max(size, BATCH) if self.options["batch_size"] == size else size
+        places = np.resize(good, max(min(len(good), _BATCHES * size), least))
         self.sample = sample.take(places)
         self.held = held(self.sample, [contents[place] for place in places])
         self.scale = self.options["batch_size"] / size
         self.options = {**self.options, "batch_size": size}
+        # Tiers are for slow sources, and there is no such thing where images are in memory.
+        tiered = isinstance(self.options.get("cache"), list | tuple)
+        self.alone = {**self.options, "cache": None} if tiered else self.options
 
     def _setting(self, step: float | None) -> Setting:
         cores = available_threads()
@@ -187,7 +202,7 @@ class _Examination:
         )
 
     def _tries(self) -> list[Candidate]:
-        with Probe(self.held, **self.options) as probe:
+        with Probe(self.held, **self.alone) as probe:
             loader = probe.loader
             self.device = str(loader.device)
             self.window = [probe.decode_window(number) for number in range(self.rounds)]
@@ -197,7 +212,7 @@ class _Examination:
                 for view in views
             )
             sides = [min(view.size) for view in views]
-            found = [*candidates(self.sample, loader, self.options)]
+            found = [*candidates(loader, self.options)]
         prepared = prepare_candidate(
             self.held, self.options["transforms"], sides, self.folder / "prepared"
         )
@@ -207,7 +222,7 @@ class _Examination:
     def _measure(self, tried: list[Candidate]) -> tuple[list[Costs], list[list[Costs]]]:
         """Measure the loader and each change in turns; forget the changes that are not possible."""
         with contextlib.ExitStack() as stack:
-            probes = [stack.enter_context(Probe(self.held, **self.options))]
+            probes = [stack.enter_context(Probe(self.held, **self.alone))]
             for candidate in tried.copy():
                 try:
                     manifest = self.held
@@ -215,7 +230,7 @@ class _Examination:
                         prepared = candidate.prepared
                         images = prepared.source.read(np.arange(len(prepared)))
                         manifest = held(prepared, [i for i in images if not isinstance(i, OSError)])
-                    probe = Probe(manifest, **{**self.options, **candidate.options})
+                    probe = Probe(manifest, **{**self.alone, **candidate.options})
                 except ConfigError:  # such as images of several sizes without the crop
                     tried.remove(candidate)
                 else:
@@ -223,9 +238,12 @@ class _Examination:
             for probe in probes:
                 probe.warm()
             found: list[list[Costs]] = [[] for _ in probes]
+            deadline = time.monotonic() + _MEASURING
             for number in range(self.rounds):
                 for probe, costs in zip(probes, found, strict=True):
                     costs.append(probe.round(number))
+                if number + 1 >= _FEWEST and time.monotonic() > deadline:
+                    break
         return found[0], found[1:]
 
     def _parts(
@@ -233,11 +251,10 @@ class _Examination:
     ) -> dict[str, Median]:
         """Return the CPU milliseconds of an image by part."""
         saved = {
-            each.name: [max(a.cpu - a.read - b.cpu, 0.0) for a, b in zip(base, costs, strict=True)]
+            each.part: [max(a.cpu - a.read - b.cpu, 0.0) for a, b in zip(base, costs, strict=True)]
             for each, costs in zip(tried, found, strict=True)
-            if each.kind == "transform" or each.name == "uint8"
+            if each.part
         }
-        saved = {("output" if name == "uint8" else name): each for name, each in saved.items()}
         rest = []
         for number, costs in enumerate(base):
             pixels = costs.open + costs.run
@@ -282,7 +299,7 @@ class _Examination:
                 keys = np.arange(len(encoded))
                 read = measure_storage(local, [keys], len(self.whole), seconds=1.0).storage
                 tier = tier_candidate(storage, len(self.whole), self.folder)
-                found.append((tier, Change(fetch=1 / read.steady.median)))
+                found.append((tier, Change(fetch=read.fetch)))
         return found
 
     def _step(
@@ -294,7 +311,7 @@ class _Examination:
         if not callable(step):
             share = step / self.scale
             return (lambda _: time.sleep(share)), share
-        with Probe(self.held, **self.options) as probe:
+        with Probe(self.held, **self.alone) as probe:
             batch = probe.loader.batch(0)
         times = []
         for _ in range(self.rounds + 1):
@@ -324,10 +341,10 @@ class _Examination:
                 feeds.append(stack.enter_context(Feed(manifest, step, **options)))
                 if "cache" in candidate.options:
                     feeds[1].warm()
-            fed, *after = in_turns(feeds, self.rounds, seconds, before)
+            fed, *after = in_turns(feeds, self.rounds, seconds, before, (_FEWEST, _FEEDING))
         return fed, after[0] if after else []
 
-    def _taken(self, fed: list[Fed], storage: Storage, alone: float | None | bool) -> Taken:
+    def _taken(self, fed: list[Fed], storage: Storage, alone: float | bool | None) -> Taken:
         rate = statistics.median(each.rate for each in fed)
         cores = statistics.median(each.cpu_ms for each in fed) * rate / 1000
         pixels = float(self.sample.sizes().prod(axis=1).mean()) * 3
