@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
@@ -57,6 +58,10 @@ class Adapter(Protocol):
 
     def to_numpy(self, values: Any) -> npt.NDArray[Any]:
         """Return an array of a batch as a NumPy array in host memory."""
+        ...
+
+    def annotate(self, name: str, step: int) -> AbstractContextManager[object]:
+        """Return a block that the framework's profiler shows, if one is active."""
         ...
 
     def pace(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +46,10 @@ class NumpyAdapter:
     def to_numpy(self, values: Any) -> npt.NDArray[Any]:
         """Return the array itself."""
         return np.asarray(values)
+
+    def annotate(self, name: str, step: int) -> AbstractContextManager[object]:  # noqa: ARG002
+        """Return a block that is shown nowhere: NumPy has no profiler."""
+        return nullcontext()
 
     def pace(self) -> None:
         """Do nothing: no consumer of NumPy arrays queues work on them."""

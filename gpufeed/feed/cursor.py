@@ -115,8 +115,9 @@ class Cursor:
                 self.step = steps.stop if end is None else min(steps.stop, end)
                 raise StopIteration
             try:
-                plan, views = self._prefetcher.take(step)
-                handed_out = self._hand_over.deliver(plan, views, self.clock)
+                with self._maker.spans.range("wait", step):
+                    plan, views = self._prefetcher.take(step)
+                    handed_out = self._hand_over.deliver(plan, views, self.clock)
             except Interrupted:
                 if moves == self._moves or not steps.start <= self.step <= steps.stop:
                     raise ConfigError(ENDED) from None

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
+from gpufeed._util.atomic_write import atomic_write
 from gpufeed._util.dali_build import the_build
 from gpufeed._util.identity import brief, encode
 from gpufeed._util.limits import available_threads
@@ -29,6 +30,7 @@ from gpufeed.feed.cursor import Cursor, Pass
 from gpufeed.feed.maker import Maker, check_pixels, check_timeout
 from gpufeed.feed.sharded import follow_sharding
 from gpufeed.feed.stats import Stats
+from gpufeed.feed.timeline import timeline
 from gpufeed.feed.trainers import BatchSampler, TrainerEpochs
 from gpufeed.feed.words import explain
 from gpufeed.ledger import Ledger, Run
@@ -431,7 +433,7 @@ class Loader:
                 source = source.of_others([self._tiers, *source.sources[1:]])
             else:
                 source = self._tiers
-        self._spans = Spans()
+        self._spans = Spans(self._adapter.annotate)
         self._maker = Maker(
             self._planner,
             source,
@@ -550,6 +552,17 @@ class Loader:
     def stats(self) -> Stats:
         """The figures of the current pass, or else of the last one."""
         return self._cursor.stats
+
+    def trace(self, path: str | os.PathLike[str]) -> None:
+        """Write a timeline of the last thousand batches, for ui.perfetto.dev or chrome://tracing.
+
+        It has tracks for each stage of `stats.stages`, and one for the consumer's waits and its own
+        work between them. docs/observing.md tells how to read it.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        atomic_write(path, timeline(self._spans.latest()))
 
     def __iter__(self) -> Pass:
         """Return an iterator from `step` to the end of its epoch; with `restart`, from batch 0.

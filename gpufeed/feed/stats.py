@@ -75,7 +75,7 @@ class Stats:
         return (
             f"Stats(epoch {self.epoch}, step {self.step_in_epoch} of {self.steps_in_epoch}; "
             f"{self.images} images in {self.seconds:.3g} s: {self.images_per_second:.0f} images/s, "
-            f"waiting {self.waiting_share:.0%}; {stages}; {self.ready} batches ready{more})"
+            f"waiting {self.waiting_share:.0%}; {stages}; {self.ready} ready{more})"
         )
 
 
