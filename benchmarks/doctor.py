@@ -25,6 +25,7 @@ from PIL import Image
 import gpufeed
 from benchmarks.machine import Machine
 from benchmarks.storage.real import serve
+from gpufeed.tools.median import Median
 
 _TRAIN = gpufeed.presets.train
 
@@ -93,6 +94,7 @@ def throttled(content: bytes, size: int, count: int) -> Iterator[gpufeed.Manifes
 
 @contextmanager
 def slow_store(folder: Path) -> Iterator[Plant]:
+    """Images behind a slow store, of which several are asked for at a time."""
     content = next(draw(folder / "served", 1, (269, 269), 4, "JPEG").iterdir()).read_bytes()
     with throttled(content, 269, 2000) as manifest:
         yield Plant(manifest, {}, ("storage",), "tier")
@@ -100,18 +102,21 @@ def slow_store(folder: Path) -> Iterator[Plant]:
 
 @contextmanager
 def one_thread(folder: Path) -> Iterator[Plant]:
+    """Photos, and a loader that may use one thread."""
     photos = draw(folder / "one", 512, (1024, 768), 3, "JPEG")
     yield Plant(listed(photos), {"num_threads": 1}, ("threads",), "threads")
 
 
 @contextmanager
 def huge_pngs(folder: Path) -> Iterator[Plant]:
+    """Images of which each takes long to decode."""
     photos = draw(folder / "huge", 48, (3000, 2000), 3, "PNG")
     yield Plant(listed(photos), {}, ("cpu: decode",), "prepare")
 
 
 @contextmanager
 def expensive_policy(folder: Path) -> Iterator[Plant]:
+    """Small photos, and a policy that takes most of the CPU time."""
     photos = draw(folder / "policy", 512, (269, 269), 4, "JPEG")
     plain = _TRAIN()
     policy = [*plain[:-1], gpufeed.AugMix(), plain[-1]]
@@ -120,12 +125,14 @@ def expensive_policy(folder: Path) -> Iterator[Plant]:
 
 @contextmanager
 def slow_consumer(folder: Path) -> Iterator[Plant]:
+    """Small photos, and a training step of half a second."""
     photos = draw(folder / "consumer", 512, (269, 269), 4, "JPEG")
     yield Plant(listed(photos), {"step": 0.5}, ("consumer",), None)
 
 
 @contextmanager
 def tiny_files(folder: Path) -> Iterator[Plant]:
+    """Images so small that only the work for each file is left, in small batches."""
     photos = draw(folder / "tiny", 4096, (16, 16), 10, "JPEG")
     options = {"transforms": _TRAIN(16), "batch_size": 16}
     yield Plant(listed(photos), options, ("cpu: work for each file", "planning"), "batch size")
@@ -133,6 +140,7 @@ def tiny_files(folder: Path) -> Iterator[Plant]:
 
 @contextmanager
 def healthy(folder: Path) -> Iterator[Plant]:
+    """Small photos, and a training step that the loader keeps up with."""
     photos = draw(folder / "healthy", 512, (269, 269), 4, "JPEG")
     yield Plant(listed(photos), {"step": 0.06}, ("consumer",), None)
 
@@ -148,6 +156,10 @@ PLANTS: dict[str, Callable[[Path], Any]] = {
 }
 
 
+def _interval(gain: Median) -> str:
+    return f"{gain.median:.2f} ({gain.low:.2f} to {gain.high:.2f})"
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Diagnose each, print the table, and write JSON if asked to."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
@@ -157,8 +169,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
 
     found: dict[str, Any] = {}
-    print("| planted | found | ceiling, images/s | first advice | predicted | measured | s |")
-    print("|---|---|--:|---|--:|--:|--:|")
+    print(
+        "| planted | found | ceiling, images/s | first advice: gain | cores free "
+        "| predicted with these | measured | CPU time saved | s |"
+    )
+    print("|---|---|--:|---|--:|--:|--:|--:|--:|")
     for name in options.plants:
         with tempfile.TemporaryDirectory() as folder, PLANTS[name](Path(folder)) as plant:
             began = time.perf_counter()
@@ -168,16 +183,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
             seconds = time.perf_counter() - began
         right = report.culprit in plant.culprits
         named = [each.name for each in report.advice]
-        predicted = measured = "-"
-        if report.verified is not None:
-            predicted, measured = (
-                f"{each.median:.2f} ({each.low:.2f} to {each.high:.2f})"
-                for each in (report.verified.predicted, report.verified.measured)
-            )
+        gains = ["-"] * 4
+        if (applied := report.verified) is not None:
+            gains = [f"{applied.cores:.1f}"]
+            gains += map(_interval, (applied.predicted, applied.measured, applied.cpu))
+        first = [f"{each.name}: {_interval(each.gain)}" for each in report.advice[:1]]
         print(
             f"| {name} | {report.culprit}{'' if right else ' (wrong)'} "
-            f"| {report.bound.rate.median:,.0f} | {', '.join(named[:1]) or 'none'} "
-            f"| {predicted} | {measured} | {seconds:.0f} |",
+            f"| {report.bound.rate.median:,.0f} | {' '.join(first) or 'none'} "
+            f"| {' | '.join(gains)} | {seconds:.0f} |",
             flush=True,
         )
         if options.reports:

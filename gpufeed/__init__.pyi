@@ -26,6 +26,7 @@ from gpufeed.faults.quarantine import Failure as Failure
 from gpufeed.faults.quarantine import Quarantine as Quarantine
 from gpufeed.feed.loader import Batch as Batch
 from gpufeed.feed.loader import Loader as Loader
+from gpufeed.feed.report import Report as Report
 from gpufeed.feed.stats import Stats as Stats
 from gpufeed.ledger import Ledger as Ledger
 from gpufeed.order.balanced import ClassBalancedBatchSampler as ClassBalancedBatchSampler

@@ -80,6 +80,7 @@ def candidates(loader: Loader, options: Mapping[str, Any]) -> Iterator[Candidate
                 ),
             )
         },
+        part="output",
     )
     if not loader.device.is_cuda:
         other = "graph" if THREADS in loader._shares else "threads"

@@ -52,13 +52,15 @@ class Verified:
 
     Attributes:
         name: of the change.
-        predicted: the factor that the model predicted.
+        cores: cores that were free then, other processes taking the rest.
+        predicted: the factor that the model predicts for these.
         measured: the factor by which images/s rose, round by round.
         cpu: the factor by which the CPU time of an image fell, which other work on the machine
             disturbs less.
     """
 
     name: str
+    cores: float
     predicted: Median
     measured: Median
     cpu: Median
@@ -139,18 +141,18 @@ class Diagnosis:
             f"takes {self.storage.latency_ms.median:.1f} ms. The rest could do {spare}.",
             "planning": f"Planning bounds the run: one thread plans {rate}.",
             "threads": f"The number of threads bounds the run: {setting.threads} on "
-            f"{setting.cores} cores make {rate}. The rest could do {spare}.",
+            f"{setting.cores:g} cores make {rate}. The rest could do {spare}.",
             "hand-over": f"Handing batches over bounds the run, at {rate}.",
             "gpu": f"The GPU's part of the loader bounds the run, at {rate}.",
             "consumer": "The loader is not your problem: the training step takes "
             f"{rate}, and the loader could give {spare}.",
-            "cpu": f"The CPU bounds the run: {setting.cores} cores make at most {rate}, and "
+            "cpu": f"The CPU bounds the run: {setting.cores:g} cores make at most {rate}, and "
             f"{part} takes {100 * share:.0f} % of their time.",
         }[bound.name]
         if bound.name == "cpu" and not self.advice and share < _MOST:
             said = (
-                f"Nothing stands out. {setting.cores} cores make at most {rate}; the largest part "
-                f"of their time, {part}, takes {100 * share:.0f} %."
+                f"Nothing stands out. {setting.cores:g} cores make at most {rate}; the largest "
+                f"part of their time, {part}, takes {100 * share:.0f} %."
             )
         if bound.near:
             near = " and ".join(_NAMES[name] for name in bound.near)
@@ -199,7 +201,7 @@ class Diagnosis:
         taken = self.taken
         lines += [
             "",
-            f"Feeding takes {taken.cores:.1f} of {setting.cores} cores and about "
+            f"Feeding takes {taken.cores:.1f} of {setting.cores:g} cores and about "
             f"{taken.memory_gbs:.1f} GB/s of memory; one thread "
             f"copies {taken.memory_limit_gbs:.1f}.",
         ]
@@ -217,16 +219,16 @@ class Diagnosis:
             lines.append("  Nothing that gpufeed can change would gain 10 %.")
         if self.verified is not None:
             found = self.verified
-            hit = any(
-                each.low <= found.predicted.high and found.predicted.low <= each.high
-                for each in (found.measured, found.cpu)
+            hit = (
+                found.measured.low <= found.predicted.high
+                and found.predicted.low <= found.measured.high
             )
             lines += [
                 "",
-                f"Applied to a real loader: {found.name}. Predicted "
-                f"{interval(found.predicted, '.2f')} times, measured "
-                f"{interval(found.measured, '.2f')} times the images/s, with "
-                f"{interval(found.cpu, '.2f')} times less CPU time for each."
+                f"Applied to a real loader: {found.name}. With the {found.cores:.1f} cores that "
+                f"were free, {interval(found.predicted, '.2f')} times the images/s were predicted, "
+                f"and {interval(found.measured, '.2f')} times measured; an image took "
+                f"{interval(found.cpu, '.2f')} times less CPU time."
                 + " The prediction missed."
                 * (not hit),
             ]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from gpufeed.records import Manifest
 from gpufeed.tools.doctor.probe import make_loader
 
-__all__ = ["Fed", "Feed", "in_turns"]
+__all__ = ["Fed", "Feed", "free_cores", "in_turns"]
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,21 @@ class Feed:
             batches += 1
         wall, cpu = time.perf_counter() - start, time.process_time() - cpu
         return Fed(images / wall, 1000 * cpu / images, waited / wall, 1000 * stepped / batches)
+
+
+def free_cores(threads: int, seconds: float = 0.2) -> float:
+    """Return the cores that so many threads get while other processes work."""
+    block = bytes(1 << 20)  # hashed without the interpreter's lock
+
+    def work(_: int) -> None:
+        while time.perf_counter() < until:
+            hashlib.sha256(block).digest()
+
+    cpu, start = time.process_time(), time.perf_counter()
+    until = start + seconds
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(work, range(threads)))
+    return (time.process_time() - cpu) / (time.perf_counter() - start)
 
 
 def in_turns(

@@ -50,7 +50,7 @@ class Setting:
         step: seconds of a training step; None if it is unknown.
     """
 
-    cores: int
+    cores: float
     threads: int
     batch_size: int
     step: float | None = None

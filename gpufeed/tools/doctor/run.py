@@ -30,7 +30,7 @@ from gpufeed.tools.doctor.changes import (
     tier_candidate,
 )
 from gpufeed.tools.doctor.diagnosis import Advice, Diagnosis, Taken, Verified, largest_part, worth
-from gpufeed.tools.doctor.live import Fed, Feed, in_turns
+from gpufeed.tools.doctor.live import Fed, Feed, free_cores, in_turns
 from gpufeed.tools.doctor.model import Change, Costs, Setting, bound_of, gain
 from gpufeed.tools.doctor.probe import Probe, held, measure_decoding
 from gpufeed.tools.doctor.storage import Storage, drop_from_memory, measure_storage
@@ -153,9 +153,12 @@ class _Examination:
         verified = None
         if first is not None:
             turns = [*zip(fed, after, strict=True)]
+            cores = statistics.median(self.free)
+            change = next(change for each, change in changes if each is first[0])
             verified = Verified(
                 first[0].name,
-                first[1],
+                cores,
+                gain(base, replace(setting, cores=cores), change),
                 median_of([b.rate / a.rate for a, b in turns]),
                 median_of([a.cpu_ms / b.cpu_ms for a, b in turns]),
             )
@@ -328,8 +331,11 @@ class _Examination:
         storage: Storage,
     ) -> tuple[list[Fed], list[Fed]]:
         """Feed the sample from where it is, with a change and without, in turns."""
+        self.free: list[float] = []
+        threads = 2 * available_threads()
 
         def before() -> None:
+            self.free.append(free_cores(threads))
             if storage.steady is storage.cold:
                 drop_from_memory(self.sample.source, np.arange(len(self.sample)))
 
