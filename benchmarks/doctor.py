@@ -75,10 +75,10 @@ def listed(folder: Path) -> gpufeed.Manifest:
 
 @contextmanager
 def throttled(content: bytes, size: int, count: int) -> Iterator[gpufeed.Manifest]:
-    """Serve one image under many names: 30 ms until an answer, and 10 MB/s for all together."""
+    """Serve one image under many names: 30 ms until an answer, and 2 MB/s for all together."""
     ours, theirs = multiprocessing.Pipe()
     server = multiprocessing.get_context("spawn").Process(
-        target=serve, args=(theirs, content, 0.03, 1e7), daemon=True
+        target=serve, args=(theirs, content, 0.03, 2e6), daemon=True
     )
     server.start()
     address = f"http://127.0.0.1:{ours.recv()}"

@@ -15,9 +15,9 @@ __all__ = ["make_page", "save_page"]
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 52rem;
   padding: 0 1rem; color: #222; background: #fff; }
-h1 { font-size: 1.3rem; } h2 { font-size: 1.05rem; margin-top: 2rem; }
+h1 { font-size: 1.3rem; overflow-wrap: anywhere; } h2 { font-size: 1.05rem; margin-top: 2rem; }
 .verdict { font-size: 1.15rem; border-left: 4px solid #0b6e4f; padding-left: 1rem; }
-.row { display: grid; grid-template-columns: 11rem 1fr; gap: 0 1rem; margin: .35rem 0; }
+.row { display: grid; grid-template-columns: 13rem 1fr; gap: 0 1rem; margin: .35rem 0; }
 .name { overflow-wrap: anywhere; } .worst .name { font-weight: 600; }
 .track { position: relative; height: 1.1rem; background: #eee; margin-top: .2rem; }
 .bar { position: absolute; inset: 0 auto 0 0; background: #7aa6c2; min-width: 1px; }

@@ -120,6 +120,7 @@ class Probe:
 
     def __init__(self, manifest: Manifest, **options: Any) -> None:
         self.loader = make_loader(manifest, **options)
+        self._cached = options.get("cache") is not None
         self._decoder = NvImageCodec()
 
     def __enter__(self) -> Probe:
@@ -129,8 +130,8 @@ class Probe:
         self.loader.close()
 
     def warm(self) -> None:
-        """Make all batches once: the graph is built, and a cache is full."""
-        for step in range(len(self.loader)):
+        """Make a batch, so that the graph is built; or all, so that a cache is full."""
+        for step in range(len(self.loader) if self._cached else 1):
             self._batch(step)
 
     def round(self, number: int) -> Costs:
