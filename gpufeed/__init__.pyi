@@ -27,6 +27,7 @@ from gpufeed.faults.quarantine import Failure as Failure
 from gpufeed.faults.quarantine import Quarantine as Quarantine
 from gpufeed.feed.loader import Batch as Batch
 from gpufeed.feed.loader import Loader as Loader
+from gpufeed.feed.report import Report as Report
 from gpufeed.feed.stats import Stats as Stats
 from gpufeed.ledger import Ledger as Ledger
 from gpufeed.order.balanced import ClassBalancedBatchSampler as ClassBalancedBatchSampler
@@ -69,6 +70,7 @@ from gpufeed.source import Source as Source
 from gpufeed.source.remote.storage import RemoteStorage as RemoteStorage
 from gpufeed.tiers.caches import DiskCache as DiskCache
 from gpufeed.tiers.caches import MemoryCache as MemoryCache
+from gpufeed.tools.doctor.run import doctor as doctor
 from gpufeed.tools.prepare.run import prepare as prepare
 from gpufeed.tools.prepare.verify import verify as verify
 from gpufeed.tools.stage import stage as stage

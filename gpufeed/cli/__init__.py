@@ -17,6 +17,7 @@ import typer
 from gpufeed._util.sanitize import printable
 from gpufeed.cli import bench as _bench  # noqa: F401
 from gpufeed.cli import check as _check  # noqa: F401
+from gpufeed.cli import doctor as _doctor  # noqa: F401
 
 # Each import registers commands; `gpufeed --help` lists them in this order.
 from gpufeed.cli import feed as _feed  # noqa: F401

@@ -30,6 +30,7 @@ from gpufeed.feed.canary import Canary
 from gpufeed.feed.columns import Columns
 from gpufeed.feed.cursor import Cursor, Pass
 from gpufeed.feed.maker import Maker, check_pixels, check_timeout
+from gpufeed.feed.report import Report, report_of
 from gpufeed.feed.sharded import follow_sharding
 from gpufeed.feed.stats import Stats
 from gpufeed.feed.timeline import timeline
@@ -576,6 +577,13 @@ class Loader:
     def stats(self) -> Stats:
         """The figures of the current pass, or else of the last one."""
         return self._cursor.stats
+
+    def report(self) -> Report:
+        """Return what bounds the current pass, or else the last one; print it.
+
+        It follows from `stats` alone. `gpufeed.doctor` measures more, and says what to change.
+        """
+        return report_of(self.stats, self._maker.readers)
 
     def trace(self, path: str | os.PathLike[str]) -> None:
         """Write a timeline of the last thousand batches, for ui.perfetto.dev or chrome://tracing.

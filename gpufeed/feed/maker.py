@@ -232,6 +232,11 @@ class Maker:
             self._reader = open_reader(self._source, self._read_timeout)
         return self._reader.share()
 
+    @property
+    def readers(self) -> int:
+        """The number of batches that are planned and read at the same time."""
+        return 1 if self._reader is None else self._reader.batches
+
     def prepare(self, step: int, reader: Wrapper) -> Future[Opened]:
         """Plan and read a batch and start to open it; callable from any thread.
 

@@ -1,0 +1,87 @@
+"""`gpufeed doctor`: what bounds a run on a data set, and what to change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gpufeed.cli.app import app
+from gpufeed.cli.console import keep_interruptible, say, stdout
+from gpufeed.cli.options import (
+    BatchSize,
+    DataArgument,
+    Device,
+    FollowLinks,
+    Framework,
+    ImageColumn,
+    LabelColumn,
+    LabelsOption,
+    PathColumn,
+    Preset,
+    PresetOption,
+    Root,
+    Split,
+    Without,
+)
+
+__all__: list[str] = []
+
+
+@app.command()
+def doctor(
+    data: DataArgument,
+    preset: PresetOption = Preset.train,
+    split: Split = None,
+    labels: LabelsOption = None,
+    path: PathColumn = None,
+    image: ImageColumn = None,
+    label: LabelColumn = None,
+    root: Root = None,
+    follow_links: FollowLinks = False,
+    without: Without = None,
+    size: Annotated[int, typer.Option(min=1, help="Side of the images in pixels.")] = 224,
+    batch_size: BatchSize = 64,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="CPU threads; by default the `Loader`'s default.")
+    ] = None,
+    framework: Annotated[Framework, typer.Option(help="Kind of arrays.")] = Framework.numpy,
+    device: Device = "auto",
+    step_ms: Annotated[
+        float | None, typer.Option(min=0.001, help="Time of a training step, if you know it.")
+    ] = None,
+    json: Annotated[Path | None, typer.Option(help="JSON file to write all figures to.")] = None,
+    html: Annotated[Path | None, typer.Option(help="HTML page to write, with plots.")] = None,
+) -> None:
+    """Say what bounds a run, what its ceiling is, and what to change, with the gain expected."""
+    from gpufeed.sheets.sheet import write_checked
+    from gpufeed.tools.bench import check_json
+    from gpufeed.tools.doctor.page import save_page
+    from gpufeed.tools.doctor.run import doctor as diagnose
+    from gpufeed.tools.find_data import ListOptions
+    from gpufeed.tools.resolve import make_transforms, open_manifest, take_split
+
+    keep_interruptible()
+    figures, page = (None if each is None else check_json(each) for each in (json, html))
+    options = ListOptions(path, label, root, follow_links, image)
+    whole = open_manifest(data, labels.value if labels else None, without, options)
+    manifest, name = take_split(whole, split, preset.value)
+    arguments: dict[str, Any] = {"batch_size": batch_size, "num_threads": threads}
+    found = diagnose(
+        manifest,
+        step=None if step_ms is None else step_ms / 1000,
+        transforms=make_transforms(preset.value, size),
+        framework=framework.value,
+        device=device,
+        **arguments,
+    )
+    console = stdout()
+    for line in str(found).split("\n"):
+        say(console, line)
+    if figures is not None:
+        write_checked(figures, found.to_json().encode())
+        say(console, f"Figures: {json}")
+    if page is not None:
+        save_page(found, f"{data} (split: {name}), {preset.value}", page)
+        say(console, f"Page: {html}")

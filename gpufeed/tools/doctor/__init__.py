@@ -1,0 +1,1 @@
+"""`gpufeed doctor`: what bounds a run, what its ceiling is, and what to change."""
