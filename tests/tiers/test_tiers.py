@@ -263,6 +263,9 @@ def test_a_machine_reads_of_its_own_records_what_the_simulation_says(
     kept = len(files(tmp_path / "disk"))
     assert 4 < kept < COUNT // 2 - 4
     uses, first = node_local(COUNT, 2, epochs=5, sampled=COUNT // 2)
+    # The same order, whatever the records are called: each use by the place of the record's first.
+    order = sampler.keys(0, 5 * COUNT)[::2].tolist()
+    assert [*map(order.index, order)] == [*map(uses.tolist().index, uses.tolist())]
     assert first == COUNT // 2
     assert len(steps.source.keys) == misses(uses, first, kept, clairvoyant=True) < len(uses)
     steps.tiered.close()
