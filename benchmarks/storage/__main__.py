@@ -20,8 +20,9 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 from benchmarks.machine import Machine
+from benchmarks.storage.feeds.feed import Feed
 from benchmarks.storage.plot import plot
-from benchmarks.storage.real import FEEDS, Options, run
+from benchmarks.storage.real import FEEDS, Options, Turn, run
 from benchmarks.storage.report import figures, first_epochs, table
 from benchmarks.storage.simulate import Case, simulate
 
@@ -89,30 +90,35 @@ def feed(options: Options, names: Sequence[str], out: Path) -> None:
             print(f"{each.name} is absent: {missing} is not installed")
         elif each.name in names or not names:
             feeds.append(each)
-    turns = []
-    load = [os.getloadavg()[0]]
+    turns: list[Turn] = []
+    load: list[float] = []
+    out.mkdir(parents=True, exist_ok=True)
     for turn in run(options, feeds):
         turns.append(turn)
         load.append(os.getloadavg()[0])
         speeds = ", ".join(f"{options.images / epoch.seconds:.0f}" for epoch in turn.epochs)
         print(f"{turn.name}, {100 * turn.share:g} %: {speeds} images/s", flush=True)
-    found = list(figures(turns, options.images))
-    print("\n" + table(found))
-    ours = {"gpufeed", "gpufeed, no tier"} <= {feed.name for feed in feeds}
-    first = first_epochs(turns, "gpufeed", "gpufeed, no tier") if ours else None
-    if first:
+        _keep(options, feeds, turns, load, out)
+    print("\n" + table([*figures(turns, options.images)]))
+    if first := first_epochs(turns, "gpufeed", "gpufeed, no tier"):
         print(
-            f"\nimages/s of the first epoch by those without a tier: {first.median:.3f} "
+            f"\nimages/s of gpufeed's first epoch by those without a tier: {first.median:.3f} "
             f"({first.low:.3f} to {first.high:.3f}, {100 * first.coverage:.0f} %)"
         )
     print(f"load of the machine: {min(load):.1f} to {max(load):.1f}")
-    out.mkdir(parents=True, exist_ok=True)
+
+
+def _keep(
+    options: Options, feeds: Sequence[Feed], turns: list[Turn], load: list[float], out: Path
+) -> None:
+    """Write what there is so far."""
+    first = first_epochs(turns, "gpufeed", "gpufeed, no tier")
     kept = {
         "machine": asdict(Machine.here()),
         "versions": {each.package: importlib.metadata.version(each.package) for each in feeds},
         "load": load,
         "options": asdict(options),
-        "figures": [asdict(each) for each in found],
+        "figures": [asdict(each) for each in figures(turns, options.images)],
         "first_epoch": first and asdict(first),
         "turns": [asdict(turn) for turn in turns],
     }

@@ -53,16 +53,16 @@ def figures(turns: Sequence[Turn], images: int) -> Iterator[Figures]:
         )
 
 
-def first_epochs(turns: Sequence[Turn], name: str, other: str) -> Median:
-    """Return the images/s of a feed's first epoch by those of another's in the same round."""
+def first_epochs(turns: Sequence[Turn], name: str, other: str) -> Median | None:
+    """Return the images/s of a feed's first epoch by those of another's turn before it."""
     ratios: list[float] = []
-    base: list[float] = []
+    base: float | None = None
     for turn in turns:
         if turn.name == other:
-            base.append(turn.epochs[0].seconds)
-        elif turn.name == name:
-            ratios.append(base[-1] / turn.epochs[0].seconds)
-    return median_of(ratios)
+            base = turn.epochs[0].seconds
+        elif turn.name == name and base:
+            ratios.append(base / turn.epochs[0].seconds)
+    return median_of(ratios) if ratios else None
 
 
 def table(found: Sequence[Figures]) -> str:
