@@ -1,9 +1,8 @@
 """Measure feeding from an object store, for several latencies and numbers of requests at a time.
 
-A process of its own stands for the store: it answers requests for parts of objects as S3 does, each
-after the latency. So this tells how well requests overlap, and what each costs in CPU time; it
-tells nothing of bandwidth, nor of a store that limits its users. "possible" is what so many
-requests at a time allow if nothing else took any time.
+A process of its own stands for the store (`store.py`). So this tells how well requests overlap, and
+what each costs in CPU time; it tells nothing of bandwidth, nor of a store that limits its users.
+"possible" is what so many requests at a time allow if nothing else took any time.
 
     python -m benchmarks.remote
 """
@@ -11,72 +10,23 @@ requests at a time allow if nothing else took any time.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import io
-import multiprocessing
 import os
-import re
 import statistics
+import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 from PIL import Image
 
 import gpufeed
+from benchmarks.store import Store
 
 _IMAGES = 512
 _BATCH = 64
-
-
-def serve(pipe: Connection, content: bytes) -> None:
-    """Answer every request with a part of `content`, until the process is ended.
-
-    Send the port; then take latencies in seconds, each acknowledged by the peak of requests since.
-    """
-    latency, now, peak = 0.0, 0, 0
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal now, peak
-        try:
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode()
-                now += 1
-                peak = max(peak, now)
-                await asyncio.sleep(latency)
-                wanted = re.search(r"(?i)range: bytes=(\d+)-(\d*)", head)
-                status, extra, part = "200 OK", "", content
-                if wanted:
-                    part = content[int(wanted[1]) : int(wanted[2] or len(content)) + 1]
-                    last = int(wanted[1]) + len(part) - 1
-                    status = "206 Partial Content"
-                    extra = f"Content-Range: bytes {wanted[1]}-{last}/{len(content)}\r\n"
-                writer.write(
-                    f"HTTP/1.1 {status}\r\nContent-Length: {len(part)}\r\n{extra}"
-                    'ETag: "1"\r\nLast-Modified: Mon, 01 Jan 2024 00:00:00 GMT\r\n\r\n'.encode()
-                    + part
-                )
-                now -= 1
-                await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            writer.close()
-
-    def take_latency() -> None:
-        nonlocal latency, peak
-        latency = pipe.recv()
-        pipe.send(peak)
-        peak = 0
-
-    async def run() -> None:
-        server = await asyncio.start_server(answer, "127.0.0.1", 0, backlog=1024)
-        asyncio.get_running_loop().add_reader(pipe.fileno(), take_latency)
-        pipe.send(server.sockets[0].getsockname()[1])
-        await server.serve_forever()
-
-    asyncio.run(run())
 
 
 @dataclass(frozen=True)
@@ -88,13 +38,14 @@ class Round:
     peak: int
 
 
-def measure(loader: gpufeed.Loader, set_latency: Callable[[float], int], latency: float) -> Round:
+def measure(loader: gpufeed.Loader, store: Store, latency: float) -> Round:
     """Feed one epoch."""
-    set_latency(latency)
+    store.set(latency)
+    store.counts()
     start, cpu = time.perf_counter(), time.process_time()
     images = sum(len(batch["record_key"]) for batch in loader)
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-    return Round(images / seconds, 1e6 * cpu / images, set_latency(0.0))
+    return Round(images / seconds, 1e6 * cpu / images, store.counts().peak)
 
 
 def _image() -> bytes:
@@ -113,23 +64,21 @@ def main() -> None:
     parser.add_argument("--schemes", nargs="+", default=["s3", "http"])
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    ours, theirs = multiprocessing.Pipe()
-    spawn = multiprocessing.get_context("spawn")
-    server = spawn.Process(target=serve, args=(theirs, _image()), daemon=True)
-    server.start()
-    address = f"127.0.0.1:{ours.recv()}"
-    os.environ |= {"AWS_ENDPOINT_URL": f"http://{address}", "AWS_SKIP_SIGNATURE": "true"}
-
-    def set_latency(seconds: float) -> int:
-        ours.send(seconds)
-        peak: int = ours.recv()
-        return peak
-
     names = [f"{number:05}.jpg" for number in range(_IMAGES)]
+    with tempfile.TemporaryDirectory() as folder:
+        (photos := Path(folder) / "photos").mkdir()
+        for name in names:
+            (photos / name).write_bytes(_image())
+        with Store(Path(folder)) as store:
+            _report(options, names, store)
+
+
+def _report(options: argparse.Namespace, names: list[str], store: Store) -> None:
+    os.environ |= {"AWS_ENDPOINT_URL": store.address, "AWS_SKIP_SIGNATURE": "true"}
     print("| from | latency, ms | requests at a time | images/s | possible | peak | CPU us/image |")
     print("|---|--:|--:|--:|--:|--:|--:|")
     for scheme in options.schemes:
-        root = "s3://bucket/photos" if scheme == "s3" else f"http://{address}/photos"
+        root = "s3://photos" if scheme == "s3" else f"{store.address}/photos"
         for requests in options.requests:
             storage = gpufeed.RemoteStorage(root, max_requests=requests)
             manifest = gpufeed.read_table(
@@ -142,11 +91,9 @@ def main() -> None:
                 batch_size=_BATCH,
                 device="cpu",
             ) as loader:
-                measure(loader, set_latency, 0.0)  # makes the engine and the connections
+                measure(loader, store, 0.0)  # makes the engine and the connections
                 for latency in options.latencies:
-                    rounds = [
-                        measure(loader, set_latency, latency / 1e3) for _ in range(options.rounds)
-                    ]
+                    rounds = [measure(loader, store, latency / 1e3) for _ in range(options.rounds)]
                     rate = statistics.median(each.images_per_second for each in rounds)
                     cpu = statistics.median(each.cpu_us for each in rounds)
                     peak = max(each.peak for each in rounds)
@@ -156,7 +103,6 @@ def main() -> None:
                         f"| {cpu:,.0f} |",
                         flush=True,
                     )
-    server.kill()
 
 
 if __name__ == "__main__":

@@ -20,6 +20,13 @@ _LINES: dict[str, dict[str, Any]] = {
         "linestyle": ":",
     },
 }
+_LOCAL: dict[str, Any] = {
+    "label": "gpufeed, NodeLocalSampler",
+    "color": "#009e73",
+    "linewidth": 1.2,
+    "linestyle": "--",
+}
+_CURVES = (*((False, *line) for line in _LINES.items()), (True, "clairvoyant", _LOCAL))
 _MARKS = ("o", "x", "+", "s")
 
 
@@ -49,9 +56,10 @@ def plot(cases: Sequence[Case]) -> bytes:
     for axis, count in zip(axes.flat, nodes, strict=False):
         for size, mark in zip(sizes, _MARKS, strict=False):
             here = [case for case in cases if (case.nodes, case.records) == (count, size)]
-            shares = [100 * case.share for case in here]
-            for name, style in _LINES.items():
-                values = [100 * getattr(case, name) for case in here]
+            for local, name, style in _CURVES:
+                drawn = [case for case in here if case.local == local]
+                shares = [100 * case.share for case in drawn]
+                values = [100 * getattr(case, name) for case in drawn]
                 axis.plot(
                     shares,
                     values,
@@ -71,7 +79,7 @@ def plot(cases: Sequence[Case]) -> bytes:
     figure.supylabel("read from the store, % of an epoch")
     figure.legend(
         handles=[
-            *(Line2D([], [], **style) for style in _LINES.values()),
+            *(Line2D([], [], **style) for _, _, style in _CURVES),
             *(
                 Line2D(
                     [],

@@ -1,198 +1,189 @@
-"""Real runs: feeding from a store that is slow, with tiers and without, in turns.
+"""Real runs: feeding from a store that is slow, in turns.
 
-A process of its own stands for the store. It answers as S3 does, each request after a latency, and
-sends all answers together at no more than a rate. The wall time of an epoch is then that of what
-has to be fetched, as long as the machine is fast enough for the rest.
+The store sends all its answers together at no more than a rate. The wall time of an epoch is then
+that of what has to be fetched, as long as the machine is fast enough for the rest. What is fetched
+is told by the store's own count. Each turn of a feed is a process of its own, with an empty cache.
 """
 
 from __future__ import annotations
 
-import asyncio
+import importlib
 import io
 import multiprocessing
-import os
-import re
-import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any
-from unittest import mock
+from pathlib import Path
 
 import numpy as np
-import polars as pl
 from PIL import Image
 
-import gpufeed
+from benchmarks.storage.feeds.feed import BATCH, Feed, Given
+from benchmarks.storage.feeds.ours import SIDE
+from benchmarks.store import Store
 
-__all__ = ["FEEDS", "Figures", "run"]
+__all__ = ["FEEDS", "Epoch", "Options", "Turn", "run"]
 
-BATCH = 32
-SIDE = 64
+FEEDS = (
+    Feed("gpufeed, no tier", "ours", "gpufeed", ("obstore",), cache=False),
+    Feed("gpufeed, least recently used", "ours", "gpufeed", ("obstore",), opens="open_blind"),
+    Feed("gpufeed", "ours", "gpufeed", ("obstore",)),
+    Feed("MosaicML streaming", "mosaicml", "mosaicml-streaming", ("streaming", "torch")),
+    Feed("LitData", "litdata", "litdata", ("litdata", "torch")),
+    Feed("WebDataset", "webdataset", "webdataset", ("webdataset", "torch")),
+    Feed("Hugging Face", "huggingface", "datasets", ("datasets", "torch"), cache=False),
+)
+
+_PATIENCE = 300
+"""Seconds for an epoch."""
 
 
 @dataclass(frozen=True)
-class Figures:
-    """The figures of one feed, over epochs after the first; medians.
+class Options:
+    """What is measured.
 
     Attributes:
-        name: of the feed.
-        images_per_second: images fed by wall time.
-        fetched: share of the images that were read from the store.
-        hits: share that the tier had.
-        cpu_ms: CPU time of this process by image, in milliseconds.
-        first: images fed by wall time in the first epoch.
+        images: number of images.
+        length: bytes of each, on average; they differ by up to a fifth.
+        shares: the parts of the data that a cache has room for.
+        latency: milliseconds until the store answers.
+        rate: MB per second of all its answers.
+        epochs: epochs of each turn.
+        rounds: turns of each feed with each share.
+        work: milliseconds that the consumer takes for a batch.
     """
 
-    name: str
-    images_per_second: float
+    images: int
+    length: int
+    shares: list[float]
+    latency: float
+    rate: float
+    epochs: int
+    rounds: int
+    work: float
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """An epoch of a turn.
+
+    Attributes:
+        seconds: wall time.
+        cpu_seconds: CPU time of the feed's process and all below it.
+        fetched: bytes that the store sent, as a share of all images' bytes.
+        distinct: different images among those fed, as a share of all images.
+        together: how often images that were written one after the other came in one batch, as a
+            multiple of a full shuffle's.
+    """
+
+    seconds: float
+    cpu_seconds: float
     fetched: float
-    hits: float
-    cpu_ms: float
-    first: float
+    distinct: float
+    together: float
 
 
-def serve(pipe: Connection, content: bytes, latency: float, rate: float) -> None:
-    """Answer requests for any path with a part of `content`, until the process is ended."""
-    free = 0.0
+@dataclass(frozen=True)
+class Turn:
+    """The epochs of a feed with room for a share of the data; 0 where it has no cache."""
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal free
-        try:
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode()
-                wanted = re.search(r"(?i)range: bytes=(\d+)-(\d*)", head)
-                status, extra, part = "200 OK", "", content
-                if wanted:
-                    part = content[int(wanted[1]) : int(wanted[2] or len(content)) + 1]
-                    last = int(wanted[1]) + len(part) - 1
-                    status = "206 Partial Content"
-                    extra = f"Content-Range: bytes {wanted[1]}-{last}/{len(content)}\r\n"
-                body = b"" if head.startswith("HEAD") else part
-                # When the line is free again, after this answer.
-                free = max(free, time.monotonic()) + len(body) / rate
-                await asyncio.sleep(latency + free - time.monotonic())
-                writer.write(
-                    f"HTTP/1.1 {status}\r\nContent-Length: {len(part)}\r\n{extra}"
-                    'ETag: "1"\r\nLast-Modified: Mon, 01 Jan 2024 00:00:00 GMT\r\n\r\n'.encode()
-                    + body
+    name: str
+    share: float
+    epochs: list[Epoch]
+
+
+def run(options: Options, feeds: Sequence[Feed]) -> Iterator[Turn]:
+    """Write all formats; then feed from them in turns."""
+    images = _images(options.images, options.length)
+    with tempfile.TemporaryDirectory() as folder:
+        for module in sorted({feed.module for feed in feeds}):
+            (Path(folder) / module).mkdir()
+            importlib.import_module(f"benchmarks.storage.feeds.{module}").write(
+                images, Path(folder) / module
+            )
+        size = sum(map(len, images))
+        with Store(Path(folder), options.latency / 1e3, options.rate * 1e6) as store:
+            for _ in range(options.rounds):
+                for feed in feeds:
+                    for share in options.shares if feed.cache else (0.0,):
+                        yield _turn(store, feed, share, size, options)
+
+
+def _turn(store: Store, feed: Feed, share: float, size: int, options: Options) -> Turn:
+    with tempfile.TemporaryDirectory() as cache:
+        room = int(share * size)
+        given = Given(store.address, feed.module, options.images, Path(cache), room)
+        with _child(feed, given, options) as answers:
+            _receive(answers, feed)
+            store.counts()
+            found = []
+            for _ in range(options.epochs):
+                seconds, cpu, keys = _receive(answers, feed)
+                fetched = store.counts().sent / size
+                distinct = len(np.unique(keys)) / options.images
+                found.append(
+                    Epoch(seconds, cpu, fetched, distinct, _together(keys, options.images))
                 )
-                await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            writer.close()
-
-    async def start() -> None:
-        server = await asyncio.start_server(answer, "127.0.0.1", 0, backlog=1024)
-        pipe.send(server.sockets[0].getsockname()[1])
-        await server.serve_forever()
-
-    asyncio.run(start())
-
-
-def _image(length: int) -> bytes:
-    """Return a JPEG of about so many bytes; most of them are a comment, which costs nothing."""
-    buffer = io.BytesIO()
-    levels = np.random.default_rng(0).integers(0, 255, (SIDE, SIDE, 3), dtype=np.uint8)
-    Image.fromarray(levels).save(buffer, "JPEG", comment=bytes(max(0, length - 8_000)))
-    return buffer.getvalue()
+    return Turn(feed.name, share, found)
 
 
 @contextmanager
-def blind() -> Iterator[None]:
-    """Let tiers know nothing of the future, so that they give up what was used least recently."""
-    with mock.patch("gpufeed.tiers.horizon.foresees", return_value=False):
-        yield
-
-
-FEEDS: dict[str, Callable[[Any], tuple[dict[str, Any], bool]]] = {
-    "no tier": lambda _: ({}, False),
-    "least recently used": lambda tier: ({"cache": [tier]}, True),
-    "gpufeed": lambda tier: ({"cache": [tier]}, False),
-}
-"""Options of a `Loader` for a tier, and whether it is blind. Other libraries' feeds come here."""
-
-
-def run(
-    images: int,
-    length: int,
-    share: float,
-    latency: float,
-    rate: float,
-    epochs: int,
-    work: float,
-    rounds: int,
-) -> list[Figures]:
-    """Feed in turns.
-
-    Args:
-        images: number of images.
-        length: bytes of each.
-        share: the share of them that the tier has room for.
-        latency: seconds until the store answers.
-        rate: bytes per second of all its answers.
-        epochs: epochs of each feed.
-        work: seconds that the consumer takes for a batch.
-        rounds: turns of each feed, with a new tier each time.
-    """
-    content = _image(length)
+def _child(feed: Feed, given: Given, options: Options) -> Iterator[Connection]:
     ours, theirs = multiprocessing.Pipe()
     spawn = multiprocessing.get_context("spawn")
-    server = spawn.Process(target=serve, args=(theirs, content, latency, rate), daemon=True)
-    server.start()
-    address = f"http://127.0.0.1:{ours.recv()}"
-    os.environ |= {"AWS_ENDPOINT_URL": address, "AWS_SKIP_SIGNATURE": "true"}
-    names = pl.DataFrame({"path": [f"{number:06}.jpg" for number in range(images)]})
-    size = names.with_columns(width=pl.lit(SIDE), height=pl.lit(SIDE))
-    block = -(-(len(content) + 16) // 4096) * 4096
-    room = int(share * images) * block + (1 << 16)
-    turns: dict[str, list[list[float]]] = {name: [] for name in FEEDS}
-    for _ in range(rounds):
-        for name, feed in FEEDS.items():
-            with tempfile.TemporaryDirectory() as folder:
-                options, is_blind = feed(gpufeed.DiskCache(folder, room))
-                source = gpufeed.RemoteStorage("s3://bucket/photos")
-                manifest = gpufeed.read_table(size, label=None, root=source, progress=False)
-                with blind() if is_blind else nullcontext():
-                    turns[name] += _turn(manifest, options, epochs, work)
-    server.kill()
-    found = []
-    for name, each in turns.items():
-        later = [epoch[1:] for epoch in each if epoch[0]]
-        speed, fetched, hits, cpu = map(statistics.median, zip(*later, strict=True))
-        first = statistics.median(epoch[1] for epoch in each if not epoch[0])
-        found.append(Figures(name, speed, fetched, hits, cpu, first))
+    process = spawn.Process(target=_feed, args=(theirs, feed, given, options))
+    process.start()
+    theirs.close()
+    try:
+        yield ours
+        process.join(20)
+    finally:
+        process.kill()
+        process.join()
+
+
+def _receive(answers: Connection, feed: Feed) -> tuple[float, float, list[int]]:
+    if not answers.poll(_PATIENCE):
+        raise TimeoutError(f"{feed.name} has not fed an epoch in {_PATIENCE} s")
+    try:
+        found: tuple[float, float, list[int]] = answers.recv()
+    except EOFError:
+        raise RuntimeError(f"{feed.name} has failed; its error is above") from None
     return found
 
 
-def _turn(
-    manifest: gpufeed.Manifest, options: dict[str, Any], epochs: int, work: float
-) -> list[list[float]]:
-    """Feed the epochs of a new loader; return the number of each and its figures."""
-    loader = gpufeed.Loader(
-        manifest,
-        sampler=gpufeed.IndexSampler(len(manifest), shuffle=True, seed=1, num_epochs=epochs),
-        transforms=gpufeed.presets.evaluate(SIDE),
-        batch_size=BATCH,
-        device="cpu",
-        **options,
-    )
-    rows = []
-    with loader:
-        batches = loader.forever()
-        before = loader.stats
-        for epoch in range(epochs):
-            start, cpu = time.perf_counter(), time.process_time()
-            steps = len(loader)
-            for _ in range(steps):
-                next(batches)
-                time.sleep(work)
-            seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-            now, count = loader.stats, steps * BATCH
-            fetched = now.fetched_images - before.fetched_images if now.cache_hits else count
-            hits = sum(now.cache_hits) - sum(before.cache_hits)
-            rows.append([epoch, count / seconds, fetched / count, hits / count, 1e3 * cpu / count])
-            before = now
-    return rows
+def _feed(pipe: Connection, feed: Feed, given: Given, options: Options) -> None:
+    """Open, and feed epochs; send the wall time, the CPU time and the numbers of the images."""
+    from benchmarks.compare.contender import cpu_seconds
+
+    module = importlib.import_module(f"benchmarks.storage.feeds.{feed.module}")
+    epoch = getattr(module, feed.opens)(given)
+    pipe.send((0.0, 0.0, []))
+    for number in range(options.epochs):
+        start, cpu, keys = time.perf_counter(), sum(cpu_seconds()), []
+        for batch in epoch(number):
+            keys += [int(key) for key in batch]
+            time.sleep(options.work / 1e3)
+        pipe.send((time.perf_counter() - start, sum(cpu_seconds()) - cpu, keys))
+
+
+def _together(keys: Sequence[int], images: int) -> float:
+    """Return how often neighbours are in one batch, as a multiple of a full shuffle's."""
+    batch = np.full(images, -1)
+    batch[np.array(keys)] = np.arange(len(keys)) // BATCH
+    return float((batch[1:] == batch[:-1]).mean() * (images - 1) / (BATCH - 1))
+
+
+def _images(count: int, length: int) -> list[bytes]:
+    """Return JPEGs that are cheap to decode, since most of their bytes are a comment."""
+    rng = np.random.default_rng(0)
+    found = []
+    for size in rng.integers(int(0.8 * length), int(1.2 * length), count):
+        buffer = io.BytesIO()
+        levels = rng.integers(0, 255, (SIDE, SIDE, 3), dtype=np.uint8)
+        Image.fromarray(levels).save(buffer, "JPEG", comment=rng.bytes(max(0, size - 3_400)))
+        found.append(buffer.getvalue())
+    return found

@@ -37,6 +37,7 @@ class Case:
     """What is simulated, and what was found.
 
     Attributes:
+        local: whether each node has records of its own (`NodeLocalSampler`).
         records: number of records.
         nodes: number of nodes, each with a tier of its own.
         share: the share of all records that a tier has room for.
@@ -47,6 +48,7 @@ class Case:
         bound: the same of the best that any cache in the node could do, which knows the whole run.
     """
 
+    local: bool
     records: int
     nodes: int
     share: float
@@ -67,7 +69,7 @@ def listed(keys: Int64) -> UsesOf:
     return uses
 
 
-def order_of_use(
+def shuffled(
     records: int, nodes: int, epochs: int, sampled: int, seed: int = 0
 ) -> tuple[Int64, int]:
     """Return the uses of sampled records in node 0, and how many of them are in the first epoch.
@@ -91,6 +93,25 @@ def order_of_use(
     return np.concatenate(uses), first
 
 
+def node_local(
+    records: int, nodes: int, epochs: int, sampled: int, seed: int = 0
+) -> tuple[Int64, int]:
+    """Return the same for a sample of node 0's own records, all of which it reads in each epoch."""
+    sampler = gpufeed.NodeLocalSampler(records, nodes=nodes, global_batch=BATCH * nodes, seed=seed)
+    own = sampler.records(0)
+    keys = np.random.default_rng(seed).choice(len(own), sampled, replace=False).astype(np.int64)
+    uses = []
+    for epoch in range(epochs):
+        places = unpermute(keys, len(own), Key(seed, epoch))
+        few = np.flatnonzero(places < len(own) // BATCH * BATCH)[:8]
+        step, place = np.divmod(places[few], BATCH)
+        positions = epoch * sampler.epoch_size + step * BATCH * nodes + place
+        if (sampler.visits(positions).record_key != own[keys[few]]).any():
+            raise AssertionError("the sampler's order is not the inverted permutation")
+        uses.append(np.argsort(places))
+    return np.concatenate(uses), sampled
+
+
 def misses(uses: Int64, sampled: int, room: int, *, clairvoyant: bool) -> int:
     """Return how many uses the tier does not have."""
     future, order, found = Future(sampled), listed(uses), 0
@@ -111,15 +132,22 @@ def misses(uses: Int64, sampled: int, room: int, *, clairvoyant: bool) -> int:
 
 
 def simulate(
-    records: int, nodes: int, shares: Sequence[float], epochs: int, sampled: int
+    records: int,
+    nodes: int,
+    shares: Sequence[float],
+    epochs: int,
+    sampled: int,
+    *,
+    local: bool = False,
 ) -> list[Case]:
     """Simulate tiers of several sizes."""
-    sampled = min(sampled, records)
-    uses, first = order_of_use(records, nodes, epochs, sampled)
+    read = -(-records // nodes) if local else records
+    sampled = min(sampled, read)
+    uses, first = (node_local if local else shuffled)(records, nodes, epochs, sampled)
     later = len(uses) - first
     cases = []
     for share in shares:
-        room = max(1, round(share * sampled))
+        room = max(1, round(share * records * sampled / read))
         # Every use in the first epoch is a record's first.
         clairvoyant, lru, bound = (
             (count - first) / later
@@ -129,5 +157,5 @@ def simulate(
                 fewest_misses(uses.tolist(), room),
             )
         )
-        cases.append(Case(records, nodes, share, epochs, sampled, clairvoyant, lru, bound))
+        cases.append(Case(local, records, nodes, share, epochs, sampled, clairvoyant, lru, bound))
     return cases

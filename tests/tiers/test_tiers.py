@@ -24,6 +24,7 @@ import pytest
 from torch.utils.data import RandomSampler
 
 from benchmarks.storage.bound import fewest_misses
+from benchmarks.storage.simulate import misses, node_local
 from gpufeed import (
     ConfigError,
     DecodeError,
@@ -32,6 +33,7 @@ from gpufeed import (
     Manifest,
     MemoryCache,
     MemorySource,
+    NodeLocalSampler,
     Sampler,
     SequentialSampler,
     ShardOptions,
@@ -198,10 +200,18 @@ class Steps:
     """A tiered source that is read step by step, by hand."""
 
     def __init__(
-        self, manifest: Manifest, cache: Any, sampler: Sampler, *, repeats: bool = False
+        self,
+        manifest: Manifest,
+        cache: Any,
+        sampler: Sampler,
+        *,
+        repeats: bool = False,
+        machines: int = 1,
     ) -> None:
         _, self.source = counted(manifest)
-        schedule = Schedule(sampler.epoch_size, sampler.num_epochs, 1, ShardOptions(), "drop")
+        shard = ShardOptions(0, machines)
+        schedule = Schedule(sampler.epoch_size, sampler.num_epochs, 1, shard, "drop")
+        self.machines = machines
         run = Run(COUNT, sampler, schedule, repeats)
         self.tiered = TieredSource(self.source, [cache], run)
         self.sampler = sampler
@@ -215,7 +225,7 @@ class Steps:
 
     def read(self, step: int) -> None:
         self.begin(step)
-        key = self.sampler.keys(step, step + 1)
+        key = self.sampler.keys(step * self.machines, step * self.machines + 1)
         assert bytes(self.tiered.read(key)[0]) == bytes(self.source.source.read(key)[0])  # type: ignore[arg-type]
         self.tiers.keeper.flush()
         self.tiers._horizon.wait()
@@ -240,6 +250,25 @@ def test_what_is_read_is_the_least_possible(
     assert 10 < kept < COUNT - 10
     least = fewest_misses(sampler.keys(0, 5 * COUNT).tolist(), kept)
     assert len(steps.source.keys) == least < 5 * COUNT - 3 * kept
+    steps.tiered.close()
+
+
+def test_a_machine_reads_of_its_own_records_what_the_simulation_says(
+    manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Ahead, "start", lambda _: None)
+    sampler = NodeLocalSampler(COUNT, nodes=2, global_batch=2, num_epochs=5)
+    steps = Steps(manifest, DiskCache(tmp_path / "disk", SMALL // 2), sampler, machines=2)
+    for step in range(5 * COUNT // 2):
+        steps.read(step)
+    kept = len(files(tmp_path / "disk"))
+    assert 4 < kept < COUNT // 2 - 4
+    uses, first = node_local(COUNT, 2, epochs=5, sampled=COUNT // 2)
+    # The same order, whatever the records are called: each use by the place of the record's first.
+    order = sampler.keys(0, 5 * COUNT)[::2].tolist()
+    assert [*map(order.index, order)] == [*map(uses.tolist().index, uses.tolist())]
+    assert first == COUNT // 2
+    assert len(steps.source.keys) == misses(uses, first, kept, clairvoyant=True) < len(uses)
     steps.tiered.close()
 
 
