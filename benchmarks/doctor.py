@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import multiprocessing
 import os
 import tempfile
 import time
@@ -24,7 +23,7 @@ from PIL import Image
 
 import gpufeed
 from benchmarks.machine import Machine
-from benchmarks.storage.real import serve
+from benchmarks.store import Store
 from gpufeed.tools.median import Median
 
 _TRAIN = gpufeed.presets.train
@@ -74,29 +73,15 @@ def listed(folder: Path) -> gpufeed.Manifest:
 
 
 @contextmanager
-def throttled(content: bytes, size: int, count: int) -> Iterator[gpufeed.Manifest]:
-    """Serve one image under many names: 30 ms until an answer, and 2 MB/s for all together."""
-    ours, theirs = multiprocessing.Pipe()
-    server = multiprocessing.get_context("spawn").Process(
-        target=serve, args=(theirs, content, 0.03, 2e6), daemon=True
-    )
-    server.start()
-    address = f"http://127.0.0.1:{ours.recv()}"
-    os.environ |= {"AWS_ENDPOINT_URL": address, "AWS_SKIP_SIGNATURE": "true"}
-    names = pl.DataFrame({"path": [f"{number:05}.jpg" for number in range(count)]})
-    frame = names.with_columns(width=pl.lit(size), height=pl.lit(size))
-    source = gpufeed.RemoteStorage("s3://bucket/photos")
-    try:
-        yield gpufeed.read_table(frame, label=None, root=source, progress=False)
-    finally:
-        server.kill()
-
-
-@contextmanager
 def slow_store(folder: Path) -> Iterator[Plant]:
-    """Images behind a slow store, of which several are asked for at a time."""
-    content = next(draw(folder / "served", 1, (269, 269), 4, "JPEG").iterdir()).read_bytes()
-    with throttled(content, 269, 2000) as manifest:
+    """Images behind a store that answers after 30 ms, with 2 MB/s for all requests together."""
+    draw(folder / "photos", 2000, (269, 269), 4, "JPEG")
+    with Store(folder, latency=0.03, rate=2e6) as store:
+        os.environ |= {"AWS_ENDPOINT_URL": store.address, "AWS_SKIP_SIGNATURE": "true"}
+        names = pl.DataFrame({"path": [f"{number:05}.jpeg" for number in range(2000)]})
+        frame = names.with_columns(width=pl.lit(269), height=pl.lit(269))
+        source = gpufeed.RemoteStorage("s3://photos")
+        manifest = gpufeed.read_table(frame, label=None, root=source, progress=False)
         yield Plant(manifest, {}, ("storage",), "tier")
 
 
