@@ -1,4 +1,4 @@
-"""What docs/fields.md shows runs, and what its tables say comes."""
+"""What docs/how-to/fields.md shows runs, and what its tables say comes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-PAGE = (Path(__file__).parents[2] / "docs" / "fields.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "fields.md").read_text()
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""The code of docs/prepare.md runs."""
+"""The code of docs/how-to/prepare.md runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = (Path(__file__).parents[2] / "docs/prepare.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs/how-to/prepare.md").read_text()
 
 
 def test_its_code_runs(many_birds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
