@@ -50,7 +50,8 @@ def _options(command: typer.core.TyperCommand, context: typer.Context) -> Iterat
         record = parameter.get_help_record(context)
         if record and "--help" not in parameter.opts:
             names, told = record
-            lines.append(f"- `{names.strip(' *')}`: {' '.join(_prose(told).split())}")
+            names = names.strip(" *").replace("|", " | ")
+            lines.append(f"- `{names}`: {' '.join(_prose(told).split())}")
     if lines:
         yield "\n".join(lines)
 
