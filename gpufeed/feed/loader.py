@@ -120,8 +120,8 @@ class Loader:
     with all that belongs to them, as torchvision's SanitizeBoundingBoxes does. Labels count from 0;
     add 1 to `box_labels` for torchvision's detectors, which take 0 as the background. With `Views`,
     boxes, points and masks are lists with one entry for each view. Targets and columns change
-    neither pixels nor order, and a state loads whatever is requested. docs/how-to/fields.md is
-    about all of them.
+    neither pixels nor order, and a state loads whatever is requested. docs/how-to/ has
+    pages on all of them.
 
     Args:
         manifest: the images and their labels; or torch's `Subset` of a manifest, as its
