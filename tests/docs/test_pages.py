@@ -13,7 +13,7 @@ import gpufeed
 from tests.support.pages import PAGES, TOP, blocks, rows_of_code, run, write_data
 
 # Those that a test of their own runs, and looks at more closely.
-OWN = {"batch_size.md", "course.md", "detection.md", "fields.md"}
+OWN = {"batch_size.md", "course.md", "detection.md", "fields.md", "watching.md"}
 SHOWN = [
     page for page in PAGES if page.name not in OWN and any(each.is_run for each in blocks(page))
 ]

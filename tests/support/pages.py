@@ -98,7 +98,7 @@ def write_data(folder: Path, birds: Path) -> None:
     (folder / "nabirds").symlink_to(birds)
     images = [jpeg(picture(24 + seed % 5, 32, seed)) for seed in range(72)]
     kinds = [CLASSES[number % 3] for number in range(72)]
-    for part in ("photos/train", "photos/val"):
+    for part in ("photos/train", "photos/val", "images"):
         for number, (kind, image) in enumerate(zip(kinds, images, strict=True)):
             file = folder / part / kind / f"{number:02}.jpg"
             file.parent.mkdir(parents=True, exist_ok=True)
