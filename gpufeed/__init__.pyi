@@ -51,7 +51,6 @@ from gpufeed.plan.image_targets import Depth as Depth
 from gpufeed.plan.image_targets import Mask as Mask
 from gpufeed.plan.pairs import Pair as Pair
 from gpufeed.records import Manifest as Manifest
-from gpufeed.records import concat as concat
 from gpufeed.records import read_array_record as read_array_record
 from gpufeed.records import read_beton as read_beton
 from gpufeed.records import read_folder as read_folder
@@ -60,6 +59,7 @@ from gpufeed.records import read_manifest as read_manifest
 from gpufeed.records import read_nabirds as read_nabirds
 from gpufeed.records import read_table as read_table
 from gpufeed.records import read_webdataset as read_webdataset
+from gpufeed.records.concat import concat as concat
 from gpufeed.records.record import Record as Record
 from gpufeed.source import ArrayRecordSource as ArrayRecordSource
 from gpufeed.source import FileSource as FileSource

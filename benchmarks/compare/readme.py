@@ -1,8 +1,9 @@
-"""Write the comparison into README.md, between two comments, from a saved JSON.
+"""Write the comparison into pages, between two comments, from a saved JSON.
 
     python -m benchmarks.compare.readme [COMPARISON.json]
 
-The first comment names the JSON, relative to the repository; an argument replaces it.
+The first comment names the JSON, relative to the page; an argument replaces it. The comment may ask
+for a few rows: `<!-- comparison: FILE first 6 -->` has the six fastest of equal work.
 """
 
 from __future__ import annotations
@@ -18,19 +19,25 @@ from benchmarks.compare.results import Comparison, Result
 from benchmarks.compare.rows import READY, Row, rows
 from gpufeed.tools.median import Median
 
-__all__ = ["block", "main", "source_of", "with_block"]
+__all__ = ["PAGES", "block", "main", "source_of", "with_block"]
 
-TOP = Path(__file__).parent.parent.parent
+_TOP = Path(__file__).parent.parent.parent
+
+PAGES = (_TOP / "README.md", _TOP / "docs" / "performance" / "index.md")
 
 _BLOCK = re.compile(
-    r"<!-- comparison: (?P<source>\S+) -->\n.*?<!-- end of the comparison -->", re.DOTALL
+    r"<!-- comparison: (?P<source>\S+)(?: first (?P<rows>\d+))? -->\n"
+    r".*?<!-- end of the comparison -->",
+    re.DOTALL,
 )
 _HEADS = {"originals": "NABirds-like originals", "cleaned": "cut to 269 x 269"}
 _WORKERS = re.compile(r", \d+ workers?$")
 
 
-def block(found: Comparison) -> str:
+def block(found: Comparison, rows_shown: int | None = None) -> str:
     """Return the comparison in Markdown: its conditions, a table, and the limits.
+
+    With `rows_shown`, the table has so many rows, and nothing follows it.
 
     It includes only training with cached files and the smallest batches, on photos if there are
     any, and for each loader the number of workers that is fastest on the first set of images.
@@ -49,10 +56,12 @@ def block(found: Comparison) -> str:
         f"| | {' | '.join(_HEADS.get(each.work.name, each.work.name) for each in results)} |",
         f"|---|{'--:|' * len(results)}",
     ]
-    for row in equal:
+    for row in equal[:rows_shown]:
         name = f"**{row.name}**" if row.kind == "ours" else row.name
         cells = [_cell(rows_of.get(row.name)) for rows_of in listed]
         lines.append(f"| {' | '.join([name, *cells])} |")
+    if rows_shown is not None:
+        return "\n".join(lines)
     for kind, text in (
         ("less", "Loaders that resize without antialiasing, which is less work, reach"),
         ("limit", "Parts of the work alone reach"),
@@ -127,7 +136,7 @@ def _text(ratio: float) -> str:
 
 
 def source_of(text: str) -> str:
-    """Return the JSON that a README says its comparison is of, relative to the repository.
+    """Return the JSON that a page says its comparison is of, relative to the page.
 
     Raises:
         ValueError: there are no comments to write between.
@@ -142,31 +151,40 @@ def source_of(text: str) -> str:
 
 
 def with_block(text: str, source: str, found: Comparison) -> str:
-    """Return a README's text with the comparison of `source` in it.
+    """Return a page's text with the comparison of `source` in it.
 
     Raises:
         ValueError: there are no comments to write between.
     """
     source_of(text)
-    written = f"<!-- comparison: {source} -->\n\n{block(found)}\n\n<!-- end of the comparison -->"
-    return _BLOCK.sub(lambda _: written, text, count=1)
+
+    def written(place: re.Match[str]) -> str:
+        shown = place["rows"]
+        few = f" first {shown}" if shown else ""
+        table = block(found, int(shown) if shown else None)
+        return f"<!-- comparison: {source}{few} -->\n\n{table}\n\n<!-- end of the comparison -->"
+
+    return _BLOCK.sub(written, text, count=1)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the comparison into a README."""
+    """Write the comparison into pages."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.compare.readme", description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument(
-        "json", type=Path, nargs="?", help="JSON file; by default the one that the README names"
+        "json", type=Path, nargs="?", help="JSON file; by default the one that each page names"
     )
-    parser.add_argument("--readme", type=Path, default=TOP / "README.md")
+    parser.add_argument(
+        "--readme", type=Path, action="append", help="by default README.md and the site's page"
+    )
     options = parser.parse_args(arguments)
-    text = options.readme.read_text()
-    folder = options.readme.resolve().parent
-    path = options.json.resolve() if options.json else folder / source_of(text)
-    source = Path(os.path.relpath(path, folder)).as_posix()
-    options.readme.write_text(with_block(text, source, Comparison.load(path)))
+    for page in options.readme or PAGES:
+        text = page.read_text()
+        folder = page.resolve().parent
+        path = options.json.resolve() if options.json else folder / source_of(text)
+        source = Path(os.path.relpath(path, folder)).as_posix()
+        page.write_text(with_block(text, source, Comparison.load(path)))
 
 
 if __name__ == "__main__":

@@ -126,8 +126,8 @@ class Loader:
     with all that belongs to them, as torchvision's SanitizeBoundingBoxes does. Labels count from 0;
     add 1 to `box_labels` for torchvision's detectors, which take 0 as the background. With `Views`,
     boxes, points and masks are lists with one entry for each view. Targets and columns change
-    neither pixels nor order, and a state loads whatever is requested. docs/fields.md is about all
-    of them.
+    neither pixels nor order, and a state loads whatever is requested. docs/how-to/ has
+    pages on all of them.
 
     Args:
         manifest: the images and their labels; or torch's `Subset` of a manifest, as its
@@ -256,9 +256,10 @@ class Loader:
             A list of tiers, the fastest first, keeps encoded images of a slow source, such as
             [MemoryCache("8 GB"), DiskCache("/local/nvme", "200 GB")]. The processes of a machine
             share them. Images are read ahead in the order of use, and those that this machine uses
-            last are given up first, as far as the sampler tells; docs/caching.md is about them. A
-            tier that fails is left out, with a warning. Batches are the same as without tiers. The
-            source needs a `fingerprint`. Masks, depth maps and pairs of targets are not kept.
+            last are given up first, as far as the sampler tells; docs/how-to/caching.md is about
+            them. A tier that fails is left out, with a warning. Batches are the same as without
+            tiers. The source needs a `fingerprint`. Masks, depth maps and pairs of targets are not
+            kept.
         canary: k to make one record of every k-th batch again on the CPU while iterating, and to
             raise `CanaryError` if what was handed out looks different, such as 1000; None not to.
             `loader.canary` counts; docs/canary.md is about it.
@@ -565,7 +566,7 @@ class Loader:
         raise AttributeError(
             "a gpufeed Loader has no dataset: its records are loader.manifest; accelerate's "
             "skip_first_batches() takes only a torch DataLoader: go to any batch with seek(), as "
-            "docs/trainers.md shows for transformers"
+            "docs/how-to/trainers.md shows for transformers"
         )
 
     @property

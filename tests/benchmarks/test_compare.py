@@ -25,7 +25,7 @@ from benchmarks.compare.rows import interval_note, rows
 from benchmarks.compare.work import Work
 from tests.support.media import jpeg, picture
 
-KEPT = readme.TOP / "benchmarks/results/comparison-cpu-2-cores/comparison.json"
+KEPT = readme.PAGES[0].parent / "benchmarks/results/comparison-cpu-2-cores/comparison.json"
 
 
 @pytest.fixture(scope="module")
@@ -380,11 +380,12 @@ def test_the_kept_comparison_can_be_read() -> None:
         assert report.table(result) in KEPT.with_suffix(".md").read_text()
 
 
-def test_the_readme_tells_the_kept_comparison() -> None:
+@pytest.mark.parametrize("page", readme.PAGES, ids=lambda page: page.stem)
+def test_pages_tell_the_kept_comparison(page: Path) -> None:
     """Where this fails, run `python -m benchmarks.compare.readme`."""
-    text = (readme.TOP / "README.md").read_text()
+    text = page.read_text()
     source = readme.source_of(text)
-    assert readme.with_block(text, source, Comparison.load(readme.TOP / source)) == text
+    assert readme.with_block(text, source, Comparison.load(page.parent / source)) == text
 
 
 def test_the_readme_is_written_between_its_comments(tmp_path: Path) -> None:
@@ -411,13 +412,19 @@ def test_the_readme_is_written_between_its_comments(tmp_path: Path) -> None:
     assert written.endswith("\n\n<!-- end of the comparison -->\n\nB\n")
     assert "batches of 64), in turns in one run on 2 cores of a CPU: " in written
     assert "| | NABirds-like originals | x |" in written
-    assert "| **gpufeed** | 1 (500 images/s) | 1 (40 images/s) |" in written
+    ours = "| **gpufeed** | 1 (500 images/s) | 1 (40 images/s) |"
+    assert ours in written
     assert "| Some, 2 workers | 0.50 (0.50 to 0.50) | 0.50 (0.50 to 0.50) |" in written
     assert "1 worker |" not in written
     assert "which is less work, reach: Less 2.00 and 2.00." in written
     assert "Parts of the work alone reach: decode 4.00 and 4.00." in written
     readme.main(["--readme", str(target)])
     assert target.read_text() == written
+    target.write_text(written.replace("found.json -->", "found.json first 1 -->"))
+    readme.main(["--readme", str(target)])
+    few = target.read_text()
+    assert "first 1 -->\n\nBeside 3 other loaders " in few
+    assert few.endswith(f"{ours}\n\n<!-- end of the comparison -->\n\nB\n")
     target.write_text("# A\n")
     with pytest.raises(ValueError, match="no place for the comparison; it goes between the lines"):
         readme.main(["--readme", str(target)])

@@ -1,4 +1,4 @@
-"""What docs/batch_size.md shows runs, and does what it says."""
+"""What docs/how-to/batch_size.md shows runs, and does what it says."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from gpufeed import Manifest
 from tests.support.loaders import make
 
-PAGE = (Path(__file__).parents[2] / "docs" / "batch_size.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "batch_size.md").read_text()
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""docs/course.md, run cell by cell."""
+"""docs/start/course.md, run cell by cell."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 import gpufeed
 
-PAGE = (Path(__file__).parents[2] / "docs" / "course.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "start" / "course.md").read_text()
 CELLS = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
 
 

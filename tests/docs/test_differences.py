@@ -1,4 +1,4 @@
-"""docs/transforms.md is true: its tables are what is measured, its example runs."""
+"""docs/reference/transforms.md is true: its tables are what is measured, its example runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.differences import (
 from tests.support.written import Document, cells
 
 TEXT = DOCUMENT.path.read_text()
-WRITE = "run `python -m tests.support.differences`, which writes docs/transforms.md"
+WRITE = "run `python -m tests.support.differences`, which writes docs/reference/transforms.md"
 
 
 def number(cell: str) -> float:

@@ -1,9 +1,8 @@
-"""What docs/fields.md shows runs, and what its tables say comes."""
+"""What the pages on labels, columns, boxes and points show runs, and what they say comes."""
 
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-PAGE = (Path(__file__).parents[2] / "docs" / "fields.md").read_text()
-EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
+from tests.support.pages import TOP, blocks
+
+EXAMPLES = [
+    each.code for page in ("fields", "detection") for each in blocks(TOP / f"docs/how-to/{page}.md")
+]
 
 
 def run(example: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:

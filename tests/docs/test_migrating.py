@@ -1,4 +1,4 @@
-"""Each row of docs/migrating.md: both sides run, and have in common what the page says."""
+"""Each row of docs/from/{torch,grain}.md: both sides run, and have in common what is said."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from tests.support.media import make_manifest
 grain = pytest.importorskip("grain.python", reason="grain is not installed")
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-PAGE = (Path(__file__).parents[2] / "docs" / "migrating.md").read_text()
+FOLDER = Path(__file__).parents[2] / "docs" / "from"
+PAGE = "".join((FOLDER / f"{name}.md").read_text() for name in ("torch", "grain"))
 ROWS = re.findall(r"^\| `(.+)` \| `(.+)` \| the (order|records|sizes) \|$", PAGE, re.M)
 
 

@@ -1,4 +1,4 @@
-"""docs/extending.md shows the very code that is tested."""
+"""docs/how-to/extending.md shows the very code that is tested."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-PAGE = (HERE.parents[1] / "docs" / "extending.md").read_text()
+PAGE = (HERE.parents[1] / "docs" / "how-to" / "extending.md").read_text()
 SHOWN = re.findall(r"^<!-- tests/extending/(\S+) -->\n\n```python\n(.*?)^```", PAGE, re.M | re.S)
 
 

@@ -1,6 +1,6 @@
 """Feeds thousands of damaged images, and says what became of them.
 
-    python -m tests.hostile.run --files 20000    writes the tables of docs/hostile.md
+    python -m tests.hostile.run --files 20000    writes the tables of docs/reference/hostile.md
     python -m tests.hostile.run --file 1234      writes damaged file 1234 here, to be looked at
     python -m tests.hostile.run --large          writes what memory large images take
 

@@ -1,4 +1,4 @@
-"""The tables of docs/hostile.md."""
+"""The tables of docs/reference/hostile.md."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.hostile.run import Outcome
 
 DOCUMENT = Document(
-    Path(__file__).parents[2] / "docs" / "hostile.md", "python -m tests.hostile.run"
+    Path(__file__).parents[2] / "docs" / "reference" / "hostile.md", "python -m tests.hostile.run"
 )
 ALIKE = 2
 """Grey levels by which two decoders may be apart."""

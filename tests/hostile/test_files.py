@@ -96,7 +96,7 @@ def test_a_lie_about_the_size_is_all_that_is_changed(testdata: Path, form: str) 
 
 def test_the_document_is_of_what_the_code_has(outcome: Outcome) -> None:
     """All columns and kinds, in their order, and figures as the command writes them."""
-    write = "run `python -m tests.hostile.run`, which writes docs/hostile.md"
+    write = "run `python -m tests.hostile.run`, which writes docs/reference/hostile.md"
     large = {case: {"measured": {"peak": 1}} for case in hostile_table.LARGE}
     for name, table in (
         ("policies", hostile_table.fed(outcome)),

@@ -1,4 +1,4 @@
-"""Flax NNX, optax and Orbax over a mesh, by the very code that docs/jax.md shows."""
+"""Flax NNX, optax and Orbax over a mesh, by the very code that docs/how-to/jax.md shows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ for module in ("flax", "grain", "optax", "orbax.checkpoint"):
     pytest.importorskip(module, reason=f"{module} is not installed")
 
 TOP = Path(__file__).parents[2]
-(RECIPE,) = re.findall(r"^```python\n(.*?)^```", (TOP / "docs" / "jax.md").read_text(), re.M | re.S)
+PAGE = (TOP / "docs" / "how-to" / "jax.md").read_text()
+(RECIPE,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
 STEPS = 8
 SAVED = 4
 """A step in the middle of an epoch of six."""

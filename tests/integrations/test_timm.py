@@ -1,4 +1,4 @@
-"""The presets with a timm model's settings: what docs/trainers.md shows, against Pillow.
+"""The presets with a timm model's settings: what docs/how-to/trainers.md shows, against Pillow.
 
 timm itself is not imported. Its transform for evaluation is torchvision's on Pillow images: the
 shorter side is resized to size / crop_pct, rounded down, and the middle cut out.
@@ -20,7 +20,7 @@ from gpufeed import Loader, Manifest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-PAGE = (Path(__file__).parents[2] / "docs" / "trainers.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "trainers.md").read_text()
 (RECIPE,) = re.findall(r"^```python\n(config = .*?)^```", PAGE, re.M | re.S)
 
 CONFIGS: list[dict[str, Any]] = [

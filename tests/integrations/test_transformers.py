@@ -1,4 +1,4 @@
-"""A Loader in transformers' Trainer, by the very code that docs/trainers.md shows."""
+"""A Loader in transformers' Trainer, by the very code that docs/how-to/trainers.md shows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytest.importorskip("accelerate", reason="accelerate is not installed")
 import torch
 import transformers
 
-PAGE = (Path(__file__).parents[2] / "docs" / "trainers.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "trainers.md").read_text()
 (RECIPE,) = re.findall(r"^```python\n(class LoaderTrainer.*?)^```", PAGE, re.M | re.S)
 EPOCHS = 3
 STEPS = 6
@@ -108,7 +108,7 @@ def test_what_resuming_needs_is_said(small: Manifest, tmp_path: Path) -> None:
     whole = batches(small)
     assert run(small, tmp_path, save_steps=1, max_steps=7) == whole[:7]
     assert run(small, tmp_path, "checkpoint-6", save_strategy="no") == whole[6:]
-    with pytest.raises(AttributeError, match=r"go to any batch with seek\(\), as docs/trainers.md"):
+    with pytest.raises(AttributeError, match=r"with seek\(\), as docs/how-to/trainers.md"):
         run(small, tmp_path, "checkpoint-7", save_strategy="no")
 
 

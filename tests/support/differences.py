@@ -1,7 +1,7 @@
 """Differences of each transform from Pillow, or torchvision's formula, in pixel values.
 
 They are measured on the CPU, on synthetic birds, given the same drawn numbers; the references are
-those of the tests. This script writes both tables of docs/transforms.md:
+those of the tests. This script writes both tables of docs/reference/transforms.md:
 
     python -m tests.support.differences
 """
@@ -36,7 +36,7 @@ from tests.support.policy_reference import MOVES, operated
 from tests.support.written import Document
 
 DOCUMENT = Document(
-    Path(__file__).parents[2] / "docs" / "transforms.md",
+    Path(__file__).parents[2] / "docs" / "reference" / "transforms.md",
     "python -m tests.support.differences",
 )
 BIRDS = 16
@@ -484,7 +484,7 @@ def _listed(kinds: Sequence[type]) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Write the tables of docs/transforms.md.")
+    parser = argparse.ArgumentParser(description="Write reference/transforms.md.")
     parser.add_argument("--data", type=Path, help="print the differences on these images instead")
     options = parser.parse_args()
     if options.data is not None:

@@ -1,7 +1,7 @@
 """Masks beside torchvision's, given the same drawn numbers: the share of pixels that differ.
 
 This script measures on synthetic birds, where torchvision is installed, and writes the table of
-docs/fields.md:
+docs/how-to/segmentation.md:
 
     python -m tests.support.mask_differences
 """
@@ -29,7 +29,7 @@ from gpufeed.transforms.objects import Objects
 from tests.support.written import Document
 
 DOCUMENT = Document(
-    Path(__file__).parents[2] / "docs" / "fields.md",
+    Path(__file__).parents[2] / "docs" / "how-to" / "segmentation.md",
     "python -m tests.support.mask_differences",
 )
 BIRDS = 64

@@ -170,8 +170,8 @@ def train_fabric(manifest: Manifest, out: Path) -> Seen:
 
 
 def train_transformers(manifest: Manifest, out: Path) -> Seen:
-    """By the code that docs/trainers.md shows."""
-    page = (Path(__file__).parents[2] / "docs" / "trainers.md").read_text()
+    """By the code that docs/how-to/trainers.md shows."""
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "trainers.md").read_text()
     (recipe,) = re.findall(r"^```python\n(class LoaderTrainer.*?)^```", page, re.M | re.S)
     seen: Seen = {}
 

@@ -175,7 +175,7 @@ def test_what_is_wrong_is_named(pictures: Manifest) -> None:
 
 
 def test_the_documented_function_runs(pictures: Manifest) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "transforms.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "transforms.md").read_text()
     (code,) = re.findall(
         r"<!-- tests/transforms/test_function.py -->\n\n```python\n(.*?)^```", page, re.M | re.S
     )
