@@ -124,7 +124,7 @@ class CanaryError(GpufeedError):
         step: number of its batch.
         record_key: row number of the record in its manifest.
         path: name of the image as its source gives it, such as a file path.
-        distance: how far apart the two are, in grey levels: see docs/canary.md.
+        distance: how far apart the two are, in grey levels: see docs/how-to/canary.md.
         sheet: path of a PNG file of both; None if it could not be written.
     """
 

@@ -35,7 +35,7 @@ __all__ = ["ALLOWED", "Canary", "distance"]
 Pixels = npt.NDArray[np.uint8]
 
 ALLOWED = 24.0
-"""The largest `distance` of images that count as the same; docs/canary.md says why."""
+"""The largest `distance` of images that count as the same; docs/how-to/canary.md says why."""
 _BLOCK = 16
 
 

@@ -262,7 +262,7 @@ class Loader:
             kept.
         canary: k to make one record of every k-th batch again on the CPU while iterating, and to
             raise `CanaryError` if what was handed out looks different, such as 1000; None not to.
-            `loader.canary` counts; docs/canary.md is about it.
+            `loader.canary` counts; docs/how-to/canary.md is about it.
 
     Raises:
         ConfigError: an argument is out of range or contradicts another.
@@ -590,7 +590,7 @@ class Loader:
         """Write a timeline of the last thousand batches, for ui.perfetto.dev or chrome://tracing.
 
         It has tracks for each stage of `stats.stages`, and one for the consumer's waits and its own
-        work between them. docs/observing.md tells how to read it.
+        work between them. docs/how-to/observing.md tells how to read it.
 
         Raises:
             OSError: the file cannot be written.

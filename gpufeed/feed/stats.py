@@ -30,8 +30,8 @@ class Stats:
         fetched_bytes: their bytes.
         stages: seconds that each stage took since the pass began, summed over threads, for
             prefetched batches too: "plan", "read", "open" (from a batch's first image to its last),
-            "run" (feeding DALI and waiting for it) and "hand_over". docs/observing.md tells what
-            they say.
+            "run" (feeding DALI and waiting for it) and "hand_over". docs/how-to/observing.md tells
+            what they say.
         bad_images: records whose images were bad in this pass, each time that one came, and bad
             substitutes.
         ready: batches that are ready at this moment, from the next one on: all their images are

@@ -1,4 +1,4 @@
-"""The recipes of docs/watching.md run, and the libraries' own readers find what was logged."""
+"""The recipes of docs/how-to/watching.md run; the libraries' own readers find what was logged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from gpufeed import Loader, Manifest
 from tests.support.loaders import make
 
-PAGE = (Path(__file__).parents[2] / "docs" / "watching.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "watching.md").read_text()
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
 
 

@@ -63,8 +63,8 @@ def doctor(
     A sample of images is read, and taken through each part of a loader alone. CPU time is measured
     rather than wall time, so that other work on the machine disturbs little. From the costs follow
     the ceilings, and the smallest bounds the run. Each change that may help is measured on the same
-    sample, and the first of the advice is applied to a real loader. docs/doctor.md explains the
-    report.
+    sample, and the first of the advice is applied to a real loader. docs/how-to/doctor.md explains
+    the report.
 
     Args:
         manifest: the images.
