@@ -15,6 +15,7 @@ from gpufeed.decode.decoders import NvImageCodec
 from gpufeed.decode.diagnose import check_pillow_size
 from gpufeed.decode.headers import (
     DepthError,
+    ImageHeader,
     check_depth,
     check_scans,
     image_header,
@@ -176,19 +177,22 @@ class Examiner:
             examined.add(Problem.turned, f"orientation {header.orientation}")
         if not decoded:
             with self._budget.take(width * height):
-                self._decode(content, self._source.name(key), examined.size, examined)
+                self._decode(content, self._source.name(key), header, examined)
         return examined
 
-    def _decode(self, content: Encoded, path: str, size: Size, examined: Examined) -> None:
+    def _decode(self, content: Encoded, path: str, header: ImageHeader, examined: Examined) -> None:
         """Decode an image with Pillow, which is stricter, and with the decoder of a run."""
-        height, width = size
+        width, height = header[:2]
+        size = height, width
         name, mode, refusal = "", "", ""
         try:
             with Image.open(io.BytesIO(content)) as image:
                 name, mode = image.format or "", image.mode
                 check_pillow_size(image, size)
                 self._describe(image, path, examined)
-                if name in _REDUCIBLE:
+                # Lossless JPEGs count as of many scans; Pillow before 13 writes beyond its memory
+                # when it reduces one.
+                if name in _REDUCIBLE and not header.many_scans:
                     reduced = max(width // _REDUCTION, 1), max(height // _REDUCTION, 1)
                     image.draft(mode, reduced)
                 image.load()
