@@ -1,17 +1,18 @@
-"""Measure `prepare` beside Pillow by hand in a process pool and LitData's `optimize`.
+"""Measure `prepare` beside Pillow by hand in a process pool, and LitData's and FFCV's writers.
 
     python -m benchmarks.prepare --photos DIR
 
 Photos are brought to NABirds' distribution of sizes. All crop them to a box with a margin, fit them
 into squares of 269 pixels, encode them as JPEG of quality 95, and pack them: gpufeed and Pillow
-into tar shards, LitData, if it is installed, into its own chunks, with Pillow for the images. They
-take turns. Figures are medians over the rounds, with their interval: the CPU time of all processes
-per image, and images/s; each also as a part of the first's in each round.
+into tar shards, LitData and FFCV, if they are installed, into their own files, with Pillow for the
+images (FFCV encodes them itself). They take turns. Figures are medians over the rounds, with their
+interval: the CPU time of all processes per image, and images/s; each also as a part of the first's
+in each round.
 
-    python -m benchmarks.prepare --photos DIR --kills 20
+    python -m benchmarks.prepare --kills 20 --to parquet
 
-kills `gpufeed prepare` at that many random moments instead, starts it again each time, and compares
-what is there in the end with what one call writes.
+kills `gpufeed prepare`, with its workers, at that many random moments instead, starts it again each
+time, and compares what is there in the end with what one call with one worker writes.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ import importlib.util
 import io
 import json
 import multiprocessing
+import os
 import random
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -44,6 +47,7 @@ import gpufeed
 from benchmarks.compare.data import prepare as make_photos
 from benchmarks.machine import Machine
 from gpufeed.tools.median import Median, median_of
+from gpufeed.tools.synth import write_nabirds
 
 _MARGIN, _SIDE, _QUALITY = 0.2, 269, 95
 _SHARD = 100
@@ -53,8 +57,8 @@ Row = tuple[str, Box]
 """A file, and x, y, width and height of its box."""
 
 
-def by_hand(row: Row) -> bytes:
-    """Prepare one image with Pillow."""
+def squared(row: Row) -> Image.Image:
+    """Crop one image to its box, and fit it into a square, with Pillow."""
     path, (x, y, width, height) = row
     with Image.open(path) as opened:
         image = opened.convert("RGB")
@@ -67,8 +71,13 @@ def by_hand(row: Row) -> bytes:
     cropped = image.crop((left, top, right, bottom)).resize(size, Image.Resampling.BILINEAR)
     square = Image.new("RGB", (_SIDE, _SIDE))
     square.paste(cropped, ((_SIDE - size[0]) // 2, (_SIDE - size[1]) // 2))
+    return square
+
+
+def by_hand(row: Row) -> bytes:
+    """Prepare one image with Pillow."""
     buffer = io.BytesIO()
-    square.save(buffer, "JPEG", quality=_QUALITY, subsampling="4:2:0")
+    squared(row).save(buffer, "JPEG", quality=_QUALITY, subsampling="4:2:0")
     return buffer.getvalue()
 
 
@@ -113,6 +122,35 @@ def with_litdata(rows: list[Row], out: Path, workers: int) -> None:
         start_method="spawn",
         verbose=False,
     )
+
+
+class ForFFCV:
+    """What FFCV's writer takes: images, which it encodes with OpenCV."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: int) -> tuple[Image.Image]:
+        return (squared(self._rows[index]),)
+
+
+def with_ffcv(rows: list[Row], out: Path, workers: int) -> None:
+    """FFCV's own processes, which it forks, and one file."""
+    from ffcv.fields import RGBImageField
+    from ffcv.writer import DatasetWriter
+
+    out.mkdir()
+    multiprocessing.set_start_method("fork", force=True)  # the default, which LitData changes
+    fields = {"image": RGBImageField(write_mode="jpg", jpeg_quality=_QUALITY)}
+    DatasetWriter(str(out / "images.beton"), fields, num_workers=workers).from_indexed_dataset(
+        ForFFCV(rows), chunksize=_SHARD
+    )
+    # It does not wait for them, and their CPU time would not be counted.
+    for process in multiprocessing.active_children():
+        process.join()
 
 
 def with_gpufeed(manifest: gpufeed.Manifest, out: Path, workers: int, *, to: str = "tar") -> None:
@@ -167,6 +205,8 @@ def measure(
     }
     if importlib.util.find_spec("litdata") is not None:
         turns["LitData's optimize"] = partial(with_litdata, rows)
+    if importlib.util.find_spec("ffcv") is not None:
+        turns["FFCV's writer"] = partial(with_ffcv, rows)
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in turns}
     for number in range(rounds + 1):
         for name, turn in turns.items():
@@ -202,52 +242,55 @@ def digests(folder: Path) -> dict[str, str]:
     }
 
 
-def kill(manifest: gpufeed.Manifest, kills: int, workers: int, folder: Path) -> str:
+def kill(manifest: gpufeed.Manifest, to: str, kills: int, workers: int, folder: Path) -> str:
     """Kill `gpufeed prepare` at random moments, at least so often; return what came of it."""
     table = Path(manifest.root) / "photos.parquet"
     command = [sys.executable, "-m", "gpufeed", "prepare", str(table), "--root", str(manifest.root)]
-    options = ["--box-margin", "0.2", "--square", "269", "--shard-size", "8"]
-    options += ["--workers", str(workers)]
+    command += ["--box-margin", "0.2", "--square", "269", "--shard-size", "8", "--to", to]
+    subprocess.run([*command, str(folder / "whole"), "--workers", "1"], check=True)
+    wanted = digests(folder / "whole")
+    command += ["--workers", str(workers)]
     began = time.perf_counter()
-    subprocess.run([*command, str(folder / "whole"), *options], check=True)
-    longest, wanted = time.perf_counter() - began, digests(folder / "whole")
-    drawn = random.Random(0)  # noqa: S311
-    runs, differ = 0, 0
+    subprocess.run([*command, str(folder / "again")], check=True)
+    longest, differ = time.perf_counter() - began, int(digests(folder / "again") != wanted)
+    drawn, runs = random.Random(0), 1  # noqa: S311
     finished: list[int] = []
     while len(finished) < kills:
         out, ended = folder / f"killed-{runs}", False
         while not ended:
-            with subprocess.Popen([*command, str(out), *options]) as process:
+            with subprocess.Popen([*command, str(out)], start_new_session=True) as process:
                 try:
-                    if process.wait(drawn.uniform(0, 2 * longest)):
+                    if process.wait(drawn.uniform(0, longest)):
                         raise RuntimeError("gpufeed prepare failed")
                     ended = True
                 except subprocess.TimeoutExpired:
-                    process.kill()
                     finished.append(len(list((out / ".prepare").glob("*.parquet"))))
+                    os.killpg(process.pid, signal.SIGKILL)
         runs += 1
         differ += digests(out) != wanted
     return (
-        f"{len(finished)} kills in {runs} runs, of which {differ} wrote other files than one call; "
-        f"shards that were finished when it was killed: {finished}"
+        f"{to}: {len(finished)} kills in {runs} runs, of which {differ} wrote other files than one "
+        f"call with one worker; shards that were finished when it was killed: {finished}"
     )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="benchmarks.prepare", description=__doc__)
-    parser.add_argument("--photos", type=Path, required=True, help="folder of photos")
+    parser.add_argument("--photos", type=Path, help="folder of photos; without, synthetic birds")
     parser.add_argument("--pictures", type=int, default=600, help="number of images to prepare")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--kills", type=int, help="kill it so often, and measure nothing")
+    parser.add_argument("--to", default="tar", help="what it writes while it is killed")
     parser.add_argument("--json", type=Path, help="JSON file to write the figures to")
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        manifest = list_photos(given.photos, folder / "photos", given.pictures)
+        photos = given.photos or write_nabirds(folder / "birds", images=50)
+        manifest = list_photos(photos, folder / "photos", given.pictures)
         if given.kills:
-            print(kill(manifest, given.kills, given.workers, folder))
+            print(kill(manifest, given.to, given.kills, given.workers, folder))
             return
         results = measure(manifest, given.rounds, given.workers, folder)
     for contender, figures in results.items():
