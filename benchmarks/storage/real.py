@@ -31,6 +31,8 @@ FEEDS = (
     Feed("gpufeed, no tier", "ours", "gpufeed", ("obstore",), cache=False),
     Feed("gpufeed, least recently used", "ours", "gpufeed", ("obstore",), opens="open_blind"),
     Feed("gpufeed", "ours", "gpufeed", ("obstore",)),
+    Feed("gpufeed, files, no tier", "ours", "gpufeed", cache=False, opens="open_files"),
+    Feed("gpufeed, files", "ours", "gpufeed", opens="open_files"),
     Feed("MosaicML streaming", "mosaicml", "mosaicml-streaming", ("streaming", "torch")),
     Feed("LitData", "litdata", "litdata", ("litdata", "torch")),
     Feed("WebDataset", "webdataset", "webdataset", ("webdataset", "torch")),
