@@ -101,8 +101,9 @@ def _run(
                 before.clear()
             snapshot = {**now, "recent": _recent(before[0] if before else None, now)}
             before.append(now)
-            with contextlib.suppress(OSError):  # no room; perhaps a second later
-                write(path, snapshot)
+            # Perhaps a second later: there is no room, or the folder went as its user logged out.
+            with contextlib.suppress(OSError):
+                write(path_of(own["number"]), snapshot)
             if line is not None:
                 line.show(snapshot)
     finally:

@@ -64,6 +64,15 @@ def test_snapshots_say_what_stats_say_and_change_nothing(
         assert loader._watch is None
 
 
+def test_a_folder_that_is_removed_is_made_again(pictures: Manifest, folder: Path) -> None:
+    """As systemd removes it when its user logs out."""
+    with make(pictures) as loader:
+        next(iter(loader))
+        wait_until(read_snapshots)
+        folder.rename(folder.with_name("gone"))
+        wait_until(read_snapshots)
+
+
 def test_a_source_is_named_once(pictures: Manifest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The `repr` of a user's own may be of a million paths."""
     named = []

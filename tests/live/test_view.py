@@ -145,7 +145,9 @@ def test_recent_figures_are_those_of_one_pass(
     loader = Short()
     monkeypatch.setattr(watch, "SECONDS", 0.001)
     monkeypatch.setattr(watch, "write", lambda _, each: written.append(each["recent"]))
-    watch._run(weakref.WeakMethod(loader.describe), {}, tmp_path / "1.json", None, stop)
+    monkeypatch.setattr(snapshots, "SHARED", tmp_path)
+    path = snapshots.path_of(0)
+    watch._run(weakref.WeakMethod(loader.describe), {"number": 0}, path, None, stop)
     assert written[0]["images_per_second"] == 800
     assert (written[2]["images_per_second"], written[2]["waiting_share"]) == (100, 0.5)
 

@@ -18,6 +18,7 @@ from gpufeed._util.spans import at_work
 from gpufeed.feed.report import report_of
 from gpufeed.live.words import limit
 from gpufeed.source import Encoded, MemorySource
+from gpufeed.source.threads import Threaded
 from gpufeed.tools.doctor import run
 from gpufeed.tools.doctor.diagnosis import Advice, Diagnosis, Taken, Verified
 from gpufeed.tools.doctor.model import Change, Costs, Setting, bound_of, ceilings, gain
@@ -266,11 +267,14 @@ def test_a_running_loader_says_what_bounds_it(
     assert ("not the limit" in str(report)) == (bound == "consumer")
 
 
-def test_the_report_of_a_loader(pictures: Manifest) -> None:
+def test_the_report_of_a_loader(pictures: Manifest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Threaded, "batches", 4)
     with Loader(pictures, batch_size=4, device="cpu") as loader:
         assert str(loader.report()) == "No batch has been handed out yet."
         list(loader)
-        report = loader.report()
+    report = loader.report()  # now that nothing is read ahead any more
+    read = report.stats.stages["read"] / 4  # readers
+    assert report.busy["read"] == pytest.approx(read / report.stats.seconds)
     assert report.bound in {*report.busy, "consumer"}
     assert report.busy["open"] > 0
     assert "gpufeed doctor DATA" in str(report)
