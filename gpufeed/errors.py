@@ -143,8 +143,9 @@ class CanaryError(GpufeedError):
         return printable(
             f"record {self.record_key} ({self.path}) in batch {self.step} has other pixels than "
             f"when it is made again on the CPU: {self.distance:.0f} grey levels apart, where they "
-            f'differ most; {shown}. Images of other batches may be wrong too; opener="threads" '
-            "takes the decoder of a GPU out of the question; iterating on continues the run"
+            f"differ most; {shown}. Images of other batches may be wrong too. Find out with "
+            'opener="threads", which decodes on the CPU, whether the decoder of a GPU is at fault; '
+            "to go on with the run, catch this error and iterate on"
         )
 
 

@@ -6,13 +6,13 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 import nvtx
 
-__all__ = ["STAGES", "Annotate", "Span", "Spans"]
+__all__ = ["STAGES", "Annotate", "Span", "Spans", "at_work"]
 
 STAGES = ("plan", "read", "open", "run", "hand_over")
 """What a batch goes through, in order."""
@@ -88,3 +88,16 @@ class Spans:
         """Return the latest spans, in the order of their ends."""
         with self._lock:
             return [*self._latest]
+
+
+def at_work(seconds: Mapping[str, float], readers: int) -> dict[str, float]:
+    """Return the seconds in which each stage was at work, from those summed over its batches.
+
+    Args:
+        seconds: the sums by stage.
+        readers: batches that are planned and read at the same time.
+    """
+    return {
+        stage: total / (readers if stage in ("plan", "read") else 1)
+        for stage, total in seconds.items()
+    }

@@ -72,8 +72,8 @@ class TorchAdapter:
     def annotate(self, name: str, step: int) -> AbstractContextManager[object]:  # noqa: ARG002
         """Return a block for `torch.profiler`, which sees other threads only if told to."""
         # Without a profiler, record_function would still take ten microseconds. The flag is that
-        # of the process; torch's public ones are those of a thread.
-        if not torch.autograd.profiler._is_profiler_enabled:
+        # of the process, and private; torch's public ones are those of a thread.
+        if not getattr(torch.autograd.profiler, "_is_profiler_enabled", True):
             return nullcontext()
         return torch.profiler.record_function(name)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import select
 import sys
 import termios
@@ -87,9 +88,6 @@ def _watch(console: Console, pid: int | None) -> None:
 def _keys() -> Iterator[Callable[[], str]]:
     """Yield a function that waits a second for a key, and returns it or ""."""
 
-    def key() -> str:
-        return sys.stdin.read(1) if select.select([sys.stdin], [], [], _SECONDS)[0] else ""
-
     def pause() -> str:
         time.sleep(_SECONDS)
         return ""
@@ -97,9 +95,16 @@ def _keys() -> Iterator[Callable[[], str]]:
     if not sys.stdin.isatty():
         yield pause
         return
-    before = termios.tcgetattr(sys.stdin)
-    tty.setcbreak(sys.stdin)
+    terminal = sys.stdin.fileno()
+
+    def key() -> str:
+        # Not by `sys.stdin`, whose buffer would hide further keys from `select`.
+        ready = select.select([terminal], [], [], _SECONDS)[0]
+        return os.read(terminal, 1).decode(errors="replace") if ready else ""
+
+    before = termios.tcgetattr(terminal)
+    tty.setcbreak(terminal)
     try:
         yield key
     finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)

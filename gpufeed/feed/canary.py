@@ -15,7 +15,7 @@ import numpy.typing as npt
 from gpufeed._util.numbers import is_integer
 from gpufeed._util.sanitize import short
 from gpufeed.engine.device import resolve_device
-from gpufeed.errors import CanaryError, ConfigError, DecodeError
+from gpufeed.errors import CanaryError, ConfigError, GpufeedError
 from gpufeed.faults.failures import Failures
 from gpufeed.feed.maker import Maker, await_result
 from gpufeed.open.choice import Choice
@@ -165,8 +165,12 @@ class Canary:
                 # Equalizing, solarizing and the like make much of a grey level.
                 between = map(distance, self._again(1, plan, place), wanted)
                 apart = [max(far - 2 * near, 0.0) for far, near in zip(apart, between, strict=True)]
-        except DecodeError as error:
-            warnings.warn(f"canary: a record cannot be made again: {error}", stacklevel=2)
+        except GpufeedError as error:
+            warnings.warn(
+                f"canary: a record of batch {plan.step} was not compared, since it cannot be made "
+                f"again: {error}",
+                stacklevel=2,
+            )
             return None
         self.compared += 1
         self.furthest = max(self.furthest, *apart)

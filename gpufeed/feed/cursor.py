@@ -42,6 +42,7 @@ class Cursor:
         step: number of the batch that is handed out next.
         placed: whether `seek` chose `step`, and no batch has been handed out since.
         clock: the clock of the current pass, or else of the last one.
+        passes: the number of passes that have been started.
         waits: whether a consumer waits for a batch at this moment.
         turn: held while a batch is made; reentrant, since a user's function may request a batch.
     """
@@ -54,6 +55,7 @@ class Cursor:
         # Counts calls of `seek`, so that a batch made meanwhile does not undo one.
         self._moves = 0
         self.clock = Clock(maker)
+        self.passes = 0
         self.waits = False
         self.turn = threading.RLock()
         self._schedule = schedule
@@ -84,6 +86,7 @@ class Cursor:
         """End the current pass and make `started` the current one; it continues from `step`."""
         self.supersede()
         self.clock = Clock(self._maker)
+        self.passes += 1
         self._pass = weakref.ref(started)
         return started
 

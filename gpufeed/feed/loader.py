@@ -8,6 +8,7 @@ import operator
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from gpufeed._util.atomic_write import atomic_write
@@ -580,7 +581,7 @@ class Loader:
         return self._cursor.stats
 
     def report(self) -> Report:
-        """Return what bounds the current pass, or else the last one; print it.
+        """Return what bounds the current pass, or else the last one, for `print`.
 
         It follows from `stats` alone. `gpufeed.doctor` measures more, and says what to change.
         """
@@ -993,15 +994,22 @@ class Loader:
                 warn_if_cut_twice(self.sampler.epoch_size, len(self.manifest), found)
         self._found = found
 
+    @cached_property
+    def _source_name(self) -> str:
+        """The `repr` of the source, made once: a user's own may be of a million paths."""
+        return short(self.manifest.source)
+
     def _describe(self) -> dict[str, Any]:
         """Return what `gpufeed top` shows of this loader, as JSON has it; from any thread."""
         return {
             "images": len(self.manifest),
-            "source": short(self.manifest.source),
+            "source": self._source_name,
             "device": str(self.device),
             "threads": self._num_threads,
             **asdict(self._schedule.shard),
             "tiers": [] if self._tiers is None else [type(c).__name__ for c in self._tiers.caches],
+            "readers": self._maker.readers,
+            "passes": self._cursor.passes,
             "waits": self._cursor.waits,
             "stats": asdict(self._cursor.stats),
         }

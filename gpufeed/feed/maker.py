@@ -83,6 +83,7 @@ class Maker:
 
     Attributes:
         cache: the cache, made when first used; None before, and after `close`.
+        readers: the number of batches that are planned and read at the same time.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class Maker:
         self.failures = failures
         self.spans = Spans() if spans is None else spans
         self.cache: Cache | DeviceCache | None = None
+        self.readers = 1
         self._cache_settings = cache
         self._tiers = tiers
         self._planner = planner
@@ -230,12 +232,8 @@ class Maker:
         """Return a reader of the images, which the caller closes; all share their threads."""
         if self._reader is None:
             self._reader = open_reader(self._source, self._read_timeout)
+            self.readers = self._reader.batches
         return self._reader.share()
-
-    @property
-    def readers(self) -> int:
-        """The number of batches that are planned and read at the same time."""
-        return 1 if self._reader is None else self._reader.batches
 
     def prepare(self, step: int, reader: Wrapper) -> Future[Opened]:
         """Plan and read a batch and start to open it; callable from any thread.

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gpufeed._util.spans import at_work
+from gpufeed.live.words import HELD_UP
+
 if TYPE_CHECKING:
     from gpufeed.feed.stats import Stats
 
 __all__ = ["Report", "report_of"]
-
-_FREE = 0.05
-"""Share of its time that a consumer may wait before the loader counts as the limit."""
 
 _SAID = {
     "plan": "planning batches, which one thread does",
@@ -66,10 +66,7 @@ def report_of(stats: Stats, readers: int) -> Report:
     """
     if not stats.seconds:
         return Report(stats, "", dict.fromkeys(stats.stages, 0.0))
-    at_a_time = {"plan": readers, "read": readers}
-    busy = {
-        name: min(seconds / stats.seconds / at_a_time.get(name, 1), 1.0)
-        for name, seconds in stats.stages.items()
-    }
-    bound = "consumer" if stats.waiting_share < _FREE else max(busy, key=lambda each: busy[each])
+    seconds = at_work(stats.stages, readers)
+    busy = {stage: min(each / stats.seconds, 1.0) for stage, each in seconds.items()}
+    bound = "consumer" if stats.waiting_share < HELD_UP else max(busy, key=lambda each: busy[each])
     return Report(stats, bound, busy)

@@ -15,6 +15,7 @@ from typing import Any
 
 from gpufeed._util.exits import before_threads_end
 from gpufeed._util.limits import local_rank
+from gpufeed._util.spans import at_work
 from gpufeed.live.snapshots import Snapshot, path_of, remove, write
 from gpufeed.live.status_line import StatusLine
 
@@ -96,12 +97,13 @@ def _run(
                 return
             now = {**own, "time": time.monotonic(), **describe()}
             del describe  # so that the loader can go while this thread sleeps
-            if before and now["stats"]["seconds"] < before[-1]["stats"]["seconds"]:
-                before.clear()  # a new pass
+            if before and now["passes"] != before[-1]["passes"]:
+                before.clear()
             snapshot = {**now, "recent": _recent(before[0] if before else None, now)}
             before.append(now)
-            with contextlib.suppress(OSError):  # no room; perhaps a second later
-                write(path, snapshot)
+            # Perhaps a second later: there is no room, or the folder went as its user logged out.
+            with contextlib.suppress(OSError):
+                write(path_of(own["number"]), snapshot)
             if line is not None:
                 line.show(snapshot)
     finally:
@@ -111,7 +113,10 @@ def _run(
 
 
 def _recent(then: Snapshot | None, now: Snapshot) -> dict[str, Any]:
-    """Return the figures between two snapshots of a pass; without a first one, of all the pass."""
+    """Return the figures between two snapshots of a pass; without a first one, of all the pass.
+
+    Of each stage, they have the seconds in which it was at work.
+    """
     new = now["stats"]
     old: Snapshot = then["stats"] if then else {**dict.fromkeys(new, 0), "stages": {}}
     elapsed = now["time"] - then["time"] if then else new["seconds"]
@@ -121,9 +126,10 @@ def _recent(then: Snapshot | None, now: Snapshot) -> dict[str, Any]:
         "images_per_second": (new["images"] - old["images"]) / elapsed if elapsed else 0.0,
         # Known when a batch comes; if none did, the consumer has waited all the time or not at all.
         "waiting_share": waited / between if between else float(now["waits"]),
-        "stages": {
-            name: seconds - old["stages"].get(name, 0.0) for name, seconds in new["stages"].items()
-        },
+        "stages": at_work(
+            {stage: each - old["stages"].get(stage, 0.0) for stage, each in new["stages"].items()},
+            now["readers"],
+        ),
     }
 
 

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 
 from gpufeed.live.snapshots import Snapshot
 
-__all__ = ["limit", "time_left"]
+__all__ = ["HELD_UP", "limit", "time_left"]
 
-_HELD_UP = 0.1
+HELD_UP = 0.1
 """Share of its time that a consumer waits from which on the loader is the limit."""
 
 
 def limit(waiting_share: float, stages: Mapping[str, float]) -> str:
-    """Return what bounds a job, by its consumer's waiting and the seconds of each stage."""
-    if waiting_share < _HELD_UP:
+    """Return what bounds a job, by its consumer's waiting and the seconds of each stage at work."""
+    if waiting_share < HELD_UP:
         return "the consumer is the limit"
     most = max(stages, key=lambda name: stages[name])
     where = f"; most of its time is {most.replace('_', ' ')}" if stages[most] else ""

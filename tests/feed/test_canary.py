@@ -223,12 +223,30 @@ def test_every_kth_batch(pictures: Manifest) -> None:
         assert loader.canary.compared == 3  # of 12 batches: 0, 4 and 8
 
 
-def test_what_cannot_be_made_again_is_told(own_pictures: Manifest) -> None:
+def gone(manifest: Manifest, patch: pytest.MonkeyPatch) -> None:
+    for path in manifest.frame["path"]:
+        (Path(manifest.root) / path).unlink()
+
+
+def refused(manifest: Manifest, patch: pytest.MonkeyPatch) -> None:
+    def read(self: Any, keys: Any) -> Any:
+        raise RuntimeError("the token has expired")
+
+    patch.setattr(type(manifest.source), "read", read)
+
+
+@pytest.mark.parametrize(
+    ("happens", "why"),
+    [(gone, r"record \d+ .*: cannot be read"), (refused, "token has expired")],
+)
+def test_what_cannot_be_made_again_is_told(
+    own_pictures: Manifest, monkeypatch: pytest.MonkeyPatch, happens: Any, why: str
+) -> None:
     with make(own_pictures, canary=1, cache="host", batch_size=24) as loader:
         list(loader)
-        for path in own_pictures.frame["path"]:
-            (Path(own_pictures.root) / path).unlink()
-        with pytest.warns(UserWarning, match=r"canary: a record cannot be made again: record \d+"):
+        happens(own_pictures, monkeypatch)
+        said = "canary: a record of batch 1 was not compared, since it cannot be made again: "
+        with pytest.warns(UserWarning, match=f"{said}.*{why}"):
             list(loader)
         assert loader.canary is not None
         assert loader.canary.compared == 1

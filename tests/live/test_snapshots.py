@@ -64,6 +64,24 @@ def test_snapshots_say_what_stats_say_and_change_nothing(
         assert loader._watch is None
 
 
+def test_a_folder_that_is_removed_is_made_again(pictures: Manifest, folder: Path) -> None:
+    """As systemd removes it when its user logs out."""
+    with make(pictures) as loader:
+        next(iter(loader))
+        wait_until(read_snapshots)
+        folder.rename(folder.with_name("gone"))
+        wait_until(read_snapshots)
+
+
+def test_a_source_is_named_once(pictures: Manifest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The `repr` of a user's own may be of a million paths."""
+    named = []
+    monkeypatch.setattr(type(pictures.source), "__repr__", lambda _: named.append(1) or "Paths")
+    with make(pictures) as loader:
+        told = [loader._describe()["source"] for _ in range(3)]
+    assert (told, named) == (["Paths"] * 3, [1])
+
+
 def test_a_loader_that_is_dropped_takes_its_snapshot_along(
     pictures: Manifest, folder: Path
 ) -> None:

@@ -8,17 +8,21 @@ import io
 import json
 import os
 import struct
+import sys
 import termios
+import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from rich.console import Console
 
 from gpufeed import cli
-from gpufeed.live import snapshots, status_line
+from gpufeed.cli.top import _keys
+from gpufeed.live import snapshots, status_line, watch
 from gpufeed.live.status_line import StatusLine
 from gpufeed.live.view import view
 from gpufeed.live.watch import _recent
@@ -54,6 +58,8 @@ def snapshot(**changes: Any) -> dict[str, Any]:
         "shard_index": 0,
         "shard_count": 1,
         "tiers": ["MemoryCache"],
+        "readers": 1,
+        "passes": 1,
         "waits": False,
         "stats": stats,
         "recent": recent,
@@ -111,6 +117,49 @@ def test_recent_figures_are_differences() -> None:
         "waiting_share": 0.25,
         "stages": dict.fromkeys(now["stats"]["stages"], 0.0),
     }
+
+
+def test_stages_count_by_the_time_at_work() -> None:
+    """Several readers read several batches at a time."""
+    found = _recent(None, snapshot(readers=10))["stages"]
+    assert found == {"plan": 0.1, "read": 0.1, "open": 7.0, "run": 1.0, "hand_over": 0.0}
+
+
+def test_recent_figures_are_those_of_one_pass(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Also where a pass takes longer than the one before took by its last snapshot."""
+    stop, written = threading.Event(), []
+
+    class Short:
+        told: ClassVar = [(1, 400, 0.5), (1, 800, 0.8), (2, 90, 0.9)]
+
+        def describe(self) -> dict[str, Any]:
+            passes, images, seconds = self.told.pop(0)
+            if not self.told:
+                stop.set()
+            now = snapshot(passes=passes)
+            now["stats"].update(images=images, seconds=seconds, waited=0.45)
+            return {**now, "time": float(passes)}
+
+    loader = Short()
+    monkeypatch.setattr(watch, "SECONDS", 0.001)
+    monkeypatch.setattr(watch, "write", lambda _, each: written.append(each["recent"]))
+    monkeypatch.setattr(snapshots, "SHARED", tmp_path)
+    path = snapshots.path_of(0)
+    watch._run(weakref.WeakMethod(loader.describe), {"number": 0}, path, None, stop)
+    assert written[0]["images_per_second"] == 800
+    assert (written[2]["images_per_second"], written[2]["waiting_share"]) == (100, 0.5)
+
+
+def test_keys_that_come_together_are_all_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, terminal = os.openpty()
+    with os.fdopen(terminal) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        with _keys() as key:
+            os.write(ours, b"xq")
+            assert [key(), key()] == ["x", "q"]
+    os.close(ours)
 
 
 def test_the_status_line_keeps_the_last_line_and_gives_it_back(

@@ -14,8 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpufeed import ConfigError, Loader, Manifest, ManifestError, Stats, cli, read_folder
+from gpufeed._util.spans import at_work
 from gpufeed.feed.report import report_of
+from gpufeed.live.words import limit
 from gpufeed.source import Encoded, MemorySource
+from gpufeed.source.threads import Threaded
 from gpufeed.tools.doctor import run
 from gpufeed.tools.doctor.diagnosis import Advice, Diagnosis, Taken, Verified
 from gpufeed.tools.doctor.model import Change, Costs, Setting, bound_of, ceilings, gain
@@ -247,7 +250,7 @@ def test_every_image_is_read_at_each_pass() -> None:
         ({"read": 9.0, "open": 5.0}, 8.0, 4, "open"),
         ({"open": 12.0, "run": 3.0}, 8.0, 1, "open"),
         ({"run": 9.0, "open": 8.0}, 8.0, 1, "run"),
-        ({"read": 9.0, "open": 5.0}, 0.1, 1, "consumer"),
+        ({"read": 9.0, "open": 5.0}, 0.9, 1, "consumer"),
     ],
 )
 def test_a_running_loader_says_what_bounds_it(
@@ -256,16 +259,22 @@ def test_a_running_loader_says_what_bounds_it(
     every = dict.fromkeys(Stats(0, 0, 0.0, 0.0).stages, 0.1) | stages
     report = report_of(Stats(10, 640, 10.0, waited, stages=every), readers)
     assert report.bound == bound
+    # `gpufeed top` says the same.
+    top = limit(waited / 10.0, at_work(every, readers))
+    assert top.startswith("the consumer") if bound == "consumer" else top.endswith(bound)
     assert all(0 <= share <= 1 for share in report.busy.values())
     assert "64 images/s" in str(report)
     assert ("not the limit" in str(report)) == (bound == "consumer")
 
 
-def test_the_report_of_a_loader(pictures: Manifest) -> None:
+def test_the_report_of_a_loader(pictures: Manifest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Threaded, "batches", 4)
     with Loader(pictures, batch_size=4, device="cpu") as loader:
         assert str(loader.report()) == "No batch has been handed out yet."
         list(loader)
-        report = loader.report()
+    report = loader.report()  # now that nothing is read ahead any more
+    read = report.stats.stages["read"] / 4  # readers
+    assert report.busy["read"] == pytest.approx(read / report.stats.seconds)
     assert report.bound in {*report.busy, "consumer"}
     assert report.busy["open"] > 0
     assert "gpufeed doctor DATA" in str(report)
