@@ -16,6 +16,8 @@ Snapshot = dict[str, Any]
 """See `Watch`."""
 
 SHARED = Path("/dev/shm")  # noqa: S108 - in memory: a write never waits for a disk
+_FORMAT = 1
+"""Of the snapshots; those of other releases, if they are different, are in another folder."""
 _STALE_SECONDS = 60
 """Age at which the file of a process that is gone is removed.
 
@@ -79,7 +81,7 @@ def read_snapshots() -> list[Snapshot]:
 
 
 def _folder() -> Path:
-    return SHARED / f"gpufeed-live-{os.geteuid()}"
+    return SHARED / f"gpufeed-live-{os.geteuid()}-{_FORMAT}"
 
 
 def _check(folder: Path) -> None:

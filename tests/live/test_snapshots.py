@@ -26,7 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where snapshots are, often: a folder that only this test knows."""
     monkeypatch.setattr(snapshots, "SHARED", tmp_path)
     monkeypatch.setattr(watch, "SECONDS", 0.005)
-    return tmp_path / f"gpufeed-live-{os.geteuid()}"
+    return tmp_path / f"gpufeed-live-{os.geteuid()}-1"
 
 
 def wait_until(condition: Callable[[], object]) -> None:
