@@ -36,7 +36,7 @@ __all__: list[str] = []
 def replay(
     state: Annotated[
         Path,
-        typer.Option(help="A loader's state as JSON, the result of `loader.get_state()`."),
+        typer.Option(help="A loader's state as JSON: `json.dumps(loader.state_dict())`."),
     ],
     data: Annotated[
         str, typer.Option(help="The data of the run, as for `show`, or its saved manifest.")

@@ -42,7 +42,8 @@ def rows_of_split(frame: pl.DataFrame, name: str) -> pl.Series:
     if "is_training_img" not in frame.columns:
         raise ManifestError(
             "there is no column to split by, neither 'is_training_img' nor 'split' with names as "
-            f"text; the columns are {frame.columns}; use filter() with your own condition"
+            f"text; the columns are {frame.columns}; random_split([0.9, 0.1]) divides at random, "
+            "filter() by a condition of yours"
         )
     if wanted not in ("train", "test"):
         raise ConfigError(
