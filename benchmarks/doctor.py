@@ -170,7 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         named = [each.name for each in report.advice]
         gains = ["-"] * 4
         if (applied := report.verified) is not None:
-            gains = [f"{applied.cores:.1f}"]
+            gains = [f"{report.free:.1f}"]
             gains += map(_interval, (applied.predicted, applied.measured, applied.cpu))
         first = [f"{each.name}: {_interval(each.gain)}" for each in report.advice[:1]]
         print(
