@@ -95,7 +95,7 @@ def diagnosis(
 @pytest.mark.parametrize(
     ("found", "culprit", "said"),
     [
-        (diagnosis(), "cpu: decode", "Nothing stands out. 2 cores can give"),
+        (diagnosis(), "cpu: decode", "Nothing stands out. 2 cores can give at most"),
         (diagnosis(parts={**PARTS, "AugMix": 3.0}), "cpu: AugMix", "AugMix takes 82 % of their"),
         (
             diagnosis(parts={**PARTS, "plan": 1.0}),

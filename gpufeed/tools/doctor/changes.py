@@ -36,14 +36,9 @@ _ROOM = 256 / 224
 
 @dataclass(frozen=True)
 class Candidate:
-    """A change to try.
+    """A change to try: other options of the loader, or other images, the sample prepared.
 
-    Attributes:
-        name: such as "uint8", or the kind of a transform.
-        advice: what to do, as a sentence.
-        options: of the loader, in the place of its own.
-        prepared: the sample after the change, if its images are others.
-        part: the part of the costs that it leaves out; "" for none.
+    `part` is the part of the costs that it leaves out; "" for none.
     """
 
     name: str
@@ -58,11 +53,7 @@ def candidates(
 ) -> Iterator[Candidate]:
     """Yield the changes that may lower the CPU time of an image.
 
-    Args:
-        loader: a loader of the sample.
-        sample: the images, and the options of the loader.
-        whole: the manifest that they are from.
-        folder: to write prepared images to.
+    Prepared images are written to the folder. The loader is one of the sample.
     """
     options = sample.options
     transforms = options["transforms"]

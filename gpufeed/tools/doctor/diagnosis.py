@@ -41,14 +41,10 @@ class Advice:
 
 @dataclass(frozen=True)
 class Verified:
-    """A piece of advice that was applied to a real loader of the sample.
+    """A piece of advice that was applied to a real loader: the factors by which images/s rose.
 
-    Attributes:
-        name: of the change.
-        predicted: the factor that the model predicts for the cores that were free.
-        measured: the factor by which images/s rose, round by round.
-        cpu: the factor by which the CPU time of an image fell, which other work on the machine
-            disturbs less.
+    Predicted for the cores that were free, and measured; `cpu` is that by which the CPU time of an
+    image fell, which other work on the machine disturbs less.
     """
 
     name: str
@@ -59,15 +55,7 @@ class Verified:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the report.
-
-    Attributes:
-        title: its heading.
-        notes: its paragraphs.
-        rows: its figures by name.
-        form: how they are written, as in `format`.
-        worst: the row that matters most.
-    """
+    """A part of the report: paragraphs, and figures by name, of which `worst` matters most."""
 
     title: str
     notes: list[str] = field(default_factory=list)
@@ -126,21 +114,21 @@ class Diagnosis:
         spare = f"{min(others):,.0f} images/s" if others else "more"
         part, share = largest_part(self.cpu_ms)
         said = {
-            "storage": f"The storage bounds the run: it gives {rate}, of which each image alone "
+            "storage": f"The storage bounds the run: it gives {rate}; reading one image alone "
             f"takes {self.storage.latency_ms.median:.1f} ms. The rest could do {spare}.",
             "planning": f"Planning bounds the run: one thread plans {rate}.",
             "threads": f"The number of threads bounds the run: {setting.threads} on "
-            f"{setting.cores:g} cores can give {rate}. The rest could do {spare}.",
+            f"{setting.cores:g} cores can give at most {rate}. The rest could do {spare}.",
             "hand-over": f"Handing batches over bounds the run, at {rate}.",
             "gpu": f"The GPU's part of the loader bounds the run, at {rate}.",
             "consumer": "The loader is not your problem: the training step takes "
             f"{rate}, and the loader could give {spare}.",
-            "cpu": f"The CPU bounds the run: {setting.cores:g} cores can give {rate}, and "
+            "cpu": f"The CPU bounds the run: {setting.cores:g} cores can give at most {rate}, and "
             f"{part} takes {100 * share:.0f} % of their time.",
         }[bound.name]
         if bound.name == "cpu" and not self.advice and share < _MOST:
             said = (
-                f"Nothing stands out. {setting.cores:g} cores can give {rate}; the largest "
+                f"Nothing stands out. {setting.cores:g} cores can give at most {rate}; the largest "
                 f"part of their time, {part}, takes {100 * share:.0f} %."
             )
         if bound.near:
@@ -184,8 +172,8 @@ class Diagnosis:
             f"{100 * self.waiting:.0f} % of the time. Other processes left {self.free:.1f} of "
             f"{setting.cores:g} cores.",
             f"Measured on {self.tried:,} of {self.images:,} images, {self.device}, "
-            f"{setting.threads} threads, batches of {setting.batch_size}; in parentheses is the "
-            "interval of each median.",
+            f"num_threads={setting.threads}, batches of {setting.batch_size}; in "
+            "parentheses is the interval of each median.",
         ]
         if self.bad:
             measured.append(f"{self.bad} images cannot be read or decoded: see `gpufeed check`.")

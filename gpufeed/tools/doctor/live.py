@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from gpufeed._util.limits import available_threads
-from gpufeed.records import Manifest
 from gpufeed.tools.doctor.changes import Candidate
 from gpufeed.tools.doctor.probe import make_loader
 from gpufeed.tools.doctor.sample import Sample
@@ -30,51 +29,27 @@ Step = Callable[[Any], object]
 
 @dataclass(frozen=True)
 class Fed:
-    """A round of feeding.
-
-    Attributes:
-        rate: images/s.
-        cpu_ms: CPU time of the process for an image, the consumer's included.
-        waited: share of the time that the consumer waited, 0 to 1.
-    """
+    """A round: images/s, CPU ms of the process for an image, share of the time waited, 0 to 1."""
 
     rate: float
     cpu_ms: float
     waited: float
 
 
-class _Feed:
-    """A loader that is consumed; a context manager."""
-
-    def __init__(self, manifest: Manifest, step: Step, **options: Any) -> None:
-        self._loader = make_loader(manifest, **options)
-        self._batches = self._loader.forever()
-        self._step = step
-        self._ahead = options.get("prefetch", 2) + 2
-        self._warm = len(self._loader) if options.get("cache") else 0
-
-    def __enter__(self) -> _Feed:
-        for _ in range(self._warm):  # so that a cache has all images
-            next(self._batches)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._loader.close()
-
-    def round(self, seconds: float) -> Fed:
-        """Feed for some seconds, after the batches that were prepared before."""
-        for _ in range(self._ahead):
-            next(self._batches)
-        images, waited = 0, 0.0
-        cpu, start = time.process_time(), time.perf_counter()
-        while not images or time.perf_counter() - start < seconds:
-            asked = time.perf_counter()
-            batch = next(self._batches)
-            waited += time.perf_counter() - asked
-            self._step(batch)
-            images += len(batch["record_key"])
-        wall, cpu = time.perf_counter() - start, time.process_time() - cpu
-        return Fed(images / wall, 1000 * cpu / images, waited / wall)
+def _feed(batches: Iterator[Any], step: Step, ahead: int, seconds: float) -> Fed:
+    """Feed for some seconds, after the batches that were prepared before."""
+    for _ in range(ahead):
+        next(batches)
+    images, waited = 0, 0.0
+    cpu, start = time.process_time(), time.perf_counter()
+    while not images or time.perf_counter() - start < seconds:
+        asked = time.perf_counter()
+        batch = next(batches)
+        waited += time.perf_counter() - asked
+        step(batch)
+        images += len(batch["record_key"])
+    wall, cpu = time.perf_counter() - start, time.process_time() - cpu
+    return Fed(images / wall, 1000 * cpu / images, waited / wall)
 
 
 def feed_in_turns(
@@ -86,13 +61,17 @@ def feed_in_turns(
         The rounds without the change, those with it, and the cores that were free meanwhile.
     """
     free, keys = [], np.arange(len(sample.manifest))
+    ways = [(sample.manifest, sample.options)]
+    if change is not None:
+        ways.append((change.prepared or sample.manifest, {**sample.options, **change.options}))
+    ahead = sample.options.get("prefetch", 2) + 2
     with contextlib.ExitStack() as stack:
-        feeds = [stack.enter_context(_Feed(sample.manifest, step, **sample.options))]
-        if change is not None:
-            manifest, options = change.prepared or sample.manifest, change.options
-            feeds.append(
-                stack.enter_context(_Feed(manifest, step, **{**sample.options, **options}))
-            )
+        feeds = []
+        for manifest, options in ways:
+            loader = stack.enter_context(make_loader(manifest, **options))
+            feeds.append(loader.forever())
+            for _ in range(len(loader) if options.get("cache") else 0):
+                next(feeds[-1])  # so that the cache has all images
         found: list[list[Fed]] = [[] for _ in feeds]
         deadline = time.monotonic() + _FEEDING
         for number in range(rounds):
@@ -102,7 +81,7 @@ def feed_in_turns(
                 free.append(_free_cores())
                 if sample.storage.dropped and not sample.storage.cached:
                     drop_from_memory(sample.manifest.source, keys)
-                fed.append(feed.round(seconds))
+                fed.append(_feed(feed, step, ahead, seconds))
     return found[0], found[-1], statistics.median(free)
 
 

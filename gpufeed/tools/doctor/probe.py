@@ -41,7 +41,7 @@ class Probe:
 
     def __init__(self, manifest: Manifest, **options: Any) -> None:
         self.loader = make_loader(manifest, **options)
-        self._cached = options.get("cache") is not None
+        self.cached = options.get("cache") is not None
 
     def __enter__(self) -> Probe:
         return self
@@ -51,7 +51,7 @@ class Probe:
 
     def warm(self) -> None:
         """Make a batch, so that the graph is built; or all, so that a cache is full."""
-        for step in range(len(self.loader) if self._cached else 1):
+        for step in range(len(self.loader) if self.cached else 1):
             self._batch(step)
 
     def round(self, number: int) -> Costs:

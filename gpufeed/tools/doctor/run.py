@@ -157,6 +157,8 @@ def _measure(
                 break
             for probe, costs in zip(probes, found, strict=True):
                 read, fetch = sample.storage.cpu_ms / 1000, sample.storage.fetch
+                if probe.cached:  # decoded images, which are not read again
+                    read, fetch = 0.0, 0.0
                 costs.append(replace(probe.round(number), read=read, fetch=fetch))
         setting = Setting(
             cores,

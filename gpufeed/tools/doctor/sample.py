@@ -34,13 +34,10 @@ class Sample:
     """Images that can be decoded, enough for a few batches.
 
     Attributes:
-        manifest: the images, where they are.
-        held: the same in memory.
+        held: the images of `manifest`, in memory.
         options: of the loader; the batch is smaller than the user's if images are large.
         scale: how many of these batches make one of the user's.
-        storage: how fast they were read.
-        tried: images that were decoded, if they can be.
-        bad: those of them that cannot be read or decoded.
+        tried: the number of images that were read, of which `bad` cannot be decoded.
     """
 
     manifest: Manifest

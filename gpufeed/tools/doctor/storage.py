@@ -35,13 +35,12 @@ class Storage:
 
     Attributes:
         source: the kind of the source.
-        first: images/s of the first read; of local files, from the disk.
+        first: images/s of the first read.
         again: images/s when read again.
-        latency_ms: time of reading one image alone, from the disk if that is possible.
+        latency_ms: time of reading one image alone.
         mean_bytes: bytes of an image.
-        cached: whether the epochs after the first read local files from the page cache, which has
-            room for all images of the manifest.
-        dropped: whether the images are local files, and were dropped from the page cache.
+        cached: whether the page cache has room for all images of the manifest, local files.
+        dropped: whether these were dropped from the page cache before the first read.
         cpu_ms: CPU time of reading an image again.
     """
 
