@@ -109,13 +109,6 @@ def expensive_policy(folder: Path) -> Iterator[Plant]:
 
 
 @contextmanager
-def slow_consumer(folder: Path) -> Iterator[Plant]:
-    """Small photos, and a training step of half a second."""
-    photos = draw(folder / "consumer", 512, (269, 269), 4, "JPEG")
-    yield Plant(listed(photos), {"step": 0.5}, ("consumer",), None)
-
-
-@contextmanager
 def tiny_files(folder: Path) -> Iterator[Plant]:
     """Images so small that only the work for each file is left, in small batches."""
     photos = draw(folder / "tiny", 4096, (16, 16), 10, "JPEG")
@@ -135,7 +128,6 @@ PLANTS: dict[str, Callable[[Path], Any]] = {
     "one thread": one_thread,
     "huge PNGs": huge_pngs,
     "expensive policy": expensive_policy,
-    "slow consumer": slow_consumer,
     "tiny files": tiny_files,
     "nothing (the loader has room)": healthy,
 }
@@ -170,7 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         named = [each.name for each in report.advice]
         gains = ["-"] * 4
         if (applied := report.verified) is not None:
-            gains = [f"{applied.cores:.1f}"]
+            gains = [f"{report.free:.1f}"]
             gains += map(_interval, (applied.predicted, applied.measured, applied.cpu))
         first = [f"{each.name}: {_interval(each.gain)}" for each in report.advice[:1]]
         print(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -24,6 +24,7 @@ from gpufeed.cli.options import (
     Root,
     Split,
     Without,
+    open_split,
 )
 
 __all__: list[str] = []
@@ -57,24 +58,23 @@ def doctor(
     """Say what bounds a run, what its ceiling is, and what to change, with the gain expected."""
     from gpufeed.sheets.sheet import write_checked
     from gpufeed.tools.bench import check_json
-    from gpufeed.tools.doctor.page import save_page
+    from gpufeed.tools.doctor.page import make_page
     from gpufeed.tools.doctor.run import doctor as diagnose
     from gpufeed.tools.find_data import ListOptions
-    from gpufeed.tools.resolve import make_transforms, open_manifest, take_split
+    from gpufeed.tools.resolve import make_transforms
 
     keep_interruptible()
-    figures, page = (None if each is None else check_json(each) for each in (json, html))
-    options = ListOptions(path, label, root, follow_links, image)
-    whole = open_manifest(data, labels.value if labels else None, without, options)
-    manifest, name = take_split(whole, split, preset.value)
-    arguments: dict[str, Any] = {"batch_size": batch_size, "num_threads": threads}
+    figures, page = (each and check_json(each) for each in (json, html))
+    listed = ListOptions(path, label, root, follow_links, image)
+    manifest, name = open_split(data, split, preset, labels, without, listed)
     found = diagnose(
         manifest,
-        step=None if step_ms is None else step_ms / 1000,
+        step=step_ms and step_ms / 1000,
         transforms=make_transforms(preset.value, size),
         framework=framework.value,
         device=device,
-        **arguments,
+        batch_size=batch_size,
+        num_threads=threads,
     )
     console = stdout()
     for line in str(found).split("\n"):
@@ -83,5 +83,6 @@ def doctor(
         write_checked(figures, found.to_json().encode())
         say(console, f"Figures: {json}")
     if page is not None:
-        save_page(found, f"{data} (split: {name}), {preset.value}", page)
+        title = f"{data} (split: {name}), {preset.value}"
+        write_checked(page, make_page(found, title).encode())
         say(console, f"Page: {html}")

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import cycle
+from dataclasses import dataclass
 
 from gpufeed.tools.median import Median, median_of
 
-__all__ = ["Bound", "Change", "Costs", "Setting", "bound_of", "ceilings", "gain"]
+__all__ = ["Bound", "Costs", "Setting", "bound_of", "ceilings", "gain"]
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What an image costs in one round: seconds of CPU time, except `fetch` and `gpu`.
+    """What an image costs in one round, in seconds of CPU time, but wall time where it says so.
 
     Attributes:
-        plan: of planning.
-        read: of reading.
-        open: of the threads that decode and resize.
-        run: of the DALI graph.
-        hand_over: of making arrays of the framework.
+        plan: planning.
+        read: reading.
+        open: the threads that decode and resize.
+        run: the DALI graph.
+        hand_over: making arrays of the framework.
         fetch: wall time of reading, with as many requests at a time as a loader makes.
         gpu: wall time of the DALI graph on a GPU; 0 on the CPU.
     """
@@ -41,14 +40,7 @@ class Costs:
 
 @dataclass(frozen=True)
 class Setting:
-    """How a run is set up.
-
-    Attributes:
-        cores: that the process may use.
-        threads: the loader's `num_threads`.
-        batch_size: records in a batch.
-        step: seconds of a training step; None if it is unknown.
-    """
+    """How a run is set up: `step` is the seconds of a training step, None if unknown."""
 
     cores: float
     threads: int
@@ -74,21 +66,6 @@ class Bound:
     def rate(self) -> Median:
         """The ceiling of the run, in images per second."""
         return self.ceilings[self.name]
-
-
-@dataclass(frozen=True)
-class Change:
-    """What a change turns a setting and its costs into.
-
-    Attributes:
-        rounds: the costs after it, round by round; None if they stay.
-        fetch: wall seconds of reading an image after it; None if it stays.
-        threads: the number of threads after it; None if it stays.
-    """
-
-    rounds: Sequence[Costs] | None = None
-    fetch: float | None = None
-    threads: int | None = None
 
 
 def ceilings(costs: Costs, setting: Setting) -> dict[str, float]:
@@ -118,15 +95,13 @@ def bound_of(rounds: Sequence[Costs], setting: Setting) -> Bound:
     return Bound(name, tuple(near), found)
 
 
-def gain(rounds: Sequence[Costs], setting: Setting, change: Change) -> Median:
+def gain(
+    before: Sequence[Costs], setting: Setting, after: Sequence[Costs], then: Setting
+) -> Median:
     """Return by what factor a change raises the ceiling of a run, from pairs of rounds."""
-    after = replace(setting, threads=change.threads or setting.threads)
-    ratios = []
-    for before, costs in zip(rounds, cycle(change.rounds or rounds), strict=False):
-        costs = before if change.rounds is None else costs
-        fetch = before.fetch if change.fetch is None else change.fetch
-        costs = replace(costs, read=before.read, fetch=fetch)
-        ratios.append(
-            min(ceilings(costs, after).values()) / min(ceilings(before, setting).values())
-        )
-    return median_of(ratios)
+    return median_of(
+        [
+            min(ceilings(new, then).values()) / min(ceilings(old, setting).values())
+            for old, new in zip(before, after, strict=True)
+        ]
+    )

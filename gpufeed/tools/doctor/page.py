@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator
 
-from gpufeed._util.atomic_write import atomic_write
-from gpufeed.tools.doctor.diagnosis import Diagnosis, interval
-from gpufeed.tools.median import Median
+from gpufeed.tools.doctor.diagnosis import Diagnosis, Section, interval
 
-__all__ = ["make_page", "save_page"]
+__all__ = ["make_page"]
 
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 52rem;
@@ -24,8 +21,6 @@ h1 { font-size: 1.3rem; overflow-wrap: anywhere; } h2 { font-size: 1.05rem; marg
 .worst .bar { background: #c2593b; }
 .range { position: absolute; top: 50%; height: 2px; background: #222; }
 .value { grid-column: 2; font-size: .85rem; color: #555; }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .8rem; background: #f6f6f6;
-  padding: 1rem; }
 @media (max-width: 34rem) { .row { grid-template-columns: 1fr; } .value { grid-column: 1; } }
 """
 
@@ -38,63 +33,26 @@ def make_page(found: Diagnosis, title: str) -> str:
         "<meta name='viewport' content='width=device-width, initial-scale=1'>",
         f"<title>gpufeed doctor: {name}</title><style>{_STYLE}</style>",
         f"<h1>{name}</h1><p class='verdict'>{html.escape(found.verdict)}</p>",
-        "<h2>What to change</h2>",
     ]
-    if found.advice:
-        items = [
-            f"<li>{html.escape(each.advice)} Expected: {interval(each.gain, '.2f')} times.</li>"
-            for each in found.advice
-        ]
-        parts.append(f"<ol>{''.join(items)}</ol>")
-    else:
-        parts.append("<p>Nothing that gpufeed can change would gain 10 %.</p>")
-    if found.verified is not None:
-        gains = {
-            "predicted": found.verified.predicted,
-            "measured": found.verified.measured,
-            "CPU time saved": found.verified.cpu,
-        }
-        parts.append(
-            f"<h2>Applied to a real loader: {html.escape(found.verified.name)}, times</h2>"
-        )
-        parts.append(_bars(gains, ".2f", "measured"))
-    parts.append("<h2>Ceilings, images/s</h2><p>The smallest bounds the run.</p>")
-    ordered = dict(sorted(found.bound.ceilings.items(), key=lambda item: item[1].median))
-    # Bars up to ten times the bound: what is beyond does not matter.
-    parts.append(_bars(ordered, ",.0f", found.bound.name, 10 * found.bound.rate.median))
-    parts.append("<h2>CPU time of an image, ms</h2>")
-    largest = max(found.cpu_ms, key=lambda name: found.cpu_ms[name].median)
-    parts.append(_bars(found.cpu_ms, ".3f", largest))
-    storage = found.storage
-    rates = {"as found": storage.found, "from the disk": storage.cold, "again": storage.warm}
-    parts.append("<h2>Reading, images/s</h2>")
-    parts.append(_bars({k: v for k, v in rates.items() if v is not None}, ",.0f", ""))
-    parts.append(f"<h2>All figures</h2><pre>{html.escape(str(found))}</pre></html>")
-    return "\n".join(parts) + "\n"
+    for section in found.sections:
+        parts.append(f"<h2>{html.escape(section.title)}</h2>")
+        parts += [f"<p>{html.escape(note)}</p>" for note in section.notes]
+        parts += _bars(section)
+    return "\n".join(parts) + "</html>\n"
 
 
-def save_page(found: Diagnosis, title: str, target: Path) -> None:
-    """Write the page, atomically.
-
-    Raises:
-        OSError: it cannot be written; the error names `target`.
-    """
-    atomic_write(target, make_page(found, title).encode())
-
-
-def _bars(values: Mapping[str, Median], form: str, worst: str, end: float | None = None) -> str:
-    """Return a bar for each value, with its interval as a line."""
-    most = max(each.high for each in values.values())
-    end = max(min(end or most, most), 1e-12)
-    rows = []
-    for name, each in values.items():
+def _bars(section: Section) -> Iterator[str]:
+    """Yield a bar for each row, with its interval as a line."""
+    most = max((each.high for each in section.rows.values()), default=0.0)
+    if section.worst:  # ceilings beyond ten times the smallest do not matter
+        most = min(most, 10 * section.rows[section.worst].median)
+    for name, each in section.rows.items():
         width, low, high = (
-            100 * min(value / end, 1) for value in (each.median, each.low, each.high)
+            100 * min(value / max(most, 1e-12), 1) for value in (each.median, each.low, each.high)
         )
-        rows.append(
-            f"<div class='row{' worst' * (name == worst)}'><div class='name'>{html.escape(name)}"
-            f"</div><div class='track'><div class='bar' style='width:{width:.2f}%'></div>"
-            f"<div class='range' style='left:{low:.2f}%;width:{high - low:.2f}%'></div></div>"
-            f"<div class='value'>{interval(each, form)}</div></div>"
+        yield (
+            f"<div class='row{' worst' * (name == section.worst)}'><div class='name'>"
+            f"{html.escape(name)}</div><div class='track'><div class='bar' style='width:{width:.2f}"
+            f"%'></div><div class='range' style='left:{low:.2f}%;width:{high - low:.2f}%'></div>"
+            f"</div><div class='value'>{interval(each, section.form)}</div></div>"
         )
-    return "".join(rows)

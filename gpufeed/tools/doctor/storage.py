@@ -20,14 +20,12 @@ from gpufeed.source.stored import StoredSource
 from gpufeed.source.wrapper import Wrapper
 from gpufeed.tools.median import Median, median_of
 
-__all__ = ["Reading", "Storage", "drop_from_memory", "measure_storage"]
+__all__ = ["Storage", "drop_from_memory", "measure_storage"]
 
 Keys = npt.NDArray[np.int64]
 
 _SINGLE = 8
 """Images that are read one by one, for the latency."""
-_SMALL = 1 << 16
-"""Bytes of a file below which opening it takes longer than reading it."""
 _SHARE_OF_MEMORY = 0.8
 
 
@@ -37,51 +35,30 @@ class Storage:
 
     Attributes:
         source: the kind of the source.
-        found: images/s at the first read, with whatever the page cache had.
-        cold: images/s from the disk; None if the images are not local files.
-        warm: images/s when read again.
-        latency_ms: time of reading one image alone, from the disk if that is possible.
+        first: images/s of the first read.
+        again: images/s when read again.
+        latency_ms: time of reading one image alone.
         mean_bytes: bytes of an image.
-        small: share of images below 64 KiB, 0 to 1.
-        fits: whether the page cache has room for all images of the manifest.
+        cached: whether the page cache has room for all images of the manifest, local files.
+        dropped: whether these were dropped from the page cache before the first read.
         cpu_ms: CPU time of reading an image again.
     """
 
     source: str
-    found: Median
-    cold: Median | None
-    warm: Median
+    first: Median
+    again: Median
     latency_ms: Median
     mean_bytes: float
-    small: float
-    fits: bool
+    cached: bool
+    dropped: bool
     cpu_ms: float
 
     @property
-    def steady(self) -> Median:
-        """Images/s in the epochs after the first."""
-        return self.warm if self.cold is None or self.fits else self.cold
-
-    @property
     def fetch(self) -> float:
-        """Seconds of reading an image in these epochs, on a machine that does nothing else."""
-        wall = 1 / self.steady.median
-        # From the page cache it is CPU time alone, which other processes do not lengthen.
-        in_memory = self.cold is not None and self.fits
-        return min(wall, self.cpu_ms / 1000) if in_memory else wall
-
-
-@dataclass(frozen=True)
-class Reading:
-    """A sample of images that was read.
-
-    Attributes:
-        storage: how fast.
-        contents: what the source returned for each.
-    """
-
-    storage: Storage
-    contents: list[Content | OSError]
+        """Seconds of reading an image in the epochs after the first, on an idle machine."""
+        if self.cached:  # CPU time alone, which other processes do not lengthen
+            return min(1 / self.again.median, self.cpu_ms / 1000)
+        return 1 / (self.first if self.dropped else self.again).median
 
 
 def drop_from_memory(source: Source, keys: Keys) -> bool:
@@ -109,8 +86,8 @@ def drop_from_memory(source: Source, keys: Keys) -> bool:
 
 def measure_storage(
     source: Source, batches: Sequence[Keys], count: int, *, seconds: float
-) -> Reading:
-    """Read a sample as found, from the disk, and again.
+) -> tuple[Storage, list[Content | OSError]]:
+    """Read a sample, from the disk if that is possible, and again; return its images too.
 
     Args:
         source: the images.
@@ -119,39 +96,33 @@ def measure_storage(
         seconds: time after which no further batch is read a second time.
     """
     keys = np.concatenate(batches)
-    single = keys[:_SINGLE]
     deadline = time.monotonic() + seconds
+    dropped = drop_from_memory(source, keys)
     with open_reader(source) as reader:
-        rates, contents = _read(reader, batches, np.inf)
-        lengths = [_length(each) for each in contents if not isinstance(each, OSError)] or [0]
-        cold: list[float] = []
-        if drop_from_memory(source, keys):
-            cold, _ = _read(reader, batches, deadline)
+        first, contents = _read(reader, batches, np.inf)
         cpu = time.process_time()
-        warm, again = _read(reader, batches, deadline)
-        cpu = (time.process_time() - cpu) / len(again)
-    if cold:
-        drop_from_memory(source, single)
+        again, repeated = _read(reader, batches, deadline)
+        cpu = (time.process_time() - cpu) / len(repeated)
     latency = []
-    for key in single:
+    drop_from_memory(source, keys[:_SINGLE])
+    for key in keys[:_SINGLE]:
         start = time.perf_counter()
         read_images(source, np.array([key]))
         latency.append(1000 * (time.perf_counter() - start))
-    mean = float(np.mean(lengths))
-    return Reading(
-        Storage(
-            type(source).__name__,
-            median_of(rates),
-            median_of(cold) if cold else None,
-            median_of(warm),
-            median_of(latency),
-            mean,
-            float(np.mean(np.array(lengths) < _SMALL)),
-            mean * count < _SHARE_OF_MEMORY * available_memory(),
-            1000 * cpu,
-        ),
-        contents,
+    read = [each for each in contents if not isinstance(each, OSError)]
+    lengths = [each.nbytes if isinstance(each, np.ndarray) else len(each) for each in read]
+    mean = sum(lengths) / max(len(lengths), 1)
+    found = Storage(
+        source=type(source).__name__,
+        first=median_of(first),
+        again=median_of(again),
+        latency_ms=median_of(latency),
+        mean_bytes=mean,
+        cached=dropped and mean * count < _SHARE_OF_MEMORY * available_memory(),
+        dropped=dropped,
+        cpu_ms=1000 * cpu,
     )
+    return found, contents
 
 
 def _read(
@@ -172,7 +143,3 @@ def _read(
     # The last group may be smaller; it would not show what several batches reach.
     full = rates[: len(batches) // reader.batches]
     return full or rates, contents
-
-
-def _length(content: Content) -> int:
-    return content.nbytes if isinstance(content, np.ndarray) else len(content)
