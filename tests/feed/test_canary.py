@@ -26,7 +26,7 @@ LISTS: dict[str, Any] = {
     "timm": gpufeed.presets.timm_train(32),
     "torchvision": gpufeed.presets.torchvision_train(32),
     "simclr": gpufeed.presets.simclr(32),
-    "dino": gpufeed.presets.dino(),
+    "dino": gpufeed.presets.dino(64, local_size=32),
     "course": gpufeed.presets.course_train(),
     "evaluate": gpufeed.presets.evaluate(32),
     "mixed": [*CROP, *LATE],

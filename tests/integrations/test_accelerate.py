@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gpufeed import Loader, Manifest, SequentialSampler
 from tests.support.loaders import digest, make
 
-pytest.importorskip("accelerate", reason="accelerate is not installed")
+if find_spec("accelerate") is None:
+    pytest.skip("accelerate is not installed", allow_module_level=True)
 
-import accelerate
 import torch
+
+
+def make_accelerator() -> Any:
+    from accelerate import Accelerator  # takes seconds, in each process that collects tests
+
+    return Accelerator(cpu=True)
 
 
 def make_loader(manifest: Manifest) -> Loader:
@@ -20,7 +28,7 @@ def make_loader(manifest: Manifest) -> Loader:
 
 
 def test_preparing_leaves_a_loader_as_it_is(small: Manifest) -> None:
-    accelerator = accelerate.Accelerator(cpu=True)
+    accelerator = make_accelerator()
     model = torch.nn.Linear(3 * 24 * 24, 3)
     with make_loader(small) as loader:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -40,14 +48,14 @@ def test_preparing_leaves_a_loader_as_it_is(small: Manifest) -> None:
 
 
 def test_states_hold_the_position(small: Manifest, tmp_path: Path) -> None:
-    accelerator = accelerate.Accelerator(cpu=True)
+    accelerator = make_accelerator()
     with make_loader(small) as loader, make_loader(small) as resumed:
         loader.seek(6)
         for _ in zip(range(3), loader, strict=False):
             pass
         accelerator.register_for_checkpointing(loader)
         accelerator.save_state(tmp_path)
-        accelerator = accelerate.Accelerator(cpu=True)
+        accelerator = make_accelerator()
         accelerator.register_for_checkpointing(resumed)
         accelerator.load_state(tmp_path)
         resumed.set_epoch(1)
@@ -55,7 +63,7 @@ def test_states_hold_the_position(small: Manifest, tmp_path: Path) -> None:
 
 
 def test_metrics_are_of_each_record_once(small: Manifest) -> None:
-    accelerator = accelerate.Accelerator(cpu=True)
+    accelerator = make_accelerator()
     loader = make(
         small,
         framework="torch",
@@ -72,8 +80,10 @@ def test_metrics_are_of_each_record_once(small: Manifest) -> None:
 
 
 def test_skipping_is_the_loaders_own(small: Manifest) -> None:
+    from accelerate import skip_first_batches
+
     with make_loader(small) as loader:
         with pytest.raises(AttributeError, match=r"no dataset: its records are loader\.manifest; "):
-            accelerate.skip_first_batches(loader, 2)
+            skip_first_batches(loader, 2)
         loader.skip(2)
         assert digest(next(iter(loader))) == digest(loader.batch(2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,10 @@ import pytest
 from gpufeed import Loader, Manifest, SequentialSampler
 from tests.support.loaders import digest, make
 
-pytest.importorskip("transformers", reason="transformers is not installed")
-pytest.importorskip("accelerate", reason="accelerate is not installed")
+if not all(map(find_spec, ("accelerate", "transformers"))):
+    pytest.skip("not both of the libraries are installed", allow_module_level=True)
 
 import torch
-import transformers
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "trainers.md").read_text()
 (RECIPE,) = re.findall(r"^```python\n(class LoaderTrainer.*?)^```", PAGE, re.M | re.S)
@@ -57,6 +57,8 @@ def evaluation_loader(manifest: Manifest) -> Loader:
 
 def make_trainer(train: Loader, held_out: Loader, folder: Path, **options: Any) -> Any:
     """The trainer that the page makes."""
+    import transformers  # takes seconds, in each process that collects tests
+
     args = transformers.TrainingArguments(
         output_dir=str(folder),
         num_train_epochs=EPOCHS,

@@ -29,7 +29,7 @@ BATCH = 8
 @pytest.fixture(scope="session")
 def birds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.getbasetemp() / "synthetic-44"
-    return write_nabirds(folder, images=44, max_side=320)
+    return write_nabirds(folder, images=44, max_side=160)
 
 
 @pytest.fixture

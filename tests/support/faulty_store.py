@@ -14,7 +14,6 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from moto.server import ThreadedMotoServer
 
 BUCKET = "bucket"
 FAULTS = ("busy", "broken", "reset", "cut", "short")
@@ -179,6 +178,9 @@ def _plain(status: int, body: str) -> bytes:
 @contextlib.contextmanager
 def s3() -> Iterator[FaultyStore]:
     """An empty bucket, which the environment names, behind a proxy without faults yet."""
+    # Here, as each process that collects tests would take a second for it.
+    from moto.server import ThreadedMotoServer
+
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()

@@ -53,8 +53,7 @@ def train_worker(config: dict[str, Any]) -> None:
 
 
 def main(table: Path, out: Path) -> None:
-    environ = {name: os.environ[name] for name in ("PYTHONPATH", "GLOO_SOCKET_IFNAME")}
-    ray.init(num_cpus=2, include_dashboard=False, runtime_env={"env_vars": environ})
+    ray.init(num_cpus=2, include_dashboard=False)
     TorchTrainer(
         train_worker,
         train_loop_config={"manifest": read_table(table), "out": str(out)},
