@@ -28,9 +28,8 @@ from tests.support.media import read_table
 from tests.support.processes import fork_as_torchrun
 
 if __name__ == "__main__":  # tests take only the loaders, and this takes seconds
-    if "LOCAL_RANK" not in os.environ:  # Lightning's second process runs Lightning alone
-        import accelerate
-        import transformers
+    import accelerate
+    import transformers
     from lightning.fabric import Fabric
     from lightning.pytorch import LightningDataModule, LightningModule, Trainer
     from lightning.pytorch.callbacks import ModelCheckpoint
