@@ -27,11 +27,11 @@ import polars as pl
 import gpufeed
 from benchmarks.compare.data import VARIANTS, prepare
 from benchmarks.machine import Machine
-from benchmarks.quiet import wait_until_quiet
 from gpufeed.engine.device import resolve_device
 from gpufeed.tools.check.dataset import check
 from gpufeed.tools.median import Median, median_of
 from gpufeed.tools.plain_decode import PlainDecode
+from gpufeed.tools.quiet import wait_until_quiet
 
 _BATCH = 64
 _EVERY = 100

@@ -44,11 +44,11 @@ from PIL import Image
 
 import gpufeed
 from benchmarks.machine import Machine
-from benchmarks.quiet import wait_until_quiet
 from gpufeed._util.progress import progress
 from gpufeed.engine.device import resolve_device
 from gpufeed.source.threads import THREADS
 from gpufeed.tools.plain_decode import PlainDecode
+from gpufeed.tools.quiet import wait_until_quiet
 
 _SIDE = 32
 """Pixels; so small that one batch more under way at a time is little beside 1 % of all memory."""

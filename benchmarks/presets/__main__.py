@@ -16,11 +16,11 @@ from benchmarks.addresses import repeated
 from benchmarks.machine import Machine
 from benchmarks.presets import by_hand, by_torchvision
 from benchmarks.presets.result import GPUFEED, Cost, Planning, Result, median_ratio
-from benchmarks.quiet import wait_until_quiet
 from gpufeed import presets
 from gpufeed.order.schedule import Schedule
 from gpufeed.plan.planner import Planner
 from gpufeed.tools.median import Median
+from gpufeed.tools.quiet import wait_until_quiet
 
 PLANNED = 256
 BY_HAND, TORCHVISION = "DALI by hand", "torchvision"

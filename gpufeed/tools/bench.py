@@ -24,6 +24,7 @@ from gpufeed.sheets.sheet import check_writable, write_checked
 from gpufeed.tools.info import list_versions
 from gpufeed.tools.median import Median, median_of
 from gpufeed.tools.plain_decode import PlainDecode
+from gpufeed.tools.quiet import wait_until_quiet
 from gpufeed.tools.resolve import Preset, is_training, make_transforms
 
 if TYPE_CHECKING:
@@ -181,6 +182,7 @@ def bench(
             if number == 0:
                 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
             advance(1)
+            wait_until_quiet()  # the loader prepares further batches
             decoded.append(_decode(plain, [_on_host(each) for each in keys]))
             advance(1)
             if step_ms is not None:
@@ -214,7 +216,7 @@ def _endless(loader: Loader) -> Iterator[Batch]:
 
 def _drain(batches: Iterator[Batch], prefetch: int) -> None:
     """Take the batches prepared during other measurements, which would be a head start."""
-    for _ in range(prefetch + 2):
+    for _ in range(2 * prefetch + 1):
         next(batches)
 
 

@@ -18,6 +18,7 @@ from gpufeed.tools.doctor.changes import Candidate
 from gpufeed.tools.doctor.probe import make_loader
 from gpufeed.tools.doctor.sample import Sample
 from gpufeed.tools.doctor.storage import drop_from_memory
+from gpufeed.tools.quiet import wait_until_quiet
 
 __all__ = ["Fed", "feed_in_turns"]
 
@@ -64,7 +65,7 @@ def feed_in_turns(
     ways = [(sample.manifest, sample.options)]
     if change is not None:
         ways.append((change.prepared or sample.manifest, {**sample.options, **change.options}))
-    ahead = sample.options.get("prefetch", 2) + 2
+    ahead = 2 * sample.options.get("prefetch", 2) + 2
     with contextlib.ExitStack() as stack:
         feeds = []
         for manifest, options in ways:
@@ -78,6 +79,7 @@ def feed_in_turns(
             if number >= _FEWEST and time.monotonic() > deadline:
                 break
             for feed, fed in zip(feeds, found, strict=True):
+                wait_until_quiet()
                 free.append(_free_cores())
                 if sample.storage.dropped and not sample.storage.cached:
                     drop_from_memory(sample.manifest.source, keys)

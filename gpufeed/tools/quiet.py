@@ -1,4 +1,4 @@
-"""Waiting until a process is idle."""
+"""Waits until this process is idle, so that a measurement does not pay for the last one."""
 
 from __future__ import annotations
 
