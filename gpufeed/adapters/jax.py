@@ -45,7 +45,7 @@ class JaxAdapter:
             ) from None
         # By the driver's number: jax.distributed may show a process only its own GPU.
         for each in local:
-            if each.local_hardware_id == (self._device.index or 0):
+            if each.local_hardware_id == (self._device.gpu or 0):
                 return each
         own = ", ".join(f"cuda:{each.local_hardware_id}" for each in local)
         raise DeviceError(

@@ -106,7 +106,7 @@ def make(device: Device) -> TorchAdapter:
             "build that suits the driver (https://pytorch.org/get-started has the command), or "
             'pass device="cpu"'
         )
-    return TorchAdapter(torch.device(str(device)))
+    return TorchAdapter(torch.device(device))
 
 
 def shard_from_torch() -> ShardOptions:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 from gpufeed._util.limits import local_rank
 from gpufeed._util.sanitize import short
@@ -16,19 +15,29 @@ if TYPE_CHECKING:
 __all__ = ["Device", "resolve_device"]
 
 
-@dataclass(frozen=True)
-class Device:
-    """The CPU, with `index` None, or one CUDA GPU."""
+class Device(str):
+    """The CPU or one CUDA GPU: "cpu" or "cuda:1", a text that torch takes for a device.
 
-    index: int | None
+    Args:
+        gpu: the number of the GPU; None for the CPU.
+    """
+
+    gpu: int | None
+
+    def __new__(cls, gpu: int | None) -> Self:
+        """Make the text of a device."""
+        made = super().__new__(cls, "cpu" if gpu is None else f"cuda:{gpu}")
+        made.gpu = gpu
+        return made
+
+    def __getnewargs__(self) -> tuple[Any]:
+        """Return what a copy is made from."""
+        return (self.gpu,)
 
     @property
     def is_cuda(self) -> bool:
         """Whether the device is a GPU."""
-        return self.index is not None
-
-    def __str__(self) -> str:
-        return "cpu" if self.index is None else f"cuda:{self.index}"
+        return self.gpu is not None
 
 
 def gpu_count() -> int:

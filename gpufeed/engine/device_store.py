@@ -33,14 +33,14 @@ class DeviceStore:
         self._sizes = sizes
         self._ends = np.cumsum(lengths)
         self._starts = self._ends - lengths
-        self._gpu = device.index
+        self._gpu = device.gpu
         size = int(self._ends[-1])
-        if device.index is None:
+        if device.gpu is None:
             # Pages take memory when they are first written.
             self._whole: Any = np.empty(size, np.uint8)
             self._address: int = self._whole.ctypes.data
         else:
-            self._whole = GpuMemory(size, device.index)
+            self._whole = GpuMemory(size, device.gpu)
             self._address = self._whole.address
 
     def put(self, number: int, image: Any) -> Any:

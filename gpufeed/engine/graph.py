@@ -43,7 +43,7 @@ def define_pipeline(
     pipeline = Pipeline(
         batch_size=batch_size,
         num_threads=num_threads,
-        device_id=device.index,
+        device_id=device.gpu,
         prefetch_queue_depth=depth,
         # Only this executor lets outputs outlive their iteration, and continues after a bad image.
         exec_dynamic=True,

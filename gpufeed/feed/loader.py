@@ -416,7 +416,7 @@ class Loader:
             cache if caches is None else None,
             self._planner,
             max_pixels,
-            gpu=self.device.index,
+            gpu=self.device.gpu,
             own_decoder=decoder is not None,
             kinds=choice.kinds,
             further=bool(images),
@@ -1004,7 +1004,7 @@ class Loader:
         return {
             "images": len(self.manifest),
             "source": self._source_name,
-            "device": str(self.device),
+            "device": self.device,
             "threads": self._num_threads,
             **asdict(self._schedule.shard),
             "tiers": [] if self._tiers is None else [type(c).__name__ for c in self._tiers.caches],

@@ -192,7 +192,7 @@ def bench(
                 paced.append(_feed(batches, count=min(count, slow), step=step)[0])
                 advance(1)
         return Bench(
-            device=str(loader.device),
+            device=loader.device,
             first_batch_s=first,
             peak_mib=peak,
             batches=count,

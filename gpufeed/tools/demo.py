@@ -128,4 +128,4 @@ def feed_epoch(
                 first, state = loader.stats, loader.state_dict()
                 arrays = tuple((name, tuple(a.shape), str(a.dtype)) for name, a in batch.items())
         whole = loader.stats
-        return Fed(str(loader.device), first or whole, whole, arrays, state)
+        return Fed(loader.device, first or whole, whole, arrays, state)

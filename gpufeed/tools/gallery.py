@@ -229,7 +229,7 @@ class _Maker:
             sampler=SequentialSampler(count, seed=seed),
             transforms=[*chain, tf.ToDtype("uint8", layout="NHWC"), *late],
             batch_size=count,
-            device=str(self._device),
+            device=self._device,
             shard=ShardOptions(),
         ) as loader:
             images = loader.batch(0)["image"]

@@ -118,7 +118,7 @@ def test_each_process_of_a_machine_takes_its_own_gpu(
     for variable, value in environ.items():
         monkeypatch.setenv(variable, value)
     monkeypatch.setattr(device, "gpu_count", lambda: gpus)
-    assert device.resolve_device(name).index == index
+    assert device.resolve_device(name).gpu == index
 
 
 @pytest.mark.parametrize("name", ["cpu", "cuda", "cuda:1"])
@@ -130,7 +130,13 @@ def test_a_torch_device_is_the_device_of_its_name(
     from gpufeed.engine import device
 
     monkeypatch.setattr(device, "gpu_count", lambda: 2)
-    assert device.resolve_device(torch.device(name)) == device.resolve_device(name)
+    found = device.resolve_device(torch.device(name))
+    assert found == device.resolve_device(name)
+    assert torch.device(found) == torch.device(
+        name if ":" in name else name.replace("cuda", "cuda:0")
+    )
+    copied = pickle.loads(pickle.dumps(found))  # noqa: S301
+    assert (copied, copied.gpu) == (found, found.gpu)
     with pytest.raises(gpufeed.ConfigError, match=r"device is device\(type='meta'\); it must be"):
         device.resolve_device(torch.device("meta"))
 

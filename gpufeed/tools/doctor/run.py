@@ -167,7 +167,7 @@ def _measure(
             _time_step(step, own.loader.batch(0), rounds) if callable(step) else step,
         )
         return _Measured(
-            str(own.loader.device),
+            own.loader.device,
             setting,
             found[0],
             [own.decode(number) for number in range(len(found[0]))],
