@@ -26,6 +26,7 @@ from gpufeed.cli.options import (
     Without,
     open_split,
 )
+from gpufeed.tools.find_data import ListOptions
 
 __all__: list[str] = []
 
@@ -60,7 +61,6 @@ def doctor(
     from gpufeed.tools.bench import check_json
     from gpufeed.tools.doctor.page import make_page
     from gpufeed.tools.doctor.run import doctor as diagnose
-    from gpufeed.tools.find_data import ListOptions
     from gpufeed.tools.resolve import make_transforms
 
     keep_interruptible()

@@ -182,7 +182,7 @@ def bench(
             if number == 0:
                 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
             advance(1)
-            wait_until_quiet()  # the loader prepares further batches
+            wait_until_quiet(seconds=10)  # the loader prepares further batches
             decoded.append(_decode(plain, [_on_host(each) for each in keys]))
             advance(1)
             if step_ms is not None:

@@ -79,7 +79,7 @@ def feed_in_turns(
             if number >= _FEWEST and time.monotonic() > deadline:
                 break
             for feed, fed in zip(feeds, found, strict=True):
-                wait_until_quiet()
+                wait_until_quiet(_FEEDING)
                 free.append(_free_cores())
                 if sample.storage.dropped and not sample.storage.cached:
                     drop_from_memory(sample.manifest.source, keys)

@@ -86,7 +86,9 @@ def doctor(
         measured = _measure(sample, whole, step, rounds, Path(folder))
         advance(1)
         changes = [*measured.tried, *_further(measured, sample, len(whole), Path(folder))]
-        return _diagnose(measured, sample, changes, len(whole), step, seconds)
+        found = _diagnose(measured, sample, changes, len(whole), step, seconds)
+        advance(1)
+        return found
 
 
 @dataclass(frozen=True)
