@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,8 +26,6 @@ from tests.support.media import make_manifest
 # meshes, and no threads that spin, waiting for each other, while other tests need the cores.
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
 os.environ["OMP_NUM_THREADS"] = "1"
-# pytest's rewritten tests are kept as the modules are: to rewrite all takes each process seconds.
-sys.dont_write_bytecode = False
 # What tests have JAX compile runs a few times, and takes longer to optimise than to run.
 os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
 
