@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from gpufeed._util.dali_private import abandon
 from gpufeed.engine.graph import define_pipeline, rest_feeds
-from gpufeed.errors import DecodeError, GpufeedError, PipelineError
-from gpufeed.open.base import Opened, out_of_memory
+from gpufeed.errors import DecodeError, GpufeedError
+from gpufeed.open.base import Opened
+from gpufeed.open.dali_errors import brief, is_out_of_memory, sample_of, translated
 
 if TYPE_CHECKING:
     from gpufeed.engine.device import Device
@@ -84,9 +85,7 @@ class Engine:
         except GpufeedError:
             raise
         except Exception as error:  # DALI may reject the operators of a user's own transform
-            raise PipelineError(
-                f"DALI cannot build a graph of the transforms: {_brief(error)}"
-            ) from error
+            raise translated(error, "DALI cannot build a graph of the transforms") from error
         self._depth = depth
         self._started = False
         self.broken = False
@@ -112,9 +111,10 @@ class Engine:
             try:
                 self._feed(run)
             except Exception as error:
-                raise PipelineError(
+                raise translated(
+                    error,
                     f"DALI refuses batch {opened.plan.step}, for which a transform may have drawn "
-                    f"arrays of another shape or dtype than for other batches: {_brief(error)}"
+                    "arrays of another shape or dtype than for other batches",
                 ) from None
             if self._started:
                 self._pipeline.schedule_run()
@@ -169,18 +169,18 @@ class Engine:
         outcome, run.outcome = run.outcome, None
         if isinstance(outcome, list):
             return outcome
-        message = _brief(outcome)
-        no_memory = "bad_alloc" in message or "out of memory" in message.lower()
-        errors = {} if no_memory else self._opener.blame(run.opened, message)
+        message = brief(outcome)
+        errors = {} if is_out_of_memory(outcome) else self._opener.blame(run.opened, message)
         if errors:
             return errors
         self.broken = True  # it may fail on every later batch too
-        if no_memory:
-            raise out_of_memory(message)
-        raise PipelineError(
+        said = (
             f"DALI failed on batch {run.opened.plan.step}, although each of its images can be "
-            f"decoded: {message}"
+            "decoded"
         )
+        if sample_of(message) is not None:
+            said += ", so a decoder may have run out of memory"
+        raise translated(outcome, said)
 
     def _collect(self) -> None:
         """Wait for the oldest run and store its outcome."""
@@ -213,8 +213,3 @@ def _disown() -> None:
 
 _all: weakref.WeakSet[Engine] = weakref.WeakSet()
 os.register_at_fork(after_in_child=_disown)
-
-
-def _brief(error: Exception) -> str:
-    """Return DALI's message on one line, without its stack trace."""
-    return " ".join(str(error).partition("Stacktrace")[0].split())

@@ -121,4 +121,7 @@ def finished(opened: Opened) -> Future[Opened]:
 
 def out_of_memory(message: str) -> PipelineError:
     """Return the error for a failed allocation, with the message of the library that failed."""
-    return PipelineError(f"out of memory; use a smaller batch_size, size or prefetch ({message})")
+    return PipelineError(
+        "out of memory; use a smaller batch_size, size or prefetch, smaller images (gpufeed "
+        f'prepare), or on a GPU opener="threads" ({message})'
+    )

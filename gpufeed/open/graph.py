@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from nvidia.dali import fn, types
 
 from gpufeed._util.dali_build import the_build
 from gpufeed._util.dali_private import merge_batch, split_batch
+from gpufeed.open.dali_errors import sample_of
 from gpufeed.open.geometry import PLACES, carry_out
 from gpufeed.open.inputs import declare, declare_images, feeds, share
 from gpufeed.open.kinds import THREADS, Kind
@@ -36,8 +36,6 @@ _ON_GPU: dict[Kind, dict[str, Any]] = {
 # allocates. A larger image makes its thread's memory grow.
 _DEVICE_BYTES, _MAX_DEVICE_PADDING = 6, 1 << 24
 _HOST_BYTES, _MAX_HOST_PADDING = 4, 1 << 23
-
-_SAMPLE = re.compile(r"Failed to decode sample #(\d+)")
 
 
 class GraphDecoders:
@@ -142,13 +140,13 @@ class GraphDecoders:
     def first_bad(self, message: str, kinds: Sequence[Kind]) -> int | None:
         """Return the place of the image that DALI's message names, None if it names none.
 
-        DALI names the first bad image of an operator, by its number among those of the operator.
+        DALI names the first bad image of an operator, by its number among those of the operator. It
+        does not say which operator, so with several kinds no image is known.
         """
-        found = _SAMPLE.search(message)
-        if found is None or len(self._kinds) > 1:
+        number = sample_of(message)
+        if number is None or len(self._kinds) > 1:
             return None
         places = [place for place, kind in enumerate(kinds) if kind != THREADS]
-        number = int(found.group(1))
         return places[number] if number < len(places) else None
 
 

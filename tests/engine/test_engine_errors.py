@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from nvidia.dali import Pipeline, fn
 from PIL import Image
 
 from gpufeed import (
@@ -22,6 +23,7 @@ from gpufeed import (
 )
 from gpufeed import transforms as tf
 from gpufeed.engine.engine import Engine
+from tests.open.test_dali_errors import as_raised
 from tests.support.loaders import digest
 from tests.support.media import jpeg, make_manifest, odd_manifest, picture
 
@@ -35,15 +37,14 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(request.param)
 
 
-def make(manifest: Manifest, batch_size: int = 4) -> Loader:
+def make(manifest: Manifest, batch_size: int = 4, **options: Any) -> Loader:
     return Loader(
         manifest,
         sampler=SequentialSampler(len(manifest)),
-        transforms=[tf.RandomResizedCrop(16), tf.ToDtype("uint8")],
         batch_size=batch_size,
         device="cpu",
         num_threads=2,
-        **OPENER,
+        **{"transforms": [tf.RandomResizedCrop(16), tf.ToDtype("uint8")], **OPENER, **options},
     )
 
 
@@ -201,19 +202,47 @@ def test_every_error_of_a_loader_is_gpufeeds_own(testdata: Path, tmp_path: Path)
     assert all(image.std() > 0 for image in images)
 
 
-def test_no_image_is_blamed_for_missing_memory(
-    twelve: Manifest, monkeypatch: pytest.MonkeyPatch, decoded: list[bytes]
-) -> None:
+class Enormous(tf.PixelTransform):
+    """Asks for more memory than a process has addresses for."""
+
+    def build(self, image: Any, params: Any) -> Any:  # noqa: ARG002
+        return fn.resize(fn.resize(image, size=[1 << 25, 1 << 25]), size=[16, 16])
+
+
+def test_no_image_is_blamed_for_missing_memory(twelve: Manifest, decoded: list[bytes]) -> None:
     """Nor is any decoded again to find out."""
+    chain = [tf.RandomResizedCrop(16), Enormous(), tf.ToDtype("uint8")]
+    with make(twelve, transforms=chain) as loader:
+        with pytest.raises(PipelineError, match=r"out of memory; use .* std::bad_alloc"):
+            loader.batch(1)
+        assert len(decoded) == (4 if OPENER["opener"] == "threads" else 0)
+
+
+def test_a_graph_without_memory_is_said_to_have_none(
+    twelve: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Pipeline) -> None:
+        raise as_raised("Can't allocate 805306368 bytes on device 0.")
+
+    monkeypatch.setattr(Pipeline, "build", fail)
+    with (
+        make(twelve) as loader,
+        pytest.raises(PipelineError, match=r"out of memory; use .* 805306368 bytes on device 0\."),
+    ):
+        loader.batch(0)
+
+
+def test_a_decoder_that_fails_on_good_images_may_have_no_memory(
+    twelve: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DALI's allocators give nvImageCodec a code, and it gives DALI the number of an image."""
     with make(twelve) as loader:
         loader.batch(0)
-        before = len(decoded)
 
         def fail(self: Any) -> None:
-            self._runs[0].outcome = RuntimeError("CUDA allocation failed: out of memory")
+            self._runs[0].outcome = as_raised("Failed to decode sample #1 : ")
             self._runs.popleft()
 
         monkeypatch.setattr(Engine, "_collect", fail)
-        with pytest.raises(PipelineError, match="out of memory; use a smaller batch_size"):
+        with pytest.raises(PipelineError, match="can be decoded, so a decoder may have run out"):
             loader.batch(1)
-        assert len(decoded) - before == (4 if OPENER["opener"] == "threads" else 0)

@@ -178,7 +178,7 @@ def test_the_search_for_bad_images_begins_where_dali_says(
 ) -> None:
     """It looks at all images if DALI names none, or one that is sound."""
     if message is not None:
-        monkeypatch.setattr(engine, "_brief", lambda _: message)
+        monkeypatch.setattr(engine, "brief", lambda _: message)
     assert bad(cut, opener="graph") == {5, 9}
     assert len(decoded) == count
 
