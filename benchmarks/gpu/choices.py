@@ -50,7 +50,6 @@ _ALL = (
     Choice("graph", "graph", "libjpeg", ("cpu",)),
     Choice("threads 0.5, graph 0.5", {"threads": 0.5, "graph": 0.5}, "libjpeg", ("cpu",)),
     with_engines(0),
-    Choice("cuda_windows", "cuda_windows", _CUDA),
     with_engines(1),
     *(with_engines(share) for share in SHARES),
     *(
@@ -59,6 +58,7 @@ _ALL = (
         )
         for share in SHARES
     ),
+    Choice("cuda_windows", "cuda_windows", _CUDA),  # last, since nvImageCodec 0.9.0 may crash
 )
 
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from gpufeed._util.atomic_write import atomic_write
-from gpufeed._util.dali_build import the_build
+from gpufeed._util.dali_build import refuse_two_builds
 from gpufeed._util.identity import brief, encode
 from gpufeed._util.limits import available_threads
 from gpufeed._util.numbers import is_integer
@@ -221,9 +221,9 @@ class Loader:
               needs threads.
             - "threads" of the host, before the DALI graph, which on a GPU receives their pixels.
             - "graph", on the CPU: the DALI graph itself.
-            - "cuda", on a GPU: nvJPEG's CUDA decoder, with smooth chroma. It decodes whole images
-              unless nvJPEG is 13.3 or newer, which decodes windows.
-            - "cuda_windows", on a GPU: the same without smooth chroma, and windows only.
+            - "cuda", on a GPU: nvJPEG's CUDA decoder, with smooth chroma. It decodes whole images.
+            - "cuda_windows", on a GPU: the same without smooth chroma, and windows only. Do not use
+              it with nvImageCodec 0.9.0, which may crash on them.
             - "hardware", on a GPU: its JPEG engines, which decode whole images.
             - Fixed shares of these, such as {"cuda": 0.6, "hardware": 0.25, "threads": 0.15}. A
               hash of a record's path chooses its decoder, so a record has the same pixels in every
@@ -389,7 +389,7 @@ class Loader:
             "transforms": encode(self._planner.identities),
         }
         self.device = resolve_device(device)
-        the_build()  # two builds of DALI in one folder fail here, and not in the middle of a run
+        refuse_two_builds()
         stages = self._planner.stages
         auto = default_kind(
             self._planner.images.most_pixels(),

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from nvidia.dali import fn, types
 
-from gpufeed._util.dali_build import the_build
 from gpufeed._util.dali_private import merge_batch, split_batch
 from gpufeed.open.dali_errors import sample_of
 from gpufeed.open.geometry import PLACES, carry_out
 from gpufeed.open.inputs import declare, declare_images, feeds, share
-from gpufeed.open.kinds import THREADS, Kind
+from gpufeed.open.kinds import THREADS, WHOLE, Kind
 
 if TYPE_CHECKING:
     from gpufeed.plan.stages import Stages
@@ -55,8 +54,6 @@ class GraphDecoders:
         self._on_gpu = kinds[0] in _ON_GPU
         # A mask separates the records of each of these from those of the kinds after it.
         self._masked = (*[THREADS] * with_threads, *kinds[:-1])
-        build = the_build()
-        self._smooth_windows = build is not None and build.smooth_windows
         self._padding = {
             "device_memory_padding": min(_MAX_DEVICE_PADDING, _DEVICE_BYTES * largest),
             "host_memory_padding": min(_MAX_HOST_PADDING, _HOST_BYTES * largest),
@@ -109,17 +106,9 @@ class GraphDecoders:
         how: dict[str, Any] = {"output_type": types.RGB, "device": "cpu"}
         if kind in _ON_GPU:
             how |= {"device": "mixed", **_ON_GPU[kind], **self._padding}
-        if self.decodes_all(kind):
+        if kind in WHOLE:
             return fn.slice(fn.decoders.image(encoded, **how), start, shape, **PLACES)
         return fn.decoders.image_slice(encoded, start, shape, **PLACES, **how)
-
-    def decodes_all(self, kind: Kind) -> bool:
-        """Return whether decoders of a kind decode whole images, and not only windows.
-
-        With smooth chroma, nvImageCodec gives the windows of most JPEGs to the CPU, unless nvJPEG
-        is recent. The hardware engines decode no windows.
-        """
-        return kind == "hardware" or (kind == "cuda" and not self._smooth_windows)
 
     def feeds(
         self, stages: Stages, contents: Sequence[Encoded | None], kinds: Sequence[Kind]

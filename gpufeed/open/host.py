@@ -34,7 +34,7 @@ from gpufeed.open.base import KEPT, Opened, Pixels, finished, out_of_memory, wit
 from gpufeed.open.further import Further, OpenedFurther
 from gpufeed.open.graph import GraphDecoders
 from gpufeed.open.inputs import declare_images, share
-from gpufeed.open.kinds import THREADS, Kind
+from gpufeed.open.kinds import THREADS, WHOLE, Kind
 from gpufeed.open.opened_view import OpenedView
 from gpufeed.open.resize import Resizer
 
@@ -164,7 +164,7 @@ class HostOpener:
             self._tools.like_graph = NvImageCodec()
         window, size = plan.stages.window, plan.sizes[place].tolist()
         start, shape = window.start[place].tolist(), window.shape[place].tolist()
-        if self._graph.decodes_all(kind):
+        if kind in WHOLE:
             start, shape = (0, 0), size
         with self._budget.take(size[0] * size[1]):
             decoded = self._tools.like_graph.decode(content, tuple(start), tuple(shape))

@@ -13,6 +13,7 @@ from gpufeed.errors import ConfigError
 
 __all__ = [
     "THREADS",
+    "WHOLE",
     "Kind",
     "OpenerKind",
     "Shares",
@@ -29,6 +30,14 @@ Shares = Mapping[Kind, float]
 THREADS: Kind = "threads"
 _ON_CPU: tuple[Kind, ...] = (THREADS, "graph")
 _ON_GPU: tuple[Kind, ...] = (THREADS, "cuda", "cuda_windows", "hardware")
+
+WHOLE: frozenset[Kind] = frozenset({"cuda", "hardware"})
+"""The kinds that decode whole images, and not only windows.
+
+The hardware engines decode no windows. With smooth chroma, nvImageCodec gives the windows of most
+JPEGs to the CPU where nvJPEG is older than 13.3. Version 0.9.0 of it, which DALI 2.4 needs, crashes
+on windows on some GPUs (NVIDIA/nvImageCodec 55).
+"""
 
 _AUTO_ON_GPU: Kind = "cuda"
 """What "auto" stands for on a GPU, with every build of DALI. **Not yet measured on a GPU.**

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import gpufeed
-from gpufeed._util.dali_build import Build, check_builds, find_builds, version_of
+from gpufeed._util.dali_build import check_builds, find_builds, version_of
 from gpufeed._util.limits import available_threads
 from gpufeed.engine.device import gpu_count
 
@@ -34,6 +34,7 @@ class Fact:
 
 # Names, distributions on PyPI, and the extra; None for required packages.
 _PACKAGES = (
+    ("nvJPEG", ("nvidia-nvjpeg-cu12", "nvidia-nvjpeg"), None),
     ("nvImageCodec", ("nvidia-nvimgcodec-cu12", "nvidia-nvimgcodec-cu13"), None),
     ("fast_image_resize", ("cykooz.resizer",), None),
     ("NumPy", ("numpy",), None),
@@ -49,7 +50,7 @@ def list_versions() -> list[Fact]:
     facts = [
         Fact("gpufeed", gpufeed.__version__),
         Fact("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
-        *_dali_facts(find_builds()),
+        _dali_fact(find_builds()),
     ]
     for name, distributions, extra in _PACKAGES:
         found = [version for each in distributions if (version := version_of(each))]
@@ -78,16 +79,11 @@ def list_devices() -> list[Fact]:
     return facts
 
 
-def _dali_facts(builds: list[Build]) -> list[Fact]:
+def _dali_fact(builds: dict[str, str]) -> Fact:
     if not builds:
-        return [Fact("DALI", "not installed", 'pip install "gpufeed"')]
-    names = ", ".join(f"{build.version} ({build.name})" for build in builds)
-    facts = [Fact("DALI", names, check_builds(builds))]
-    for build in builds:
-        if build.nvjpeg is not None:
-            decodes = "windows" if build.smooth_windows else "whole images"
-            facts.append(Fact("nvJPEG", f"{build.nvjpeg}; decodes {decodes} with smooth chroma"))
-    return facts
+        return Fact("DALI", "not installed", 'pip install "gpufeed"')
+    names = ", ".join(f"{version} ({name})" for name, version in builds.items())
+    return Fact("DALI", names, check_builds(builds))
 
 
 def _attempt(look: Callable[..., tuple[str, str]], *arguments: Any) -> tuple[str, str]:
