@@ -241,8 +241,8 @@ class Loader:
             are kept before the resize, at their full size: gpufeed resizes only what the crop
             shows, and cutting that out of the whole resized image would change some pixels by one
             level. The loader cannot be made if the images need more than 0.9 of the memory that is
-            available; each loader is counted alone. Bad images are not kept. A file that changes
-            after it was decoded is not noticed.
+            available, or half of it on a GPU; each loader is counted alone. Bad images are not
+            kept. A file that changes after it was decoded is not noticed.
 
             With "host", the processes of a machine share the memory, and it is freed with the last
             loader that uses it, by `close` or as its process ends. Each loader has its own memory

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Cache", "CacheSettings", "amount", "make_settings"]
 
-_SHARE = 0.9
-"""Share of the available memory that a cache may take."""
+_SHARE, _SHARE_OF_GPU = 0.9, 0.5
+"""Shares of the available memory that a cache may take; a GPU has to hold the model too."""
 _PACKAGES = ("gpufeed", "nvidia-nvimgcodec-cu12", "nvidia-nvimgcodec-cu13", "cykooz.resizer")
 """The packages that make the images."""
 
@@ -93,19 +93,19 @@ class CacheSettings:
 
     def check(self) -> None:
         """Raise `ConfigError` if the images do not fit into the memory that is available."""
-        processes = local_world_size()
+        processes, share = local_world_size(), _SHARE
         if self.gpu is None:
             free = available_memory()
         else:
             # Processes take a GPU each, and those that share one find less of it free.
-            processes = 1
+            processes, share = 1, _SHARE_OF_GPU
             try:
                 free = free_gpu_memory(self.gpu)
             except MemoryError as error:
                 raise ConfigError(
                     f'cache="device" finds no memory of cuda:{self.gpu}: {error}'
                 ) from error
-        free, needed = int(_SHARE * free), self.size * processes
+        free, needed = int(share * free), self.size * processes
         if needed <= free:
             return
         name = self.name()
