@@ -39,6 +39,7 @@ from gpufeed.feed.trainers import BatchSampler, TrainerEpochs
 from gpufeed.feed.words import explain
 from gpufeed.ledger import Ledger, Run
 from gpufeed.live.watch import Watch, watch
+from gpufeed.open.budget import check_whole_images
 from gpufeed.open.cached import amount, make_settings
 from gpufeed.open.choice import Choice
 from gpufeed.open.further import Further
@@ -230,8 +231,9 @@ class Loader:
               batch and in every subset of the manifest.
 
             On a GPU, and wherever threads have a share, threads open images above 2^24 pixels, and
-            in the graph nvImageCodec decodes formats other than JPEG on the CPU. None of the
-            openers has been run on a GPU yet.
+            in the graph nvImageCodec decodes formats other than JPEG on the CPU. The loader cannot
+            be made if the largest images that a GPU decodes whole, `prefetch` batches of them, do
+            not fit into its free memory. None of the openers has been run on a GPU yet.
         decoder: a function that makes a decoder for each thread, for use with threads or a share of
             them. The default is nvImageCodec's. States do not record the decoder.
         cache: "host" decodes each image once and keeps it in host memory; "device" keeps it in the
@@ -267,7 +269,8 @@ class Loader:
 
     Raises:
         ConfigError: an argument is out of range or contradicts another.
-        DeviceError: there is no such device, or the framework cannot use it.
+        DeviceError: there is no such device, the framework cannot use it, or its free memory is
+            unknown.
         PipelineError: two builds of DALI are installed.
         MissingExtraError: the framework is not installed.
     """
@@ -422,6 +425,15 @@ class Loader:
             further=bool(images),
         )
         self._adapter = make_adapter(framework, self.device, sharding)
+        images_in_batch = max(self._schedule.sizes.values()) * (1 + len(pairs))
+        if self.device.gpu is not None:
+            check_whole_images(
+                self._planner.images,
+                self._shares,
+                gpu=self.device.gpu,
+                batch_size=images_in_batch,
+                prefetch=prefetch,
+            )
         outputs = [view.output for view in self._planner.stages.views]
         if framework == "numpy" and any(output.dtype == "bfloat16" for output in outputs):
             raise ConfigError(
@@ -452,7 +464,7 @@ class Loader:
             source,
             policy,
             self._failures,
-            batch_size=max(self._schedule.sizes.values()) * (1 + len(pairs)),
+            batch_size=images_in_batch,
             device=self.device,
             num_threads=self._num_threads,
             choice=choice,

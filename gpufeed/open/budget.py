@@ -1,12 +1,23 @@
-"""A bound on the memory of images that are decoded at the same time."""
+"""Bounds on the memory of images that are decoded at the same time."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-__all__ = ["Budget"]
+from gpufeed._util.gpu_memory import free_gpu_memory
+from gpufeed.errors import ConfigError, DeviceError
+from gpufeed.open.cached import amount
+from gpufeed.open.choice import LARGE
+from gpufeed.open.kinds import WHOLE, Shares
+
+if TYPE_CHECKING:
+    from gpufeed.records import Manifest
+
+__all__ = ["Budget", "check_whole_images"]
 
 _UNCOUNTED_PIXELS = 1 << 24
 """Images up to this size are not counted, since the number of threads bounds them."""
@@ -56,3 +67,38 @@ class Budget:
 
 
 _NO_WAIT = contextlib.nullcontext()
+
+
+def check_whole_images(
+    images: Manifest, shares: Shares, *, gpu: int, batch_size: int, prefetch: int
+) -> None:
+    """Check that images which a GPU decodes whole fit into its free memory.
+
+    What else is to be there, such as a model, is not counted.
+
+    Args:
+        images: the images.
+        shares: the share of each kind of decoder.
+        gpu: the number of the GPU.
+        batch_size: the most images of a batch.
+        prefetch: the batches that DALI works on at a time.
+
+    Raises:
+        ConfigError: they do not fit.
+        DeviceError: the driver does not say what is free.
+    """
+    count = math.ceil(batch_size * sum(shares.get(kind, 0.0) for kind in WHOLE))
+    if not count:
+        return
+    try:
+        free = free_gpu_memory(gpu)
+    except MemoryError as error:
+        raise DeviceError(f"the free memory of cuda:{gpu} is unknown: {error}") from error
+    size = 3 * images.most_pixels(LARGE, count)
+    if size * prefetch > free:
+        raise ConfigError(
+            f"batch_size is {batch_size} and prefetch {prefetch}, but the {count} largest images, "
+            f"which are decoded whole on cuda:{gpu}, take {amount(size)} for each of {prefetch} "
+            f"batches, and {amount(free)} are free; use a smaller batch_size or prefetch, "
+            'opener="threads", or smaller images (gpufeed prepare)'
+        )

@@ -15,11 +15,11 @@ from gpufeed.open.kinds import THREADS, Kind, Shares
 if TYPE_CHECKING:
     from gpufeed.records import Manifest
 
-__all__ = ["Choice"]
+__all__ = ["LARGE", "Choice"]
 
 Int64 = npt.NDArray[np.int64]
 
-_LARGE = 1 << 24
+LARGE = 1 << 24
 """Pixels above which threads take an image, since they alone bound the memory of a batch."""
 
 
@@ -46,9 +46,9 @@ class Choice:
         self._paths = manifest.frame["path"]
         self.num_images = len(manifest)
         self.largest = most = manifest.most_pixels()
-        if most > _LARGE:
-            self.largest = max(manifest.most_pixels(_LARGE), 1)
-        self._has_large = self._shares != ("graph",) and most > _LARGE
+        if most > LARGE:
+            self.largest = max(manifest.most_pixels(LARGE), 1)
+        self._has_large = self._shares != ("graph",) and most > LARGE
         self.kinds: tuple[Kind, ...] = tuple(
             dict.fromkeys((*[THREADS] * self._has_large, *self._shares))
         )
@@ -66,7 +66,7 @@ class Choice:
             paths = self._paths.gather(keys).to_list()
             kinds = [self._shares[bisect.bisect(self._ends, _fraction(path))] for path in paths]
         if self._has_large:
-            for place in np.flatnonzero(sizes.prod(axis=1) > _LARGE).tolist():
+            for place in np.flatnonzero(sizes.prod(axis=1) > LARGE).tolist():
                 kinds[place] = THREADS
         return kinds
 

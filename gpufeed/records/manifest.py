@@ -260,16 +260,15 @@ class Manifest:
         """Return the bounding boxes x, y, width, height in pixels, int32, (n, 4), or None."""
         return self._integers(BOX_COLUMNS, keys) if self.has_boxes else None
 
-    def most_pixels(self, limit: int = 1 << 62) -> int:
-        """Return the most pixels that an image has, of those that have up to `limit`; 0 if none."""
-        most = 0
+    def most_pixels(self, limit: int = 1 << 62, count: int = 1) -> int:
+        """Return the pixels that the `count` largest images with up to `limit` have together."""
+        largest = np.zeros(0, np.int64)
         for piece in pieces(self._frame[["width", "height"]]):
             pixels = num_pixels(piece)
-            largest = int(pixels.max())
-            if largest > limit:
-                largest = int(pixels[pixels <= limit].max(initial=0))
-            most = max(most, largest)
-        return most
+            largest = np.append(largest, pixels[pixels <= limit])
+            if len(largest) > count:
+                largest = np.partition(largest, -count)[-count:]
+        return int(largest.sum())
 
     @property
     def max_file_bytes(self) -> Limits:

@@ -22,6 +22,7 @@ from gpufeed.adapters import make_adapter
 from gpufeed.adapters.torch import _MAX_AHEAD, TorchAdapter
 from gpufeed.engine import device as devices
 from gpufeed.engine.device import Device
+from gpufeed.open import budget
 from tests.support.loaders import make
 
 FRAMEWORKS = ["numpy", "torch", "jax"]
@@ -390,6 +391,7 @@ def cuda_plugin(monkeypatch: pytest.MonkeyPatch) -> list[EntryPoint]:
     installed = [EntryPoint("xla_cuda12", "jax_plugins.xla_cuda12", "jax_plugins")]
     monkeypatch.setattr(jax_adapter, "entry_points", lambda **_: installed)
     monkeypatch.setattr(devices, "gpu_count", lambda: 4)
+    monkeypatch.setattr(budget, "free_gpu_memory", lambda _: 80 << 30)
     return installed
 
 

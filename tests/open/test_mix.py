@@ -94,7 +94,7 @@ def test_large_images_are_opened_by_threads(
     pictures: Manifest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = {kind: rows(pictures, opener=kind) for kind in MIX}
-    monkeypatch.setattr(choice, "_LARGE", 9000)
+    monkeypatch.setattr(choice, "LARGE", 9000)
     nearly_all = {"threads": 1e-9, "graph": 1 - 1e-9}
     large = pictures.sizes().prod(axis=1) > 9000
     kinds = kinds_of(pictures, nearly_all)
