@@ -94,7 +94,9 @@ class Sampler(StrEnum):
 
 BatchSize = Annotated[int, typer.Option(min=1, help="Images in a batch.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")]
-Device = Annotated[str, typer.Option(help="Device to run on: auto, cpu, cuda or cuda:1.")]
+Device = Annotated[
+    str, typer.Option(help="auto, cpu, cuda or cuda:1; auto is the CPU for NumPy arrays.")
+]
 _DATA = (
     "A table of images (CSV, Parquet, ...), a pattern of several, a folder with a folder for each "
     "class, also in a zip archive, a folder of images, tar shards, files of ArrayRecord, HDF5, "

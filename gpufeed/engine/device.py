@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING, Any, Self
 
 from gpufeed._util.limits import local_rank
@@ -47,12 +48,22 @@ def gpu_count() -> int:
     return int(backend.GetCUDADeviceCount())
 
 
-def resolve_device(name: str | torch.device) -> Device:
+def _current_gpu() -> int:
+    """Return the GPU that torch is set to, if it runs CUDA in this process already, or else 0."""
+    cuda: Any = getattr(sys.modules.get("torch"), "cuda", None)
+    return cuda.current_device() if cuda is not None and cuda.is_initialized() else 0
+
+
+def resolve_device(name: str | torch.device, framework: str = "") -> Device:
     """Return the device "auto", "cpu", "cuda" or one GPU such as "cuda:1", or a torch.device.
 
-    "cuda" is the GPU of this process's local rank if its launcher (torchrun, Open MPI, MPICH,
-    SLURM) sets one and the process sees several GPUs, and otherwise the first GPU. "auto" is "cuda"
-    if there is a GPU, and otherwise "cpu".
+    "auto" is "cuda" if there is a GPU and the framework is not "numpy", and otherwise "cpu". If the
+    process sees several GPUs, "cuda" is
+
+    - the one that torch was set to, unless that is the first, where torch starts;
+    - otherwise that of the process's local rank, if its launcher (torchrun, Open MPI, MPICH, SLURM)
+      sets one;
+    - otherwise the first.
 
     Raises:
         ConfigError: the name is none of these.
@@ -62,13 +73,16 @@ def resolve_device(name: str | torch.device) -> Device:
     matched = re.fullmatch(r"auto|cpu|cuda(?::(\d+))?", text)
     if matched is None:
         raise ConfigError(f'device is {short(name)}; it must be "auto", "cpu", "cuda" or "cuda:1"')
-    if text == "cpu":
+    # To NumPy, images would go back through memory that is slow to copy to.
+    if text == "cpu" or (text == "auto" and framework == "numpy"):
         return Device(None)
     count = gpu_count()
     if text == "auto" and not count:
         return Device(None)
     named = matched.group(1)
-    index = int(named) if named else local_rank() if count > 1 else 0
+    index = int(named) if named else 0
+    if not named and count > 1:
+        index = _current_gpu() or local_rank()
     if index >= count:
         available = f"DALI sees {count} GPU(s)" if count else "DALI sees no GPU"
         raise DeviceError(

@@ -157,8 +157,10 @@ class Loader:
             number of replicas.
         last_batch: what to do with the end of an epoch that does not fill a global batch: "drop"
             it, "pad" it, or hand out a "partial" batch.
-        device: "auto" (a GPU if there is one), "cpu", "cuda" (the GPU of this process's local rank
-            where its launcher sets one, otherwise the first) or "cuda:1"; or a `torch.device`.
+        device: "auto" (a GPU if there is one and the framework is not "numpy", otherwise the CPU),
+            "cpu", "cuda" or "cuda:1"; or a `torch.device`. "cuda" is the GPU that
+            `torch.cuda.set_device` chose, otherwise that of the process's local rank, where its
+            launcher sets one, otherwise the first.
         framework: "numpy", "torch" or "jax".
         sharding: for JAX, a sharding of the first dimension, such as
             `NamedSharding(mesh, PartitionSpec("data"))`. Every array of a batch is then a global
@@ -391,7 +393,7 @@ class Loader:
             "sampler": encode(self.sampler.identity),
             "transforms": encode(self._planner.identities),
         }
-        self.device = resolve_device(device)
+        self.device = resolve_device(device, framework)
         refuse_two_builds()
         stages = self._planner.stages
         auto = default_kind(

@@ -57,7 +57,7 @@ def check_usable(framework: Framework, device: str) -> None:
     Raises:
         GpufeedError: as `Loader` would.
     """
-    make_adapter(framework, resolve_device(device))
+    make_adapter(framework, resolve_device(device, framework))
 
 
 def demo_set(images: int, seed: int) -> Path:

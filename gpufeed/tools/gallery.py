@@ -190,7 +190,8 @@ class _Maker:
     """Makes the rows of one sheet."""
 
     def __init__(self, manifest: Manifest, record: int, size: int, draws: int, device: str) -> None:
-        self._size, self._draws, self._device = size, draws, resolve_device(device)
+        self._size, self._draws = size, draws
+        self._device = resolve_device(device, "numpy")
         self._plain: dict[tuple[tf.Transform, ...], Pixels] = {}
         others = [(record + 1 + step) % len(manifest) for step in range(draws)]
         # Even rows are the record, odd rows its partners.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 import gpufeed
 from gpufeed import IndexSampler, Loader, Manifest, MissingExtraError
 from gpufeed import transforms as tf
+from gpufeed.open import budget
 
 CHAIN = [tf.RandomResizedCrop(24), tf.RandomHorizontalFlip(), tf.Normalize()]
 FRAMEWORKS = ["numpy", "torch", "jax"]
@@ -119,6 +121,61 @@ def test_each_process_of_a_machine_takes_its_own_gpu(
         monkeypatch.setenv(variable, value)
     monkeypatch.setattr(device, "gpu_count", lambda: gpus)
     assert device.resolve_device(name).gpu == index
+
+
+@pytest.mark.parametrize(
+    ("current", "environ", "gpus", "name", "index"),
+    [
+        (None, {"LOCAL_RANK": "2"}, 4, "auto", 2),  # torch has not started CUDA
+        (3, {}, 4, "cuda", 3),  # as after mp.spawn or in a notebook
+        (3, {}, 4, "auto", 3),
+        (3, {}, 4, "cuda:1", 1),
+        (3, {}, 4, "cpu", None),
+        (3, {"LOCAL_RANK": "2"}, 4, "cuda", 3),  # which somebody has set
+        (0, {"LOCAL_RANK": "2"}, 4, "cuda", 2),  # where torch starts
+        (0, {}, 4, "cuda", 0),
+    ],
+)
+def test_a_process_takes_the_gpu_that_torch_was_set_to(
+    current: int | None,
+    environ: dict[str, str],
+    gpus: int,
+    name: str,
+    index: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from gpufeed.engine import device
+
+    def current_device() -> int | None:
+        assert current is not None, "this would start CUDA"
+        return current
+
+    cuda = SimpleNamespace(
+        is_initialized=lambda: current is not None, current_device=current_device
+    )
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    for variable, value in environ.items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setattr(device, "gpu_count", lambda: gpus)
+    assert device.resolve_device(name).gpu == index
+    # Neither a torch that is being imported nor none is asked.
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace())
+    device.resolve_device(name)
+    monkeypatch.delitem(sys.modules, "torch")
+    device.resolve_device(name)
+    assert "torch" not in sys.modules
+
+
+@pytest.mark.parametrize(("name", "index"), [("auto", None), ("cuda", 0), ("cuda:1", 1)])
+def test_numpy_takes_a_gpu_only_if_it_is_asked_to(
+    name: str, index: int | None, pictures: gpufeed.Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gpufeed.engine import device
+
+    monkeypatch.setattr(device, "gpu_count", lambda: 2)
+    monkeypatch.setattr(budget, "free_gpu_memory", lambda _: 80 << 30)
+    with make(pictures, "numpy", device=name) as loader:
+        assert loader.device.gpu == index
 
 
 @pytest.mark.parametrize("name", ["cpu", "cuda", "cuda:1"])
