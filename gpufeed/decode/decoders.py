@@ -11,6 +11,8 @@ import numpy.typing as npt
 # Read when nvImageCodec is imported. It would print lines that name no file; gpufeed's errors name
 # the record.
 os.environ.setdefault("PYNVIMGCODEC_VERBOSITY", "0")
+# Read when DALI makes a decoder. Errors are the least that DALI can be told to print.
+os.environ.setdefault("DALI_NVIMGCODEC_LOG_LEVEL", "1")
 
 from nvidia import nvimgcodec
 

@@ -29,6 +29,7 @@ _NOTHING = np.zeros(1, np.uint8)
 _ON_GPU: dict[Kind, dict[str, Any]] = {
     "cuda": {"hw_decoder_load": 0.0, "jpeg_fancy_upsampling": True},
     "cuda_windows": {"hw_decoder_load": 0.0, "jpeg_fancy_upsampling": False},
+    # No preallocation hints: memory for `batch_size` of the largest image would be taken at once.
     "hardware": {"hw_decoder_load": 1.0, "jpeg_fancy_upsampling": True},
 }
 # Bytes for each pixel of a 4:2:0 JPEG, and DALI's defaults, which each thread of each decoder
@@ -105,7 +106,8 @@ class GraphDecoders:
     def _window(self, kind: Kind, encoded: Any, start: Any, shape: Any) -> Any:
         how: dict[str, Any] = {"output_type": types.RGB, "device": "cpu"}
         if kind in _ON_GPU:
-            how |= {"device": "mixed", **_ON_GPU[kind], **self._padding}
+            # Affinity needs NVML, which containers may lack, and pins threads to cores.
+            how |= {"device": "mixed", "affine": False, **_ON_GPU[kind], **self._padding}
         if kind in WHOLE:
             return fn.slice(fn.decoders.image(encoded, **how), start, shape, **PLACES)
         return fn.decoders.image_slice(encoded, start, shape, **PLACES, **how)

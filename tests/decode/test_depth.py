@@ -232,13 +232,14 @@ def test_a_truncated_deep_image_is_a_bad_image() -> None:
 def test_nvimagecodec_prints_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a process that imports no decoder before the opener of the graph."""
     program = (
-        "import sys, gpufeed.open.graph; from gpufeed.decode.decoders import AllBits;"
-        "print(AllBits().decode(sys.stdin.buffer.read()))"
+        "import os, sys, gpufeed.open.graph; from gpufeed.decode.decoders import AllBits;"
+        "print(AllBits().decode(sys.stdin.buffer.read()), os.environ['DALI_NVIMGCODEC_LOG_LEVEL'])"
     )
-    monkeypatch.delenv("PYNVIMGCODEC_VERBOSITY", raising=False)  # set in this process already
+    for name in ("PYNVIMGCODEC_VERBOSITY", "DALI_NVIMGCODEC_LOG_LEVEL"):
+        monkeypatch.delenv(name, raising=False)  # set in this process already
     command = [sys.executable, "-c", program]
     ran = subprocess.run(command, input=png(RAMP)[:-300], capture_output=True, timeout=60)
-    assert (ran.stdout, ran.stderr) == (b"None\n", b"")
+    assert (ran.stdout, ran.stderr) == (b"None 1\n", b"")
 
 
 def test_no_decoder_of_the_graph_meets_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:
