@@ -93,7 +93,7 @@ class PlainDecode:
         decoder = getattr(self._decoders, "decoder", None)
         if decoder is None:
             decoder = self._decoders.decoder = nvimgcodec.Decoder(
-                device_id=self._device.index, max_num_cpu_threads=self._threads
+                device_id=self._device.gpu, max_num_cpu_threads=self._threads
             )
         images: list[Any] = []
         for contents in self._read(batches):

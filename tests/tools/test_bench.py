@@ -6,15 +6,17 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pytest
+from nvidia import nvimgcodec
 
 from gpufeed import Manifest, cli, read_folder
 from gpufeed.cli.bench import _print_bench
-from gpufeed.engine.device import resolve_device
+from gpufeed.engine.device import Device, resolve_device
 from gpufeed.source import Encoded, FileSource, MemorySource
 from gpufeed.tools import bench as bench_module
 from gpufeed.tools.bench import bench
@@ -139,6 +141,23 @@ def test_every_image_is_decoded(folders: Path, device: str) -> None:
         pytest.raises(FileNotFoundError, match="No such file"),
     ):
         plain.run([np.zeros(1, np.int64)])
+
+
+def test_nvimagecodec_is_given_the_number_of_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[dict[str, Any]] = []
+
+    class Decoder:
+        def __init__(self, **options: Any) -> None:
+            made.append(options)
+
+        def decode(self, streams: list[Any]) -> list[None]:
+            return [None] * len(streams)
+
+    monkeypatch.setattr(nvimgcodec, "Decoder", Decoder)
+    source = MemorySource([jpeg(picture(20, 30, seed)) for seed in range(3)])
+    with PlainDecode(source, Device(3), 2) as plain:
+        plain.run([np.arange(2), np.arange(2, 3)])
+    assert made == [{"device_id": 3, "max_num_cpu_threads": 2}]
 
 
 def test_ranges(pictures: Manifest) -> None:
