@@ -52,5 +52,5 @@ def main(table: Path, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    signal.alarm(120)
+    signal.alarm(300)
     main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -46,5 +46,5 @@ def main(record: int, table: Path, destination: Path) -> None:
 
 
 if __name__ == "__main__":
-    signal.alarm(120)
+    signal.alarm(300)
     main(int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]))
