@@ -297,7 +297,8 @@ def test_lists_after_a_fork(tmp_path: Path) -> None:
     frame = every_dtype(4).frame
     lists = {name: pl.concat([pl.Series(name, each)] * 4) for name, each in lists.items()}
     frame = frame.drop(lists, strict=False).with_columns(**lists, note=pl.lit("x"))
-    Manifest(frame, "/data", ("ant", "bee")).save(tmp_path / "a.manifest")
+    made = Manifest(frame, "/data", ("ant", "bee"), box_columns=["area"])
+    made.save(tmp_path / "a.manifest")
     command = [sys.executable, "-c", LISTS, str(tmp_path / "a.manifest")]
     assert subprocess.run(command, check=False).returncode == 0
 

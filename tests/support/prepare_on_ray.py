@@ -18,7 +18,7 @@ import numpy.typing as npt
 import ray
 
 from gpufeed import DecodeError, Manifest, prepare
-from gpufeed.source.base import Content, Source
+from gpufeed.source.base import Content, Source, fingerprint_of
 from tests.support.media import read_table
 from tests.support.prepare_until import PREFIX, SHARD
 
@@ -36,6 +36,9 @@ class Deadly:
             self.mark.write_text(str(os.getpid()))
             os.kill(os.getpid(), signal.SIGKILL)
         return [*self.source.read(keys)]
+
+    def fingerprint(self) -> str | None:
+        return fingerprint_of(self.source)
 
 
 def main(table: Path, out: Path) -> None:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from gpufeed import Manifest, prepare
 from gpufeed import transforms as tf
-from gpufeed.source.base import Content, Source
+from gpufeed.source.base import Content, Source, fingerprint_of
 from tests.support.media import read_table
 
 PREFIX = [tf.BoxCrop(0.2), tf.ResizeLongest(48), tf.PadToSquare(48)]
@@ -37,6 +37,9 @@ class Until:
         if (keys >= self.record).any():
             threading.Event().wait()
         return [*self.source.read(keys)]
+
+    def fingerprint(self) -> str | None:
+        return fingerprint_of(self.source)
 
 
 def main(record: int, table: Path, destination: Path) -> None:
