@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from gpufeed import prepare
@@ -14,9 +16,14 @@ from tests.support.prepare_until import PREFIX, SHARD
 from tests.support.waiting import PATIENCE, wait_until
 
 
-def start(record: int, table: Path, out: Path) -> subprocess.Popen[bytes]:
+@contextlib.contextmanager
+def start(record: int, table: Path, out: Path) -> Iterator[subprocess.Popen[bytes]]:
     command = ["-m", "tests.support.prepare_until", str(record), str(table), str(out)]
-    return subprocess.Popen([sys.executable, *command])
+    with subprocess.Popen([sys.executable, *command]) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def wait_for_shards(process: subprocess.Popen[bytes], out: Path, count: int) -> None:
