@@ -21,7 +21,7 @@ from benchmarks.gpu.data import listed
 from benchmarks.gpu.job import Absent, Facts, Job
 from benchmarks.gpu.timing import STRETCHES, endless, stretch, timed
 
-__all__ = ["cases"]
+__all__ = ["best_options", "cases"]
 
 _GOAL, _STRETCH = 10_000, 19_000
 """Images/s of NABirds' originals, on an H100 with 16 cores."""
@@ -126,8 +126,8 @@ def _measure_on_best(job: Job, options: dict[str, int]) -> Facts:
     return _measure(job, opener=_opener(job), **options)
 
 
-def _measure_best(job: Job) -> Facts:
-    """Take the best opener, and of each other option the best value if it is better."""
+def best_options(job: Job) -> dict[str, Any]:
+    """Return the best opener, and of each other option the best value if it is better."""
     least = job.known[_best(job, _OPENER)]["images/s"]
     options: dict[str, Any] = {"opener": _opener(job)}
     for name in ("num_threads", "batch_size", "prefetch"):
@@ -137,6 +137,11 @@ def _measure_best(job: Job) -> Facts:
             continue
         if job.known[best]["images/s"] > least:
             options[name] = int(best.removeprefix(f"{name} "))
+    return options
+
+
+def _measure_best(job: Job) -> Facts:
+    options = best_options(job)
     alone = _best(job, _ALONE)
     batch_size = options.get("batch_size", job.batch)
     feeds = {

@@ -171,7 +171,7 @@ class Loader:
         targets: what comes with the images: "boxes", "box_points", "points", and instances of
             `Mask`, `Depth`, `Pair` and `Field`.
         columns: names of columns of the manifest whose values come with the images.
-        box_columns: names of columns of lists whose values come with the boxes, one for each.
+        box_columns: those of `Manifest.box_columns` whose values come with the boxes.
         flip_pairs: pairs of points that swap places in flipped images, such as
             ("left eye", "right eye"): names of `Manifest.point_names`, or numbers. Without them, a
             point keeps its place in the list. Flips in both directions, which are a rotation by

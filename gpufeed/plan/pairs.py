@@ -145,6 +145,7 @@ def with_pairs(manifest: Manifest, pairs: Sequence[Manifest]) -> Manifest:
         repairs={},
         reduce_depth=manifest.reduce_depth,
         point_names=(),
+        box_columns=(),
         prepared=manifest.prepared,
     )
 

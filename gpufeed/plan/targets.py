@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from gpufeed._util.rows import pieces, take_rows
 from gpufeed._util.sanitize import short
@@ -17,7 +15,7 @@ from gpufeed.errors import ConfigError
 from gpufeed.plan.fields import BATCH_KEYS, Field, narrowed
 from gpufeed.plan.image_targets import ImageTarget
 from gpufeed.plan.pairs import Pair
-from gpufeed.records.annotations import BOX_POINTS, BOXES, check_box_format
+from gpufeed.records.annotations import BOX_POINTS, check_box_format
 from gpufeed.records.lists import flatten
 from gpufeed.transforms.objects import Objects
 
@@ -115,24 +113,16 @@ class Companions:
 
 def _values_of_boxes(manifest: Manifest, name: str, *, wide: bool) -> Lookup:
     """Return a function that looks up the values in a column of lists, one for each box: (m,)."""
-    frame = manifest.frame
-    if name not in frame.columns:
+    if name not in manifest.box_columns:
         raise ConfigError(
-            f"box_columns has {short(name)}, but the manifest has only {frame.columns}"
+            f"box_columns has {short(name)}, but those of the manifest are "
+            f"{[*manifest.box_columns]}; pass box_columns=[{short(name)}] to read_table, or to "
+            "Manifest, so that it loses the values of boxes that are dropped"
         )
-    column: Any = frame[name]
+    column: Any = manifest.frame[name]
     dtypes = []
-    boxes = pieces(frame[BOXES]) if BOXES in frame.columns else itertools.repeat(None)
-    for piece, lists in zip(pieces(column), boxes, strict=False):
-        counts = 1 if lists is None else np.diff(flatten(lists)[1])
-        is_list = isinstance(column.dtype, pl.List)
-        values, offsets = flatten(piece) if is_list else (np.zeros(0), np.zeros(1))
-        if not is_list or (np.diff(offsets) != counts).any():
-            raise ConfigError(
-                f"box_columns has {short(name)}, which is no column of lists with a value for each "
-                f"box; pass box_columns=[{short(name)}] to read_table as well, so that it loses "
-                "the values of boxes that are dropped"
-            )
+    for piece in pieces(column):
+        values = flatten(piece)[0]
         kind = values.dtype.kind
         if not len(values) and kind not in "biuf":
             values = np.zeros(0)  # a column of empty lists has any dtype

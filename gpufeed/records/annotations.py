@@ -12,6 +12,7 @@ import polars as pl
 from gpufeed._util.rows import RowName, first_true
 from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError, ManifestError
+from gpufeed.records.bounding_box import BOX_COLUMNS
 from gpufeed.records.labels import check_unique, number_labels
 from gpufeed.records.lists import flatten, ragged
 
@@ -264,7 +265,9 @@ def _numbers(
     return numbers, offsets
 
 
-def check_annotations(frame: pl.DataFrame, row_name: RowName, points: pl.Series | None) -> None:
+def check_annotations(
+    frame: pl.DataFrame, row_name: RowName, points: pl.Series | None, box_columns: Sequence[str]
+) -> None:
     """Check that boxes, what belongs to them, and points are canonical.
 
     Args:
@@ -272,6 +275,7 @@ def check_annotations(frame: pl.DataFrame, row_name: RowName, points: pl.Series 
         row_name: names a row.
         points: the points of the table's first row, of which all have the number; None if the
             table has none.
+        box_columns: columns with a value for each box.
 
     Raises:
         ManifestError: they are not.
@@ -310,6 +314,23 @@ def check_annotations(frame: pl.DataFrame, row_name: RowName, points: pl.Series 
         _check_labels(frame, row_name)
     if BOX_POINTS in frame.columns:
         _check_box_points(frame, row_name)
+    for name in box_columns:
+        _check_box_column(frame, name, row_name)
+
+
+def _check_box_column(frame: pl.DataFrame, name: str, row_name: RowName) -> None:
+    dtype = frame.schema.get(name)
+    if not isinstance(dtype, pl.List):
+        found = f"the columns are {frame.columns}" if dtype is None else f"its dtype is {dtype}"
+        raise ManifestError(f"box_columns has {short(name)}, which is no column of lists: {found}")
+    if BOXES in frame.columns:
+        counts = frame[BOXES].list.len()
+    elif BOX_COLUMNS[0] in frame.columns:
+        counts = pl.select(pl.repeat(1, frame.height, dtype=pl.UInt32)).to_series()
+    else:
+        raise ManifestError(f"box_columns has {short(name)}, but there are no boxes")
+    if (row := first_true(frame[name].list.len().ne_missing(counts))) is not None:
+        raise ManifestError(f"{row_name(row)}: {name} does not have one value for each box")
 
 
 def _check_labels(frame: pl.DataFrame, row_name: RowName) -> None:

@@ -12,7 +12,7 @@ import polars as pl
 
 from gpufeed._util.sanitize import short
 from gpufeed.errors import ManifestError
-from gpufeed.records.annotations import ANNOTATIONS, BOX_POINTS, POINTS
+from gpufeed.records.annotations import ANNOTATIONS, BOX_POINTS, BOXES, POINTS
 from gpufeed.records.bounding_box import BOX_COLUMNS
 from gpufeed.records.lists import flatten, ragged
 from gpufeed.records.manifest import Manifest
@@ -45,8 +45,8 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
 
     Raises:
         ManifestError: there is no manifest, a column has incompatible dtypes, or the manifests
-            differ in `reduce_depth`, the kind of their labels, the entries of vectors, or the names
-            of their points.
+            differ in `reduce_depth`, the kind of their labels, the entries of vectors, the names
+            of their points, or `box_columns`.
     """
     given: object = manifests
     manifests = [] if isinstance(given, Manifest) else list(manifests)
@@ -77,6 +77,9 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
     names: tuple[str, ...] = ()
     if not {POINTS, BOX_POINTS} <= dropped:
         names = _check_same("point_names", [manifest.point_names for manifest in manifests])
+    columns: tuple[str, ...] = ()
+    if not {BOXES, BOX_COLUMNS[0]} <= dropped:
+        columns = _check_same("box_columns", [manifest.box_columns for manifest in manifests])
     rooted = any(prefixes) or any(own_roots(each.frame) is not None for each in manifests)
     frames = []
     for source, manifest in enumerate(manifests):
@@ -107,6 +110,7 @@ def concat(manifests: Iterable[Manifest]) -> Manifest:
         repairs=repairs,
         reduce_depth=manifests[0].reduce_depth,
         point_names=names,
+        box_columns=columns,
     )
     if all(manifest.prepared == manifests[0].prepared for manifest in manifests):
         made._prepared = manifests[0]._prepared

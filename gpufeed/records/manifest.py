@@ -91,6 +91,8 @@ class Manifest:
             of floating-point or signed numbers, always are.
         numbers: row numbers to give in error messages; by default they count from 0.
         point_names: the names of the k points of each image, or else of each box.
+        box_columns: the columns of lists that have a value for each box. They lose the values of
+            boxes that `prepare` drops; no other column does, however long its lists are.
 
     Raises:
         ManifestError: a column is missing or has a wrong dtype, the frame is empty, or a row
@@ -98,6 +100,7 @@ class Manifest:
     """
 
     __slots__ = (
+        "_box_columns",
         "_classes",
         "_file",
         "_fingerprint",
@@ -120,13 +123,17 @@ class Manifest:
         reduce_depth: bool = False,
         numbers: Sequence[int] | None = None,
         point_names: Sequence[str] = (),
+        box_columns: Sequence[str] = (),
     ) -> None:
         if not isinstance(frame, pl.DataFrame):
             raise ManifestError(f"a manifest needs a polars DataFrame, not {_kind(frame)}")
         if isinstance(classes, str) or not all(isinstance(name, str) for name in classes):
             raise ManifestError("classes must be a sequence of strings, one for each label")
         self._classes = tuple(classes)
-        self._frame = check_frame(frame, len(self._classes), numbers)
+        if isinstance(box_columns, str):
+            raise ConfigError(f"box_columns is {short(box_columns)}; it must be a list of names")
+        self._box_columns = tuple(sorted({*box_columns}))
+        self._frame = check_frame(frame, len(self._classes), numbers, self._box_columns)
         self._source = check_images(source, self._frame, numbers)
         self._repairs = dict(repairs or {})
         self._selected_from = len(self)
@@ -356,6 +363,11 @@ class Manifest:
         """The names of the points, in their order; empty if they have none."""
         return self._point_names
 
+    @property
+    def box_columns(self) -> tuple[str, ...]:
+        """The columns that have a value for each box, beside `box_labels` and `box_points`."""
+        return self._box_columns
+
     def filter(self, predicate: pl.Expr | pl.Series | npt.NDArray[np.bool_]) -> Manifest:
         """Return the images for which the predicate holds, in order, with the same classes.
 
@@ -558,6 +570,7 @@ class Manifest:
             repairs=self._repairs,
             reduce_depth=self._reduce_depth,
             point_names=self._point_names,
+            box_columns=self._box_columns,
             prepared=self._prepared,
         )
         taken._selected_from = len(self)
@@ -573,6 +586,7 @@ class Manifest:
         repairs: dict[str, int],
         reduce_depth: bool,
         point_names: tuple[str, ...],
+        box_columns: tuple[str, ...],
         prepared: Sequence[Mapping[str, object]],
         fingerprint: str | None = None,
     ) -> Self:
@@ -585,6 +599,7 @@ class Manifest:
         made._selected_from = len(frame)
         made._reduce_depth = reduce_depth
         made._point_names = point_names
+        made._box_columns = box_columns
         made._prepared = tuple(prepared)
         made._fingerprint = fingerprint
         made._file = None

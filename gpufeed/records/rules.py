@@ -30,7 +30,10 @@ _INT32_MAX = 2**31 - 1
 
 
 def check_frame(
-    frame: pl.DataFrame, classes: int, numbers: Sequence[int] | None = None
+    frame: pl.DataFrame,
+    classes: int,
+    numbers: Sequence[int] | None = None,
+    box_columns: Sequence[str] = (),
 ) -> pl.DataFrame:
     """Check all rules, and return the frame with its integers as Int32."""
     numbers = range(frame.height) if numbers is None else numbers
@@ -72,7 +75,7 @@ def check_frame(
     for piece, name_in_piece in named_pieces(frame, row_name):
         if boxes:
             _check_boxes(piece, name_in_piece)
-        check_annotations(piece, name_in_piece, points)
+        check_annotations(piece, name_in_piece, points, box_columns)
     return frame
 
 

@@ -60,6 +60,7 @@ def save_manifest(
         "repairs": dict(manifest.repairs),
         "reduce_depth": manifest.reduce_depth,
         "point_names": manifest.point_names,
+        "box_columns": manifest.box_columns,
         "prepared": manifest.prepared,
         "named": _misnamed(manifest.source, manifest.frame) is None,
     }
@@ -181,6 +182,7 @@ def read_manifest(
         repairs=about["repairs"],
         reduce_depth=about["reduce_depth"],
         point_names=tuple(about["point_names"]),
+        box_columns=tuple(about.get("box_columns", ())),
         prepared=about["prepared"],
         fingerprint=saved,
     )

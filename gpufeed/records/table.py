@@ -134,7 +134,7 @@ def read_table(
             corners of a rotated box, or a person's keypoints; becomes `box_points`. Points are as
             in `points`. Without `boxes`, a box is the upright one around its points.
         box_columns: other columns of lists, with a value for each box, such as scores. They keep
-            their names, and lose the values of boxes that are dropped.
+            their names, and lose the values of boxes that are dropped, here or by `prepare`.
         points: column of lists of (x, y) or (x, y, visible), all of one length; becomes `points`.
         point_names: the names of the points of an image, or else of a box.
         root: folder of the images, its URL, or a `RemoteStorage`; absolute paths and URLs must be
@@ -244,6 +244,7 @@ def read_table(
             reduce_depth=reduce_depth,
             numbers=numbers,
             point_names=names_of_points,
+            box_columns=box_columns,
         )
         if sized:
             probe(manifest, on_bad_image=on_bad_image)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Callable
@@ -9,19 +10,28 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import feeding
+from benchmarks import feeding, lock_share
 from benchmarks.lock_share import LockShare
 
 
 def share(work: Callable[[], object]) -> float:
     with LockShare() as lock:
-        while lock.samples < 300:
+        while lock.samples < 100:
             work()
     return lock.share
 
 
-def test_python_code_holds_the_lock_and_sleeping_does_not() -> None:
-    assert share(lambda: sum(range(100_000))) > share(lambda: time.sleep(0.01))
+def test_a_thread_that_waits_for_python_code_is_seen() -> None:
+    assert share(lambda: sum(range(100_000))) > 0
+
+
+@pytest.mark.parametrize(("waits", "held"), [(1, 0), (2, 1)])
+def test_a_sample_counts_if_it_waits_for_more_than_its_time(
+    monkeypatch: pytest.MonkeyPatch, waits: int, held: int
+) -> None:
+    switches = itertools.count(0, waits)
+    monkeypatch.setattr(lock_share, "_switches", lambda: next(switches))
+    assert share(lambda: time.sleep(0.001)) == held
 
 
 def test_it_measures_each_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from importlib import metadata
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from gpufeed import cli
 from gpufeed.cli.as_options import ELSEWHERE, as_options
 from gpufeed.tools.synth import write_nabirds
 from tests.support.nabirds_data import write_picture
+from tests.support.waiting import wait_until
 
 HEAVY = ("nvidia.dali", "torch", "jax", "numpy", "polars", "PIL")
 
@@ -438,14 +438,13 @@ def test_interrupt(tmp_path: Path) -> None:
     # A shell's background job ignores SIGINT, and what it starts would inherit that.
     inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
     started = subprocess.Popen(
-        [sys.executable, "-m", "gpufeed", "synth", tmp_path / "set", "--images", "4000"],
+        [sys.executable, "-m", "gpufeed", "synth", tmp_path / "set", "--images", "20000"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     signal.signal(signal.SIGINT, inherited)
-    while not list(tmp_path.glob("set/images/*/*.jpg")) and started.poll() is None:
-        time.sleep(0.02)
+    wait_until(lambda: any(tmp_path.glob("set/images/*/*.jpg")) or started.poll() is not None)
     started.send_signal(signal.SIGINT)
     out, err = started.communicate()
     assert (started.returncode, out, err) == (130, "", "gpufeed: interrupted\n")

@@ -22,6 +22,7 @@ from gpufeed.tools.check.dataset import check
 from gpufeed.tools.check.kinds import Problem
 from tests.support.deep import Values, png, pnm, ramp, tiff
 from tests.support.media import jpeg, picture
+from tests.support.waiting import PATIENCE
 
 RAMP = ramp()
 GRAY = RAMP[..., :1]
@@ -238,7 +239,7 @@ def test_nvimagecodec_prints_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PYNVIMGCODEC_VERBOSITY", "DALI_NVIMGCODEC_LOG_LEVEL"):
         monkeypatch.delenv(name, raising=False)  # set in this process already
     command = [sys.executable, "-c", program]
-    ran = subprocess.run(command, input=png(RAMP)[:-300], capture_output=True, timeout=60)
+    ran = subprocess.run(command, input=png(RAMP)[:-300], capture_output=True, timeout=PATIENCE)
     assert (ran.stdout, ran.stderr) == (b"None 1\n", b"")
 
 

@@ -7,8 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from gpufeed.live import snapshots, watch
 from gpufeed.live.snapshots import read_snapshots
 from tests.support.loaders import digest, make
 from tests.support.scripts import run_scripts
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -27,13 +26,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(snapshots, "SHARED", tmp_path)
     monkeypatch.setattr(watch, "SECONDS", 0.005)
     return tmp_path / f"gpufeed-live-{os.geteuid()}-1"
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 def jsonable(stats: Stats) -> object:

@@ -11,10 +11,10 @@ import struct
 import sys
 import termios
 import threading
-import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -26,6 +26,14 @@ from gpufeed.live import snapshots, status_line, watch
 from gpufeed.live.status_line import StatusLine
 from gpufeed.live.view import view
 from gpufeed.live.watch import _recent
+
+NOW = 1000.0
+"""Seconds by the clock of these tests, which stands still."""
+
+
+@pytest.fixture(autouse=True)
+def _no_time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpufeed.live.view.time", SimpleNamespace(monotonic=lambda: NOW))
 
 
 def snapshot(**changes: Any) -> dict[str, Any]:
@@ -50,7 +58,7 @@ def snapshot(**changes: Any) -> dict[str, Any]:
         "pid": os.getpid(),
         "parent": os.getppid(),
         "number": 0,
-        "time": time.monotonic(),
+        "time": NOW,
         "images": 800,
         "source": "FileSource('\x1b/birds')",
         "device": "cpu",

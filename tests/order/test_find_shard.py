@@ -18,6 +18,7 @@ import torch
 import gpufeed
 from gpufeed import ConfigError, IndexSampler, Loader, Manifest, ShardOptions, SubsetSampler
 from gpufeed import transforms as tf
+from tests.support.waiting import PATIENCE
 
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "4"}
 # Lightning's children are told no RANK.
@@ -251,7 +252,7 @@ def test_finding_the_shard_imports_no_framework(tmp_path: object) -> None:
         "import sys, gpufeed.order.find_shard as found; print(found.find_shard());"
         "sys.exit('torch' in sys.modules or 'jax' in sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=PATIENCE)
 
 
 def test_the_shard_of_jax_needs_its_distributed_system() -> None:

@@ -131,7 +131,7 @@ def test_numbers_of_boxes_may_need_int64(crowd: Manifest) -> None:
     """COCO's annotations have such identifiers."""
     frame = crowd.frame.with_columns(number=pl.col("number").list.eval(pl.element() + 2**40))
     options = {"targets": ["boxes"], "box_columns": ["number"]}
-    large = Manifest(frame, crowd.source)
+    large = Manifest(frame, crowd.source, box_columns=["number"])
     for collate_fn in (None, "pad"):
         batch = feed(large, [UINT8], framework="torch", collate_fn=collate_fn, **options)
         assert int(batch["number"][9][1]) == 2**40 + 91
@@ -264,22 +264,57 @@ def test_what_a_loader_refuses(faces: Manifest, options: Any, said: str) -> None
     ("names", "said"),
     [
         ("score", "box_columns is 'score'; it must be a list of names"),
-        (["none"], "box_columns has 'none', but the manifest has only"),
+        (["none"], r"has 'none', but those of the manifest are \['holes', 'score', 'text'\]; pass"),
         (["boxes"], "box_columns has 'boxes', which a batch has already"),
-        (["width"], "no column of lists with a value for each box"),
-        (["long"], r"pass box_columns=\['long'\] to read_table as well"),
+        (["number"], r"pass box_columns=\['number'\] to read_table, or to Manifest, so that it lo"),
         (["text"], "a column of List.String.; it must hold numbers or booleans"),
         (["holes"], "it must hold numbers or booleans, without nulls|nulls"),
     ],
 )
-def test_columns_that_do_not_go_with_boxes(crowd: Manifest, names: Any, said: str) -> None:
+def test_columns_that_a_loader_does_not_take_with_boxes(
+    crowd: Manifest, names: Any, said: str
+) -> None:
     frame = crowd.frame.with_columns(
-        long=pl.col("number").list.concat([1]),
         text=pl.col("number").cast(pl.List(pl.String)),
         holes=pl.col("number").list.eval(pl.when(pl.element() > 13).then(pl.element())),
     )
+    manifest = Manifest(frame, crowd.source, box_columns=["text", "score", "holes"])
     with pytest.raises(ConfigError, match=said):
-        feed(Manifest(frame, crowd.source), [UINT8], targets=["boxes"], box_columns=names)
+        feed(manifest, [UINT8], targets=["boxes"], box_columns=names)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("none", "box_columns has 'none', which is no column of lists: the columns are"),
+        ("width", "box_columns has 'width', which is no column of lists: its dtype is Int32"),
+        ("long", r"row 0 \(0\): long does not have one value for each box"),
+    ],
+)
+def test_columns_that_do_not_go_with_boxes(crowd: Manifest, name: str, said: str) -> None:
+    frame = crowd.frame.with_columns(long=pl.col("number").list.concat([1]))
+    with pytest.raises(ManifestError, match=said):
+        Manifest(frame, crowd.source, box_columns=[name])
+    bare = frame.drop("boxes", "box_points")
+    with pytest.raises(ManifestError, match="box_columns has 'long', but there are no boxes"):
+        Manifest(bare, crowd.source, box_columns=["long"])
+    with pytest.raises(ConfigError, match="box_columns is 'long'; it must be a list of names"):
+        Manifest(frame, crowd.source, box_columns="long")
+    # An image may have a single box, and then each list has one value.
+    corner = {name: pl.lit(2, pl.Int32) for name in ("box_x", "box_y", "box_width", "box_height")}
+    single = bare.with_columns(**corner, one=pl.concat_list("width"))
+    assert Manifest(single, crowd.source, box_columns=["one"]).box_columns == ("one",)
+
+
+def test_manifests_keep_the_columns_of_boxes(crowd: Manifest) -> None:
+    columns = ("crowded", "number", "score")
+    assert crowd.box_columns == crowd[2:].box_columns == columns
+    assert gpufeed.concat([crowd, crowd]).box_columns == columns
+    other = Manifest(crowd.frame, crowd.source)
+    with pytest.raises(ManifestError, match="the manifests differ in box_columns"):
+        gpufeed.concat([crowd, other])
+    without = Manifest(crowd.frame.drop("boxes", "box_points"), crowd.source)
+    assert gpufeed.concat([crowd, without]).box_columns == ()
 
 
 @pytest.mark.parametrize(

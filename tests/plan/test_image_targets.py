@@ -6,7 +6,7 @@ import contextlib
 import io
 import re
 import struct
-import time
+import threading
 import warnings
 import zlib
 from collections.abc import Callable, Sequence
@@ -28,8 +28,10 @@ from gpufeed.cli import main
 from gpufeed.decode.values import decode_values
 from gpufeed.plan.lookup import Lookup
 from gpufeed.sheets.draw_targets import draw_map
+from gpufeed.source import timeout
 from gpufeed.tools.check.dataset import check
 from gpufeed.transforms.frame import Frame, Warp
+from tests.support.hanging import HangingClock
 from tests.support.media import TURNS, jpeg, picture
 
 SIZES = [(60, 45), (45, 65), (55, 55), (32, 75)]
@@ -515,27 +517,32 @@ def test_only_the_place_of_a_bad_mask_differs(many: Manifest, opener: str) -> No
 
 
 class Slow:
-    """Masks, one of which is not answered for long."""
+    """Masks, one of which is not answered before it is let go."""
 
     def __init__(self, masks: list[bytes]) -> None:
         self.masks = masks
+        self.free = threading.Event()
 
     def read(self, keys: Any) -> list[bytes]:
-        if 7 in keys:
-            time.sleep(3)
+        assert 7 not in keys or self.free.wait(60)
         return [self.masks[key] for key in keys]
 
     def name(self, key: int) -> str:
         return f"slow {key}"
 
 
-def test_a_mask_that_does_not_come_counts_as_bad(many: Manifest) -> None:
+def test_a_mask_that_does_not_come_counts_as_bad(
+    many: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Masks are read as images that come after all others.
+    monkeypatch.setattr(timeout, "time", HangingClock(lambda key: key == len(many) + 7))
     source = Slow([png(np.full((30, 40), number, np.uint8)) for number in range(COUNT)])
     mask = Mask("own", source=source)
     with run(many, mask, read_timeout=0.2, on_error="substitute", max_failures=1) as loader:
         keys = np.concatenate([batch["record_key"] for batch in loader])
         assert 7 not in keys
         (failure,) = loader.quarantine
+    source.free.set()
     assert failure.record_key == 7
     assert failure.reason == "own: cannot be read: no answer within 0.2 s"
 

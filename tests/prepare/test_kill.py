@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from gpufeed import prepare
 from tests.prepare.test_prepare import files
 from tests.support.media import make_manifest, write_table
 from tests.support.prepare_until import PREFIX, SHARD
+from tests.support.waiting import PATIENCE, wait_until
 
-PATIENCE = 100
 
-
-def start(record: int, table: Path, out: Path) -> subprocess.Popen[bytes]:
+@contextlib.contextmanager
+def start(record: int, table: Path, out: Path) -> Iterator[subprocess.Popen[bytes]]:
     command = ["-m", "tests.support.prepare_until", str(record), str(table), str(out)]
-    return subprocess.Popen([sys.executable, *command])
+    with subprocess.Popen([sys.executable, *command]) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
-def children(process: int) -> list[int]:
+def wait_for_shards(process: subprocess.Popen[bytes], out: Path, count: int) -> None:
+    def done() -> bool:
+        assert process.poll() is None
+        return len([*(out / ".prepare").glob("*.parquet")]) >= count
+
+    wait_until(done)
+
+
+def workers_of(process: int) -> list[int]:
+    """The processes that it has spawned, without the one that multiprocessing cleans up with."""
     tasks = Path(f"/proc/{process}/task").glob("*/children")
-    return [int(child) for task in tasks for child in task.read_text().split()]
+    children = [int(child) for task in tasks for child in task.read_text().split()]
+    commands = [Path(f"/proc/{child}/cmdline").read_bytes() for child in children]
+    return [each for each, said in zip(children, commands, strict=True) if b"spawn_main" in said]
 
 
 def runs(process: int) -> bool:
@@ -36,17 +52,14 @@ def runs(process: int) -> bool:
 def test_interrupted_it_ends_at_once(tmp_path: Path) -> None:
     """With workers that would go on forever."""
     manifest = make_manifest(tmp_path / "images", [(50, 60)] * 15, boxes=True)
-    out, end = tmp_path / "out", time.monotonic() + PATIENCE
+    out = tmp_path / "out"
     with start(SHARD, write_table(manifest), out) as process:
-        while not list((out / ".prepare").glob("*.parquet")):
-            assert process.poll() is None
-            assert time.monotonic() < end
-            time.sleep(0.005)
-        workers = children(process.pid)
+        wait_for_shards(process, out, 1)
+        workers = workers_of(process.pid)
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) != 0
-    assert len(workers) >= 2
-    assert not any(map(runs, workers))
+    assert len(workers) == 2
+    wait_until(lambda: not any(map(runs, workers)))
     assert not list(out.glob("*.unfinished"))
 
 
@@ -55,19 +68,13 @@ def test_killed_in_the_middle_it_goes_on(tmp_path: Path) -> None:
     manifest = make_manifest(tmp_path / "images", [(50, 60)] * 15, boxes=True)
     prepare(manifest, tmp_path / "wanted", PREFIX, shard_size=SHARD, workers=1)
     table, out = write_table(manifest), tmp_path / "out"
-    end = time.monotonic() + PATIENCE
     for record in (3, 10):
         with start(record, table, out) as process:
-            while len(list((out / ".prepare").glob("*.parquet"))) < record // SHARD:
-                assert process.poll() is None
-                assert time.monotonic() < end
-                time.sleep(0.005)
-            workers = children(process.pid)
+            wait_for_shards(process, out, record // SHARD)
+            workers = workers_of(process.pid)
             process.send_signal(signal.SIGKILL)
-        assert len(workers) >= 2
-        while any(map(runs, workers)):
-            assert time.monotonic() < end, "a worker outlived its parent"
-            time.sleep(0.005)
+        assert len(workers) == 2
+        wait_until(lambda: not any(map(runs, workers)))  # noqa: B023 - called at once
         assert not (out / "prepared.manifest").exists()
     prepare(manifest, out, PREFIX, shard_size=SHARD, workers=1)
     assert files(out) == files(tmp_path / "wanted")

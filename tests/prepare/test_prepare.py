@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
 import io
@@ -24,6 +25,7 @@ from gpufeed import ConfigError, DecodeError, Manifest, ManifestError, prepare, 
 from gpufeed import transforms as tf
 from gpufeed.tools.prepare import pixels
 from gpufeed.tools.prepare.folders import class_folders
+from gpufeed.tools.prepare.shard import Job
 from tests.support.loaders import digest, make
 from tests.support.media import jpeg, make_manifest, picture
 from tests.support.prepare_until import PREFIX
@@ -65,10 +67,11 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
         pl.Series("box_points", placed, pl.List(pl.Array(pl.Float64, (2, 3)))),
         pl.Series("points", points, pl.List(pl.Array(pl.Float64, 3))),
         pl.Series("weights", weights, pl.List(pl.Float64)),
+        pl.Series("tags", [[f"tag {i}" for i in range(len(each))] for each in boxes], pl.List(str)),
         pl.Series("day", days),
         pl.Series("name", [f"bird {number}" for number in range(13)]),
     )
-    return Manifest(frame, manifest.source, manifest.classes)
+    return Manifest(frame, manifest.source, manifest.classes, box_columns=["weights"])
 
 
 def files(folder: Path) -> dict[str, str]:
@@ -223,6 +226,36 @@ def test_what_was_interrupted_goes_on(
     assert files(out) == files(tmp_path / "wanted")
 
 
+@pytest.mark.parametrize("finished", [True, False])
+def test_images_that_have_changed_are_prepared_into_another_folder(
+    originals: Manifest, tmp_path: Path, finished: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Old ones are neither returned nor mixed with new ones, though the manifest is the same."""
+    folder, out = tmp_path / "images", tmp_path / "out"
+    shutil.copytree(originals.root, folder)
+    manifest = Manifest(originals.frame, folder, originals.classes)
+    make_shard = Job.make
+
+    def stopped(job: Job, number: int, *rest: Any) -> None:
+        if number == 2 and not finished:
+            raise KeyboardInterrupt
+        make_shard(job, number, *rest)
+
+    shared: dict[str, Any] = {"shard_size": 5, "workers": 1}
+    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+        patch.setattr(Job, "make", stopped)
+        prepare(manifest, out, PREFIX, **shared)
+    before = files(out)
+    changed = folder / originals.frame["path"][7]
+    height, width = originals.sizes()[7].tolist()
+    changed.write_bytes(jpeg(picture(height, width, seed=99)))
+    again = Manifest(originals.frame, folder, originals.classes)
+    assert again.fingerprint() == manifest.fingerprint()
+    with pytest.raises(ConfigError, match="was prepared from images that have been changed or mov"):
+        prepare(again, out, PREFIX, **shared)
+    assert files(out) == before
+
+
 def test_other_libraries_read_it(originals: Manifest, tmp_path: Path) -> None:
     """Each by its own means, without the manifest."""
     shared: dict[str, Any] = {"transforms": PREFIX, "shard_size": 5, "workers": 1}
@@ -274,6 +307,10 @@ def test_boxes_and_points_that_are_cropped_away(originals: Manifest, tmp_path: P
     counts = corner.frame["boxes"].list.len()
     assert counts.sum() < originals.frame["boxes"].list.len().sum()
     assert (corner.frame["weights"].list.len() == counts).all()
+    # Tags that happen to be as many as the boxes are no box's.
+    assert corner.frame["tags"].equals(originals.frame["tags"])
+    again = gpufeed.read_manifest(tmp_path / "corner" / "prepared.manifest")
+    assert again.box_columns == corner.box_columns == originals.box_columns == ("weights",)
     assert (corner.points()[:, 1, 2] == 0).all()  # type: ignore[index]
     edge = originals.frame.with_columns(
         box_x=pl.lit(0), box_y=pl.lit(0), box_width=pl.lit(2), box_height=pl.lit(2)
@@ -349,7 +386,7 @@ def test_columns_of_any_name_go_along(originals: Manifest, tmp_path: Path) -> No
 
 def test_only_lists_for_boxes_lose_what_boxes_do(originals: Manifest, tmp_path: Path) -> None:
     """Not those of images with one box, and not those with nulls."""
-    frame = originals.frame.drop("boxes", "box_points", "weights").with_columns(
+    frame = originals.frame.drop("boxes", "box_points", "weights", "tags").with_columns(
         tags=pl.Series([["bird"]] * 12 + [None]),
         **dict.fromkeys(("box_x", "box_y"), pl.lit(0)),
         **dict.fromkeys(("box_width", "box_height"), pl.lit(2)),

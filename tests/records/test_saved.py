@@ -206,7 +206,7 @@ taken = own() - before
 manifest.filter(pl.col("label") == 1)  # starts polars' threads
 child = os.fork()
 if not child:
-    signal.alarm(60)  # polars' threads do not survive a fork, and waiting for them would not end
+    signal.alarm(200)  # polars' threads do not survive a fork, and waiting for them would not end
     os._exit(plan(manifest) != plans)
 status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 print(json.dumps({"taken": taken, "child": status, "plans": plans, "place": place}))
@@ -278,7 +278,7 @@ plans = plan()
 manifest.frame.select("width", pl.col("height") + 1)  # starts polars' threads
 child = os.fork()
 if not child:
-    signal.alarm(60)
+    signal.alarm(200)
     os._exit(plan() != plans)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
@@ -297,7 +297,8 @@ def test_lists_after_a_fork(tmp_path: Path) -> None:
     frame = every_dtype(4).frame
     lists = {name: pl.concat([pl.Series(name, each)] * 4) for name, each in lists.items()}
     frame = frame.drop(lists, strict=False).with_columns(**lists, note=pl.lit("x"))
-    Manifest(frame, "/data", ("ant", "bee")).save(tmp_path / "a.manifest")
+    made = Manifest(frame, "/data", ("ant", "bee"), box_columns=["area"])
+    made.save(tmp_path / "a.manifest")
     command = [sys.executable, "-c", LISTS, str(tmp_path / "a.manifest")]
     assert subprocess.run(command, check=False).returncode == 0
 

@@ -35,6 +35,7 @@ from gpufeed.tools.check.dataset import check
 from gpufeed.tools.show import show_batch
 from tests.support.loaders import digest, make
 from tests.support.media import jpeg, picture
+from tests.support.waiting import PATIENCE
 
 COUNT = 12
 CONTENTS = [jpeg(picture(40 + 3 * key, 70 - 2 * key, seed=key)) for key in range(COUNT)]
@@ -178,7 +179,7 @@ for _ in range(3):
 def test_a_forked_process_opens_its_own(kind: Kind, file: Path) -> None:
     """Or says that it cannot, where the library would crash."""
     command = [sys.executable, "-c", FORKED, type(kind.source(file)).__name__, str(file)]
-    run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
     said = "own" if kind.forks else "ArrayRecord's library crashes in a process that was forked"
     lines = run.stdout.splitlines()
     assert len(lines) == 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,11 @@ from gpufeed.source import timeout
 from gpufeed.source.threads import THREADS
 from gpufeed.source.timeout import Timeout
 from gpufeed.source.wrapper import ReadCancelled
+from tests.support.hanging import HangingClock
 from tests.support.loaders import digest, make
 from tests.support.media import make_manifest
 from tests.support.scripts import run_held
+from tests.support.waiting import wait_until
 
 LONG = 1000.0
 """Seconds that no test waits."""
@@ -50,9 +52,15 @@ def numbered(keys: Iterable[int]) -> list[bytes]:
     return [b"%d" % key for key in keys]
 
 
+def only_what_hangs_takes_time(patch: pytest.MonkeyPatch, storage: Storage) -> None:
+    clock = HangingClock(lambda key: key in storage.hung and not storage.free.is_set())
+    patch.setattr(timeout, "time", clock)
+
+
 @pytest.fixture
-def storage() -> Iterator[Storage]:
+def storage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Storage]:
     made = Storage()
+    only_what_hangs_takes_time(monkeypatch, made)
     yield made
     made.free.set()
 
@@ -66,15 +74,6 @@ def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def read_threads() -> set[threading.Thread]:
     return {each for each in threading.enumerate() if each.name == "gpufeed-read"}
-
-
-def wait_for(done: Callable[[], bool]) -> None:
-    """Wait for what other threads do; it takes no time, or for ever."""
-    for _ in range(6000):
-        if done():
-            return
-        threading.Event().wait(0.01)
-    raise AssertionError("it did not come")
 
 
 def given_up(found: list[Any]) -> list[int]:
@@ -133,21 +132,22 @@ def test_where_all_hang_all_are_waited_for_at_once(
     with Timeout(storage, LONG) as reader:
         reading = threading.Thread(target=lambda: found.extend(reader.read(np.arange(count))))
         reading.start()
-        wait_for(lambda: len(storage.asked) == count)
+        wait_until(lambda: len(storage.asked) == count)
         storage.free.set()
         reading.join(60)
     assert found == numbered(range(count))
 
 
 def test_a_file_that_hangs_is_not_asked_for_again_before_it_is_back(storage: Storage) -> None:
+    before = read_threads()
     storage.hung = {3}
     with Timeout(storage, 0.1) as reader:
         for _ in range(3):
             assert given_up(reader.read(np.arange(6))) == [3]
         assert storage.asked.count(3) == 1
-        assert len(read_threads()) <= 1 + THREADS
+        assert len(read_threads() - before) <= 1 + THREADS
         storage.free.set()
-        wait_for(lambda: not reader._hanging)
+        wait_until(lambda: not reader._hanging)
         assert reader.read(np.arange(6)) == numbered(range(6))
         assert storage.asked.count(3) == 2
 
@@ -157,14 +157,16 @@ def test_an_answer_that_comes_too_late_is_nobodys(storage: Storage) -> None:
     with Timeout(storage, 0.1) as reader:
         found = reader.read(np.arange(3))
         storage.free.set()
-        wait_for(lambda: not reader._hanging)
+        wait_until(lambda: not reader._hanging)
         assert given_up(found) == [0]
 
 
 def test_who_waits_can_be_told_to_go(storage: Storage) -> None:
     storage.hung = {1}
     reader = Timeout(storage, LONG)
-    threading.Thread(target=lambda: (wait_for(lambda: 1 in storage.asked), reader.cancel())).start()
+    threading.Thread(
+        target=lambda: (wait_until(lambda: 1 in storage.asked), reader.cancel())
+    ).start()
     with pytest.raises(ReadCancelled):
         reader.read(np.arange(3))
     # For those who come later it reads on.
@@ -196,9 +198,9 @@ def test_threads_end_with_who_has_them(storage: Storage, ending: str) -> None:
     del reader
     gc.collect()
     # But for the one that hangs.
-    wait_for(lambda: len(mine & read_threads()) == 1)
+    wait_until(lambda: len(mine & read_threads()) == 1)
     storage.free.set()
-    wait_for(lambda: not mine & read_threads())
+    wait_until(lambda: not mine & read_threads())
 
 
 # ------------------------------------------------------------------------------ the loader
@@ -213,11 +215,11 @@ def test_a_healthy_run_is_the_same(pictures: Manifest) -> None:
     with make(pictures, sampler=sampler, read_timeout=LONG) as loader:
         assert [digest(batch) for _ in range(2) for batch in loader] == wanted
         threads = loader._maker._reader._threads
-        wait_for(lambda: len(threads._idle) == len(read_threads()))
+        wait_until(lambda: len(threads._idle) == len(read_threads()))
         kept = read_threads()
         assert digest(loader.batch(3)) == wanted[3]
         assert read_threads() == kept
-    wait_for(lambda: not read_threads())
+    wait_until(lambda: not read_threads())
 
 
 @pytest.mark.parametrize("value", [0, -1, True, "30", float("nan"), float("inf")])
@@ -239,6 +241,9 @@ def test_a_file_that_hangs_counts_as_bad(fifty: Manifest) -> None:
         fifty,
         "00007.jpg",
         """
+from gpufeed.source import timeout
+from tests.support.hanging import HangingClock
+timeout.time = HangingClock(lambda key: key == 7)
 loader = make(manifest, on_error="substitute", max_failures=1, read_timeout=0.3)
 for _ in range(2):
     for batch in loader:
@@ -263,7 +268,9 @@ with make(manifest, read_timeout=0.3) as other:
     assert found == [*wanted, "7 cannot be read: no answer within 0.3 s", "1 7"]
 
 
-def test_batches_out_of_turn_share_what_hangs(fifty: Manifest) -> None:
+def test_batches_out_of_turn_share_what_hangs(
+    fifty: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each would wait for it anew, and leave a thread behind."""
     images = fifty.source.read(np.arange(50))
 
@@ -273,6 +280,7 @@ def test_batches_out_of_turn_share_what_hangs(fifty: Manifest) -> None:
             return [images[key] for key in keys]
 
     hangs = Images(3)
+    only_what_hangs_takes_time(monkeypatch, hangs)
     manifest = Manifest(fifty.frame, hangs, fifty.classes)
     try:
         with make(

@@ -32,7 +32,7 @@ from tests.support.processes import fork_as_torchrun
 GLOBAL_BATCH = 12
 EPOCHS = 2
 ENDINGS: tuple[LastBatch, ...] = ("drop", "pad", "partial")
-PATIENCE = 90
+PATIENCE = 200
 """Seconds after which a process that hangs ends itself, and shows where it hung."""
 
 Row = tuple[int, int, int, str, bool]

@@ -89,7 +89,7 @@ def run(
 
 if __name__ == "__main__":
     # Should it hang, or whoever waits for it, it ends.
-    signal.alarm(120)
+    signal.alarm(300)
     at_most = int(sys.argv[5]) if len(sys.argv) > 5 else None
     run(
         Path(sys.argv[1]),

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import ray
 
 from gpufeed import DecodeError, Manifest, prepare
-from gpufeed.source.base import Content, Source
+from gpufeed.source.base import Content, Source, fingerprint_of
 from tests.support.media import read_table
 from tests.support.prepare_until import PREFIX, SHARD
 
@@ -37,6 +37,9 @@ class Deadly:
             os.kill(os.getpid(), signal.SIGKILL)
         return [*self.source.read(keys)]
 
+    def fingerprint(self) -> str | None:
+        return fingerprint_of(self.source)
+
 
 def main(table: Path, out: Path) -> None:
     ray.init(num_cpus=3, include_dashboard=False)
@@ -52,5 +55,5 @@ def main(table: Path, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    signal.alarm(120)
+    signal.alarm(300)
     main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from gpufeed import Manifest, prepare
 from gpufeed import transforms as tf
-from gpufeed.source.base import Content, Source
+from gpufeed.source.base import Content, Source, fingerprint_of
 from tests.support.media import read_table
 
 PREFIX = [tf.BoxCrop(0.2), tf.ResizeLongest(48), tf.PadToSquare(48)]
@@ -38,6 +38,9 @@ class Until:
             threading.Event().wait()
         return [*self.source.read(keys)]
 
+    def fingerprint(self) -> str | None:
+        return fingerprint_of(self.source)
+
 
 def main(record: int, table: Path, destination: Path) -> None:
     whole = read_table(table)
@@ -46,5 +49,5 @@ def main(record: int, table: Path, destination: Path) -> None:
 
 
 if __name__ == "__main__":
-    signal.alarm(120)
+    signal.alarm(300)
     main(int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]))

@@ -16,6 +16,7 @@ import pytest
 from gpufeed.tiers import index
 from gpufeed.tiers.folder import PREFIX, BusyError, DamagedFileError, Folder, remove_unused
 from gpufeed.tiers.future import Block, Future
+from tests.support.waiting import PATIENCE
 
 COUNT = 40
 LIMIT = 30 * 4096
@@ -195,7 +196,7 @@ def test_a_killed_writer_leaves_a_folder_that_can_be_used(
     root: Path, call: str, after: int
 ) -> None:
     command = [sys.executable, "-c", KILLED, str(root), call, str(after)]
-    subprocess.run(command, check=True, timeout=60)
+    subprocess.run(command, check=True, timeout=PATIENCE)
     unfinished = root / NAME / "unfinished"
     assert unfinished.exists() == (call != "pwrite")
     folder = Folder(root, NAME, ranked(), LIMIT)

@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -53,6 +52,7 @@ from tests.support.faulty_store import BUCKET, put, s3
 from tests.support.faulty_store import FAULTS as STORE_FAULTS
 from tests.support.loaders import digest, make
 from tests.support.media import make_manifest, write_table
+from tests.support.waiting import PATIENCE, wait_until
 
 COUNT = 40
 SMALL = 100_000
@@ -60,7 +60,10 @@ SMALL = 100_000
 
 
 class Counting:
-    """The images of a manifest, as from a store: counts what is read, and can fail or wait."""
+    """The images of a manifest, as from a store: counts what is read, and can fail or wait.
+
+    `held` are the keys of reads that were kept waiting.
+    """
 
     def __init__(self, manifest: Manifest, *, requests: bool = False) -> None:
         self.source: Any = manifest.source
@@ -68,12 +71,15 @@ class Counting:
         self.name = self.source.name
         self.open_gate = threading.Event()
         self.open_gate.set()
+        self.held: list[list[int]] = []
         self._pool = ThreadPoolExecutor(4) if requests else None
         if requests:
             self.start = self._start
 
     def read(self, keys: Any) -> Any:
-        self.open_gate.wait()
+        if not self.open_gate.is_set():
+            self.held.append(keys.tolist())
+            self.open_gate.wait()
         self.keys += keys.tolist()
         return self.source.read(keys)
 
@@ -116,6 +122,11 @@ def settle(loader: Any) -> None:
     loader._tiers._run().keeper.flush()
 
 
+def alive(*names: str) -> list[str]:
+    """The threads of this process whose names begin with one of these."""
+    return [each.name for each in threading.enumerate() if each.name.startswith(names)]
+
+
 @contextlib.contextmanager
 def warned(text: str) -> Iterator[None]:
     """There is one warning."""
@@ -142,16 +153,17 @@ def test_batches_are_the_same(
     fed, _ = counted(manifest, requests=requests)
     fails = warned("no room") if tiers == "nothing fits" else contextlib.nullcontext()
     with fails, make(fed, cache=cache) as loader:
-        found = [digest(batch) for _ in range(3) for batch in loader]
-        settle(loader)
+        found = []
+        for _ in range(3):
+            found += [digest(batch) for batch in loader]
+            settle(loader)
         stats = loader.stats
         assert f"cache {cache}, " in repr(loader)
     assert found == expected
     assert len(stats.cache_hits) == len(cache)
     if tiers != "nothing fits":
         assert sum(stats.cache_hits) > 0
-    alive = [each.name for each in threading.enumerate() if each.name.startswith("gpufeed-")]
-    assert not {"gpufeed-tiers", "gpufeed-ahead-0", "gpufeed-future"} & set(alive)
+    wait_until(lambda: not alive("gpufeed-tiers", "gpufeed-ahead", "gpufeed-future"))
 
 
 SAMPLERS: dict[str, Callable[[], Any]] = {
@@ -276,23 +288,20 @@ def test_what_is_being_read_ahead_is_not_read_twice(manifest: Manifest, tmp_path
     sampler = IndexSampler(COUNT, shuffle=True, seed=2)
     # A sixteenth of it is room for about ten images.
     steps = Steps(manifest, DiskCache(tmp_path / "disk", 16 * 20_000), sampler)
-    end = time.monotonic() + 20
-    ahead = steps.tiers.ahead
     # What is under way when it is needed is waited for, and not read twice.
     steps.source.open_gate.clear()
     steps.begin(8)
-    while not ahead.flights and time.monotonic() < end:
-        time.sleep(0.01)
-    flying = next(iter(ahead.flights))
+    wait_until(lambda: steps.source.held)
+    (flying,) = steps.source.held[0]
     with ThreadPoolExecutor(1) as pool:
         read = pool.submit(steps.tiered.read, np.array([flying]))
         steps.source.open_gate.set()
-        (image,) = read.result(20)
+        (image,) = read.result(PATIENCE)
     (expected,) = steps.source.source.read(np.array([flying]))
     assert bytes(image) == bytes(expected)  # type: ignore[arg-type]
     assert steps.source.keys.count(flying) == 1
     steps.tiered.close()
-    assert not any(each.name.startswith("gpufeed-ahead") for each in threading.enumerate())
+    wait_until(lambda: not alive("gpufeed-ahead"))
 
 
 def test_an_image_that_hangs_delays_no_other(manifest: Manifest, tmp_path: Path) -> None:
@@ -300,10 +309,8 @@ def test_an_image_that_hangs_delays_no_other(manifest: Manifest, tmp_path: Path)
     steps = Steps(manifest, DiskCache(tmp_path / "disk", 16 * 20_000), sampler)
     steps.source.open_gate.clear()
     steps.begin(20)  # beyond all that has been read ahead
-    ahead, end = steps.tiers.ahead, time.monotonic() + 20
-    while len(ahead.flights) < 4 and time.monotonic() < end:
-        time.sleep(0.01)
-    flights = list(ahead.flights.values())
+    wait_until(lambda: len(steps.source.held) == 4)
+    flights = list(steps.tiers.ahead.flights.values())
     assert len(set(map(id, flights))) == len(flights) == 4
     steps.source.open_gate.set()
     steps.tiered.close()
@@ -316,10 +323,7 @@ def test_requests_ahead_have_the_loaders_time_limit(manifest: Manifest, tmp_path
     source.start = lambda keys, seconds: (limits.append(seconds), start(keys, seconds))[1]
     with make(fed, cache=[DiskCache(tmp_path / "disk", 16 * SMALL)], read_timeout=7) as loader:
         loader._tiers.begin(0)
-        end = time.monotonic() + 20
-        while not limits and time.monotonic() < end:
-            time.sleep(0.01)
-    assert limits
+        wait_until(lambda: limits)
     assert set(limits) == {7.0}
 
 
@@ -406,7 +410,9 @@ def test_what_the_loader_reads_is_not_read_ahead_too(
             tiers, "keep", lambda *given: (reads.append(tiers.ahead._reads), keep(*given))
         )
         keys = np.arange(3)
-        assert len(tiered.start(keys, None).result(20) if requests else tiered.read(keys)) == 3
+        assert (
+            len(tiered.start(keys, None).result(PATIENCE) if requests else tiered.read(keys)) == 3
+        )
         assert reads == [1]
         assert tiers.ahead._reads == 0
 
@@ -458,7 +464,10 @@ def test_a_store_with_faults(manifest: Manifest, tmp_path: Path) -> None:
         with make(remote, cache=cache) as loader:
             store.reset()
             store.faults = STORE_FAULTS
-            found = [digest(batch) for _ in range(3) for batch in loader]
+            found = []
+            for _ in range(3):
+                found += [digest(batch) for batch in loader]
+                settle(loader)
             # Left in the middle of reading ahead, and of an epoch.
             found.append(digest(next(iter(loader))))
             assert loader._tiers is not None
@@ -495,7 +504,7 @@ def test_a_process_ends_while_requests_are_made_ahead(
         frame.select(pl.all().repeat_by(20).explode()).write_parquet(tmp_path / "table")
         command = [sys.executable, "-c", LEFT, str(tmp_path / "table"), f"s3://{BUCKET}/photos"]
         done = subprocess.run(
-            [*command, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
+            [*command, str(tmp_path)], capture_output=True, text=True, timeout=PATIENCE, check=False
         )
     assert (done.returncode, done.stderr) == (0, "")
     assert not list(shared_memory.iterdir())
@@ -658,8 +667,8 @@ def test_processes_share_what_each_has_read(
         processes[0].kill()
         processes[1].stdin.write("\n")  # type: ignore[union-attr]
         processes[1].stdin.close()  # type: ignore[union-attr]
-        assert processes[1].wait(30) == 0
-        processes[0].wait(30)
+        assert processes[1].wait(PATIENCE) == 0
+        processes[0].wait(PATIENCE)
     finally:
         for each in processes:
             each.kill()

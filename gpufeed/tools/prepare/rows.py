@@ -8,7 +8,7 @@ import polars as pl
 
 from gpufeed.errors import ManifestError
 from gpufeed.records import Manifest
-from gpufeed.records.annotations import BOX_POINTS, BOXES, POINTS
+from gpufeed.records.annotations import BOX_LABELS, BOX_POINTS, BOXES, POINTS
 from gpufeed.records.bounding_box import BOX_COLUMNS, corners
 from gpufeed.records.lists import ragged
 from gpufeed.transforms.frame import Frame
@@ -40,8 +40,8 @@ def moved_rows(manifest: Manifest, frame: Frame) -> pl.DataFrame:
 
     `boxes` are exact, also where the manifest has one box for each image. The columns of the single
     box are the whole pixels that it touches, and are left out if an image has nothing left of it.
-    Boxes that are cropped away are dropped, with what columns of lists have for them. Points that
-    are cropped away are not visible.
+    Boxes that are cropped away are dropped, with what the columns of boxes have for them. Points
+    that are cropped away are not visible.
 
     Args:
         manifest: the images before.
@@ -83,14 +83,10 @@ def _with_boxes(
     points = manifest.box_points()
     if points is not None:
         columns[BOX_POINTS] = pl.Series(_moved_points(frame.take(objects.rows), points)[kept])
-    if BOXES in manifest.frame.columns and not kept.all():
-        counts = pl.Series(objects.counts)
-        for name, dtype in rows.schema.items():
-            if isinstance(dtype, pl.List) and name not in ("label", BOXES, BOX_POINTS, POINTS):
-                lengths = rows[name].list.len()
-                if lengths.eq_missing(counts).all():
-                    items = rows[name].filter(lengths > 0).explode()
-                    columns[name] = items.filter(pl.Series(kept))
+    if not kept.all():
+        for name in {*manifest.box_columns, BOX_LABELS}.intersection(rows.columns):
+            items = rows[name].filter(rows[name].list.len() > 0).explode()
+            columns[name] = items.filter(pl.Series(kept))
     return rows.with_columns(ragged(each, after).alias(name) for name, each in columns.items())
 
 

@@ -79,11 +79,14 @@ def prepare(
     equal if they are encoded without loss, except where a random crop follows a resize: there a
     loader of the originals resizes only what the crop shows, and some pixels differ by one level.
 
-    All columns go along. `boxes` and `points` follow the images; `path` becomes that of the new
-    image, and `original` is the old one. Masks and depth maps are not written.
+    All columns go along. `boxes` and `points` follow the images, and a box that is cropped away
+    takes its values in `Manifest.box_columns` with it; `path` becomes that of the new image, and
+    `original` is the old one. Masks and depth maps are not written.
 
     What is written depends on the manifest, its images and these arguments alone, not on `workers`,
-    `ray` or time. If `prepare` is ended at any moment, the same call goes on with what is missing.
+    `ray` or time. If `prepare` is ended at any moment, the same call goes on with what is missing;
+    it is refused if files of images were changed or moved meanwhile, by their paths, lengths and
+    times. Images in memory, and those of a source without `fingerprint`, cannot be compared so.
     Only one call at a time may write to a folder. In the end it has
 
     - the images: `images/CLASS/00000000.jpg` and so on, or shards such as `shard-000000.tar`;
@@ -140,9 +143,7 @@ def prepare(
     # Images that are only encoded anew have still been through what they were.
     identities = [each.identity for each in listed] or [*manifest.prepared]
     folder = Path(destination).expanduser().absolute()
-    claim_folder(
-        folder, settings.described(manifest.fingerprint(), identities, manifest.reduce_depth)
-    )
+    claim_folder(folder, settings.described(manifest, identities))
     file = folder / MANIFEST
     if not file.is_file():
         rows = moved_rows(manifest, frame)
@@ -207,6 +208,7 @@ def _write_manifest(job: Job, identities: Sequence[Mapping[str, object]]) -> Non
         repairs=repairs,
         reduce_depth=given.reduce_depth,
         point_names=given.point_names,
+        box_columns=given.box_columns,
     )
     made._prepared = tuple(identities)
     save_manifest(made, job.folder / MANIFEST, source=saved, seconds=_NO_TIME)

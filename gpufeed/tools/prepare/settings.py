@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -13,6 +13,8 @@ from gpufeed._util.numbers import is_integer
 from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
 from gpufeed.feed.maker import check_pixels
+from gpufeed.records import Manifest
+from gpufeed.source.base import fingerprint_of
 
 __all__ = [
     "ImageFormat",
@@ -30,8 +32,9 @@ ImageFormat = Literal["jpeg", "png", "webp"]
 Subsampling = Literal["4:4:4", "4:2:2", "4:2:0"]
 OnBadFile = Literal["drop", "raise"]
 
-_VERSION = 1
+_VERSION = 2
 _SETTINGS = "prepared.json"
+_IMAGES = "images"
 _LOSSY = ("jpeg", "webp")
 _QUALITY = 95
 
@@ -119,17 +122,26 @@ class Settings:
         )
 
     def described(
-        self, manifest: str, transforms: Sequence[dict[str, object]], reduce_depth: bool
+        self, manifest: Manifest, transforms: Sequence[Mapping[str, object]]
     ) -> dict[str, Any]:
         """Return all that decides what is written, as JSON values.
 
         Args:
-            manifest: its fingerprint.
+            manifest: the images.
             transforms: the identities of the transforms.
-            reduce_depth: as for `Manifest`.
+
+        Raises:
+            SourceError: the fingerprint of a user's own source failed.
         """
-        images = {"manifest": manifest, "reduce_depth": reduce_depth, "transforms": [*transforms]}
-        return {"version": _VERSION, **images, **asdict(self)}
+        return {
+            "version": _VERSION,
+            "manifest": manifest.fingerprint(),
+            _IMAGES: fingerprint_of(manifest.source),
+            "box_columns": [*manifest.box_columns],
+            "reduce_depth": manifest.reduce_depth,
+            "transforms": [*transforms],
+            **asdict(self),
+        }
 
 
 def _check_choice(name: str, value: object, choices: Any) -> None:
@@ -153,9 +165,12 @@ def claim_folder(folder: Path, described: dict[str, Any]) -> None:
     if saved is not None:
         for name, value in described.items():
             if saved.get(name) != value:
+                found = f"with {name}={short(saved.get(name))}, not {short(value)}"
+                if name == _IMAGES:
+                    found = "from images that have been changed or moved since"
                 raise ConfigError(
-                    f"{folder} was prepared with {name}={short(saved.get(name))}, "
-                    f"not {short(value)}; prepare into another folder, or delete this one"
+                    f"{folder} was prepared {found}; prepare into another folder, or delete this "
+                    "one"
                 )
     elif {*folder.iterdir()}.difference(folder.glob(UNFINISHED)):
         raise ConfigError(f"{folder} is not empty, and was not made by prepare; name a new folder")
