@@ -32,7 +32,6 @@ __all__ = [
     "generator",
     "minus_log",
     "philox4x32",
-    "record_generator",
     "words",
 ]
 
@@ -264,14 +263,6 @@ class BatchRng:
 def generator(key: UInt64) -> np.random.Generator:
     """Return the NumPy generator of a key, uint64 (2,), that `BatchRng.keys` drew."""
     return np.random.Generator(np.random.Philox(key=key))
-
-
-def record_generator(seed: int, epoch: int, draw_key: int) -> np.random.Generator:
-    """Return a NumPy generator for one visit of a record, for users' own draws."""
-    # As arrays, since NumPy converts lists with 64-bit numbers to floats and rounds them.
-    counter = np.array([0, draw_key, epoch, 0], dtype=np.uint64)
-    key = np.array([seed, 0], dtype=np.uint64)
-    return np.random.Generator(np.random.Philox(counter=counter, key=key))
 
 
 def minus_log(values: Float64) -> Float64:

@@ -21,7 +21,6 @@ from gpufeed.rng import (
     exp,
     minus_log,
     philox4x32,
-    record_generator,
     words,
 )
 
@@ -157,12 +156,6 @@ def test_an_epoch_that_does_not_fit_is_an_error() -> None:
     batch_rng([1], epoch=2**32 - 1).uniform()
     with pytest.raises(ConfigError, match="epoch is 4294967296; random numbers end at"):
         batch_rng([1], epoch=2**32).uniform()
-
-
-def test_record_generators_are_the_records_own() -> None:
-    again = [record_generator(3, 1, key).standard_normal(4).tolist() for key in (5, 5, 6)]
-    assert again[0] == again[1] != again[2]
-    assert record_generator(3, 2, 5).random() != record_generator(3, 1, 5).random()
 
 
 def test_logarithms_are_right_to_the_last_bits() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import operator
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,20 +50,29 @@ class RecordMetadata:
 
     Attributes:
         index: the position.
-        record_key: row of the record in the manifest.
+        record_key: row of the record in the manifest; None after `remove_record_key`.
         epoch: epoch of the position.
     """
 
     index: int
-    record_key: int
+    record_key: int | None
     epoch: int
     _seed: int = field(repr=False)
     _draw_key: int = field(repr=False)
 
     @property
     def rng(self) -> np.random.Generator:
-        """A new generator for this visit to the record, always with the same random numbers."""
-        return rng.record_generator(self._seed, self.epoch, self._draw_key)
+        """A new generator for this visit to the record, always with the same random numbers.
+
+        `Lambda(random=True)` gets the same one if it is the loader's first transform. Later
+        functions have generators of their own.
+        """
+        visit = rng.BatchRng(self._seed, np.array([self.epoch]), np.array([self._draw_key]), 0)
+        return rng.generator(visit.keys()[0])
+
+    def remove_record_key(self) -> RecordMetadata:
+        """Return it without its record key, as Grain's loader describes a batch."""
+        return replace(self, record_key=None)
 
 
 class Sampler(abc.ABC):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
+from PIL.PngImagePlugin import PngInfo
 
 from gpufeed._util.atomic_write import atomic_write
 from gpufeed.errors import ConfigError
@@ -158,6 +159,7 @@ def draw_sheet(
         sheet.paste(Image.fromarray(image), (left + (cell_width - width) // 2, top))
         _write_lines(pen, (left, top + height + _CAPTION_TOP), lines[place])
     _write_lines(pen, (_MARGIN, footer_top), footer)
+    sheet.info["Description"] = _SEPARATOR.join(facts)
     return sheet
 
 
@@ -206,6 +208,7 @@ def draw_rows(
             sheet.paste(Image.fromarray(image), (left + spare_x // 2, top + spare_y // 2))
         top += height + _ROW_GAP
     _write_lines(pen, (_MARGIN, bottom), footer)
+    sheet.info["Description"] = _SEPARATOR.join(facts)
     return sheet
 
 
@@ -266,13 +269,15 @@ def check_writable(target: Path) -> Path:
 
 
 def save_sheet(sheet: Image.Image, path: Path) -> None:
-    """Write an image as PNG, atomically; the same pixels give the same bytes.
+    """Write an image as PNG, with its facts as its Description; the same sheet, the same bytes.
 
     Raises:
         ConfigError: the file cannot be written.
     """
-    buffer = io.BytesIO()
-    sheet.save(buffer, "PNG", optimize=False, compress_level=6)
+    buffer, texts = io.BytesIO(), PngInfo()
+    if "Description" in sheet.info:
+        texts.add_text("Description", sheet.info["Description"])
+    sheet.save(buffer, "PNG", optimize=False, compress_level=6, pnginfo=texts)
     write_checked(path, buffer.getvalue())
 
 

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 import gpufeed
 from tests.support.pages import PAGES, TOP, blocks
@@ -18,6 +19,12 @@ def test_it_is_read_in_two_minutes() -> None:
     assert len(README.splitlines()) <= 100
     for example in blocks(TOP / "README.md"):
         assert len([line for line in example.code.splitlines() if line]) <= 10
+
+
+def test_its_picture_is_of_this_version() -> None:
+    with Image.open(TOP / "docs" / "demo.png") as picture:
+        caption = picture.info["Description"]
+    assert caption.startswith(f"gpufeed {gpufeed.__version__} "), "see tests.support.demo_picture"
 
 
 def test_every_command_is_listed() -> None:

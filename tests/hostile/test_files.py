@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import ctypes
+import itertools
 import re
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gpufeed import decode
 from gpufeed.decode.headers import image_size
 from tests.hostile import run as hostile
 from tests.hostile import table as hostile_table
@@ -109,6 +112,36 @@ def test_the_document_is_of_what_the_code_has(outcome: Outcome) -> None:
         assert all(row[1] for row in cells(told) if not row[0].startswith("**"))
     reasons = [row[0] for row in cells(DOCUMENT.table("refusals"))]
     assert reasons == [hostile_table.alike(reason) for reason in reasons], write
+
+
+def phrases_of(folder: Path) -> set[str]:
+    """The parts between colons and semicolons of all texts in the code, with \\0 for a value."""
+    found: set[str] = set()
+    for path in folder.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+            texts = [part.value if isinstance(part, ast.Constant) else "\0" for part in parts]
+            if isinstance(node, ast.JoinedStr | ast.Constant) and isinstance(texts[0], str):
+                found.update(re.split("[:;] ", "".join(texts).replace("0x\0", "\0")))
+    return found
+
+
+def test_the_document_quotes_what_the_code_says() -> None:
+    """Each phrase is one of the code's, at least half of it letter by letter."""
+    known = [
+        (len(phrase.replace("\0", "")), ".+".join(map(re.escape, phrase.split("\0"))))
+        for phrase in phrases_of(Path(decode.__file__).parent)
+    ]
+    quoted = [re.split("[:;] ", row[0]) for row in cells(DOCUMENT.table("refusals"))]
+    unknown = {
+        phrase
+        for phrase in itertools.chain(*quoted)
+        if not any(
+            2 * literal >= len(phrase) and re.fullmatch(pattern, phrase)
+            for literal, pattern in known
+        )
+    }
+    assert not unknown, "run `python -m tests.hostile.run`, which writes docs/reference/hostile.md"
 
 
 # ------------------------------------------------------------------------------ the watch

@@ -18,6 +18,7 @@ from gpufeed.open import choice, graph, host
 from gpufeed.open.choice import Choice
 from gpufeed.open.graph import GraphDecoders
 from gpufeed.open.inputs import declare_images
+from gpufeed.tools.check.dataset import check
 from tests.support.loaders import make
 from tests.support.media import make_manifest
 
@@ -158,6 +159,14 @@ def test_what_is_decoded_whole_is_bad_whole(cut: Manifest, monkeypatch: pytest.M
     for module in (graph, host):
         monkeypatch.setattr(module, "WHOLE", {"graph"})
     assert bad(cut, **middle) == {5, 9}
+
+
+@pytest.mark.parametrize("opener", ["threads", "graph"])
+def test_only_a_check_finds_a_cut_below_the_crop(cut: Manifest, opener: str) -> None:
+    assert bad(cut, opener=opener, transforms=[tf.CenterCrop(8), UINT8]) == set()
+    assert bad(cut, opener=opener, transforms=[tf.CenterCrop((90, 8)), UINT8]) == {5, 9}
+    found = check(cut.frame, cut.root, max_pixels=1 << 27, progress=False).findings
+    assert set(found["path"]) == {"00005.jpg", "00009.jpg"}
 
 
 @pytest.mark.parametrize(

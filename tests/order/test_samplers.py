@@ -696,6 +696,59 @@ def test_an_order_of_something_else_is_refused(pictures: Manifest) -> None:
         loader.batch(7)
 
 
+def noise(image: Any, rng: np.random.Generator) -> Any:
+    return rng.integers(0, image.shape[1], (6, 6, 3)).astype(np.uint8)
+
+
+def inverted(image: Any) -> Any:
+    return 255 - image
+
+
+class Noise(grain.RandomMapTransform):
+    def random_map(self, element: Any, rng: np.random.Generator) -> Any:
+        return {**element, "image": noise(element["image"], rng)}
+
+
+class Inverted(grain.MapTransform):
+    def map(self, element: Any) -> Any:
+        return {**element, "image": inverted(element["image"])}
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        IndexSampler(50, shuffle=True, seed=2**63, num_epochs=2),
+        RepeatedAugmentationSampler(50, repeats=5, seed=4, num_epochs=2),
+        WeightedSampler(1.0 + np.arange(50), seed=5, num_epochs=2),
+    ],
+    ids=lambda sampler: type(sampler).__name__,
+)
+def test_grains_loader_takes_our_samplers(pictures: Manifest, sampler: Sampler) -> None:
+    """It feeds what a Loader feeds: the same records with the same random numbers."""
+    sizes = pictures.frame.select("height", "width").rows()
+    source = [{"key": k, "image": np.zeros((*size, 3), np.uint8)} for k, size in enumerate(sizes)]
+    theirs = grain.DataLoader(
+        data_source=source,
+        sampler=sampler,
+        operations=[Noise(), Inverted(), grain.Batch(10)],
+        shard_options=grain.NoSharding(),
+    )
+    chain = [
+        gpufeed.Lambda(noise, random=True, size=6),
+        gpufeed.Lambda(inverted),
+        gpufeed.ToDtype("uint8", layout="NHWC"),
+    ]
+    expected = list(theirs)
+    assert len(expected) == 10
+    with Loader(
+        pictures, sampler=sampler, transforms=chain, batch_size=10, device="cpu", num_threads=1
+    ) as loader:
+        for step, batch in enumerate(expected):
+            ours = loader.batch(step)
+            np.testing.assert_array_equal(ours["record_key"], batch["key"])
+            np.testing.assert_array_equal(ours["image"], batch["image"])
+
+
 @pytest.mark.parametrize(
     ("count", "make"),
     [

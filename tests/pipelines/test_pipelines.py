@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import dataclasses
 import importlib
-import json
-import math
 import runpy
 import sys
 from collections.abc import Callable
@@ -40,19 +38,6 @@ def recipe(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> M
 
 def count(birds: Path, split: str) -> int:
     return len(gpufeed.read_nabirds(birds).split(split))
-
-
-def check_train(losses: list[float], birds: Path, framework: str) -> None:
-    steps = count(birds, "train") // BATCH
-    assert len(losses) == (0 if framework == "numpy" else steps)
-    assert all(math.isfinite(loss) for loss in losses)
-
-
-def check_evaluate(result: tuple[int, int], birds: Path, framework: str) -> None:
-    total, right = result
-    assert total == count(birds, "test")
-    assert total % BATCH, "the set must end in a batch that is filled up"
-    assert 0 < right <= total
 
 
 def check_course(fed: dict[str, int], birds: Path, framework: str) -> None:
@@ -90,8 +75,6 @@ def check_pairs(share: float, birds: Path, framework: str) -> None:
 
 CHECKS: dict[str, Callable[[Any, Path, str], None]] = {
     "attributes": check_attributes,
-    "train": check_train,
-    "evaluate": check_evaluate,
     "course": check_course,
     "detection": check_detection,
     "multi_crop": check_views,
@@ -177,42 +160,6 @@ def test_recipe_names_wrong_options(recipe: ModuleType, capsys: pytest.CaptureFi
         with pytest.raises(SystemExit, match="2"):
             recipe.main(options)
         assert text in capsys.readouterr().err
-
-
-def test_train_finds_out_at_once_that_it_can_not_save(
-    birds: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    kept = tmp_path / "no folder" / "state.json"
-    options = f"--data {birds} --framework numpy --batch-size 8 --resume".split()
-    monkeypatch.setattr(sys, "argv", ["train", *options, str(kept)])
-    with pytest.raises(SystemExit, match="2"):
-        runpy.run_path(str(ROOT / "pipelines" / "train.py"), run_name="__main__")
-    said = capsys.readouterr()
-    assert said.err.startswith("error: ")
-    assert str(kept) in said.err
-    assert "images/s" not in said.out
-
-
-@pytest.mark.parametrize("recipe", ["train"], indirect=True)
-def test_train_goes_on_where_it_stopped(recipe: ModuleType, birds: Path, tmp_path: Path) -> None:
-    steps = count(birds, "train") // BATCH
-
-    def run(name: str, *options: str) -> tuple[int, dict[str, Any]]:
-        state = tmp_path / name
-        common = ["--data", str(birds), "--batch-size", str(BATCH), "--resume", str(state)]
-        losses = recipe.main([*common, *options])
-        return len(losses), json.loads(state.read_bytes())
-
-    assert run("whole", "--epochs", "2")[0] == 2 * steps
-    stopped, state = run("parts", "--epochs", "2", "--steps", str(steps + 1))
-    assert stopped == steps + 1
-    assert state["records"] == count(birds, "train") + BATCH
-    gone_on, state = run("parts", "--epochs", "2")
-    assert gone_on == steps - 1
-    assert state == run("whole", "--epochs", "2")[1]
 
 
 @pytest.mark.parametrize("recipe", ["attributes"], indirect=True)

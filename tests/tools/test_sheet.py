@@ -52,6 +52,13 @@ def test_sheet_has_the_same_bytes_each_time(tmp_path: Path) -> None:
         assert saved.format == "PNG"
 
 
+def test_a_saved_sheet_says_its_facts(tmp_path: Path) -> None:
+    facts = ["gpufeed 1.2.3", "seed 7", "split \u9ce5"]
+    save_sheet(draw_sheet(noise(1, 9, 9), [Caption("", "")], facts), tmp_path / "a.png")
+    with Image.open(tmp_path / "a.png") as saved:
+        assert saved.info["Description"].split(" \u00b7 ") == facts
+
+
 def test_captions_stay_within_their_column() -> None:
     long = Caption("W" * 500, "m" * 500)
     blank, written = (
