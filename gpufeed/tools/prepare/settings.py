@@ -154,7 +154,7 @@ def claim_folder(folder: Path, described: dict[str, Any]) -> None:
         for name, value in described.items():
             if saved.get(name) != value:
                 raise ConfigError(
-                    f"{folder} was prepared with {name}={short(saved.get(name))}, "
+                    f"{folder} was prepared with the {name} {short(saved.get(name))}, "
                     f"not {short(value)}; prepare into another folder, or delete this one"
                 )
     elif {*folder.iterdir()}.difference(folder.glob(UNFINISHED)):
