@@ -27,8 +27,8 @@ def location(path: str | os.PathLike[str]) -> Path | str:
     """Return a path on this machine as a `Path`, and any other URL as text without a last slash.
 
     Raises:
-        ConfigError: a `Path` was made of a URL, which loses one of its slashes, or the URL of a
-            file names another machine.
+        ConfigError: it is neither a path nor text, a `Path` was made of a URL, which loses one of
+            its slashes, or the URL of a file names another machine.
     """
     if not is_url(path):
         if isinstance(path, Path) and _BROKEN.match(str(path)):
@@ -36,6 +36,8 @@ def location(path: str | os.PathLike[str]) -> Path | str:
                 f"the path is {short(str(path))}; pass a URL as text, since pathlib.Path drops one "
                 "of its slashes"
             )
+        if not isinstance(path, str | os.PathLike):
+            raise ConfigError(f"the path is {short(path)}; pass a path or a URL")
         return Path(path)
     url = str(path)
     scheme, _, rest = url.partition("://")

@@ -29,7 +29,7 @@ from gpufeed.cli import stage as _stage  # noqa: F401
 from gpufeed.cli import top as _top  # noqa: F401
 from gpufeed.cli.app import FAILED, Settings, app
 from gpufeed.cli.as_options import as_options
-from gpufeed.errors import CONTINUE_HINT, ConfigError, DecodeError, GpufeedError, ManifestError
+from gpufeed.errors import CONTINUE_HINT, DecodeError, GpufeedError
 
 __all__ = ["app", "main"]
 
@@ -97,8 +97,7 @@ def _report(error: Exception, settings: Settings) -> int:
         text = f"{text.rstrip('.')}; see `{context.command_path if context else 'gpufeed'} --help`"
     elif isinstance(error, GpufeedError):
         notes = [note for note in getattr(error, "__notes__", []) if note != CONTINUE_HINT]
-        if isinstance(error, ManifestError | ConfigError):
-            text = as_options(text, settings.options)
+        text = as_options(text, settings.options)
         if isinstance(error, DecodeError):
             notes.append(
                 "`gpufeed check DATA --parquet FILE` lists all bad images, and `--without FILE` "
@@ -108,6 +107,8 @@ def _report(error: Exception, settings: Settings) -> int:
     elif isinstance(error, OSError):
         names = [str(name) for name in (error.filename, error.filename2) if name is not None]
         text = ": ".join([*names, error.strerror or text])
+        if isinstance(error, FileExistsError | NotADirectoryError):
+            text += "; name a new folder"
     else:
         code = FAILED
         name = type(error).__name__

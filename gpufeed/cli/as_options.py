@@ -9,10 +9,7 @@ __all__ = ["ELSEWHERE", "as_options"]
 
 _DROP = 'on_bad_image="drop"'
 _LEFT = re.compile(r"(?<![^\s(])[a-z_]+=")
-ELSEWHERE = (
-    "arguments without an option are for Python: make the manifest there, save it with "
-    "Manifest.save, and pass the file"
-)
+ELSEWHERE = "arguments without an option are for Python; a manifest that it saves may be DATA here"
 
 
 def as_options(text: str, options: Mapping[str, str]) -> str:
@@ -28,7 +25,7 @@ def as_options(text: str, options: Mapping[str, str]) -> str:
         )
     if options:
         names = "|".join(options)
-        text = re.sub(rf"^({names})(?= is )", lambda name: options[name[1]], text)
+        text = re.sub(rf"^({names})(?= is | does not apply)", lambda name: options[name[1]], text)
         text = re.sub(
             # Not within the name of a file.
             rf"(?<![^\s(])({names})=(True\b)?",

@@ -11,23 +11,15 @@ from gpufeed.cli.app import app
 from gpufeed.cli.console import cell, counted, keep_interruptible, say, stdout
 from gpufeed.cli.options import (
     BatchSize,
-    DataArgument,
     Device,
-    FollowLinks,
     Framework,
-    ImageColumn,
-    LabelColumn,
-    LabelsOption,
-    PathColumn,
-    Preset,
+    Images,
     PresetOption,
-    Root,
     Seed,
-    Split,
-    Without,
-    open_split,
+    Size,
+    Threads,
+    reads_data,
 )
-from gpufeed.tools.find_data import ListOptions
 
 if TYPE_CHECKING:
     from gpufeed.tools.bench import Bench
@@ -37,24 +29,15 @@ __all__: list[str] = []
 
 
 @app.command()
+@reads_data
 def bench(
-    data: DataArgument,
-    preset: PresetOption = Preset.train,
-    split: Split = None,
-    labels: LabelsOption = None,
-    path: PathColumn = None,
-    image: ImageColumn = None,
-    label: LabelColumn = None,
-    root: Root = None,
-    follow_links: FollowLinks = False,
-    without: Without = None,
-    size: Annotated[int, typer.Option(min=1, help="Side of the images in pixels.")] = 224,
+    images: Images,
+    preset: PresetOption = "train",
+    size: Size = 224,
     batch_size: BatchSize = 64,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="CPU threads; by default the `Loader`'s default.")
-    ] = None,
+    threads: Threads = None,
     prefetch: Annotated[int, typer.Option(min=1, help="Batches to prepare ahead.")] = 2,
-    framework: Annotated[Framework, typer.Option(help="Kind of arrays.")] = Framework.numpy,
+    framework: Framework = "numpy",
     device: Device = "auto",
     seed: Seed = 0,
     step_ms: Annotated[
@@ -68,40 +51,40 @@ def bench(
     json: Annotated[Path | None, typer.Option(help="JSON file to write the figures to.")] = None,
 ) -> None:
     """Measure how fast your data are fed, compared with plain decode of the same images."""
+    from gpufeed.sheets.sheet import check_file
     from gpufeed.tools.bench import bench as measure
-    from gpufeed.tools.bench import check_json, save_json
+    from gpufeed.tools.bench import save_json
 
     keep_interruptible()
-    target = None if json is None else check_json(json)
-    listed = ListOptions(path, label, root, follow_links, image)
-    manifest, name = open_split(data, split, preset, labels, without, listed)
+    target = check_file(json)
+    manifest, name = images.open(preset)
     result = measure(
         manifest,
-        preset=preset.value,
+        preset=preset,
         size=size,
         batch_size=batch_size,
         threads=threads,
         prefetch=prefetch,
-        framework=framework.value,
+        framework=framework,
         device=device,
         seed=seed,
         rounds=rounds,
         seconds=seconds,
         step_ms=step_ms,
     )
-    feeding = f"{preset.value}, {size} x {size}, batches of {batch_size}, {framework.value} arrays"
+    feeding = f"{preset}, {size} x {size}, batches of {batch_size}, {framework} arrays"
     _print_bench(result, f"{counted(len(manifest), 'image')} (split: {name})", feeding)
     if target is not None:
         arguments = {
-            "data": str(data),
+            "data": images.data,
             "split": name,
             "images": len(manifest),
-            "preset": preset.value,
+            "preset": preset,
             "size": size,
             "batch_size": batch_size,
             "threads": threads,
             "prefetch": prefetch,
-            "framework": framework.value,
+            "framework": framework,
             "seed": seed,
             "rounds": rounds,
             "seconds": seconds,

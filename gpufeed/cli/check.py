@@ -9,15 +9,7 @@ import typer
 
 from gpufeed.cli.app import FAILED, app
 from gpufeed.cli.console import cell, counted, keep_interruptible, say, stdout
-from gpufeed.cli.options import (
-    DataArgument,
-    FollowLinks,
-    ImageColumn,
-    LabelColumn,
-    PathColumn,
-    Root,
-)
-from gpufeed.tools.find_data import ListOptions
+from gpufeed.cli.options import Listing, reads_data
 
 if TYPE_CHECKING:
     from gpufeed.tools.check.dataset import Report
@@ -27,8 +19,9 @@ __all__: list[str] = []
 
 
 @app.command()
+@reads_data
 def check(
-    data: DataArgument,
+    images: Listing,
     parquet: Annotated[
         Path | None,
         typer.Option(
@@ -46,11 +39,6 @@ def check(
         int | None,
         typer.Option(min=1, help="Most pixels of an image; by default the `Loader`'s limit."),
     ] = None,
-    path: PathColumn = None,
-    image: ImageColumn = None,
-    label: LabelColumn = None,
-    root: Root = None,
-    follow_links: FollowLinks = False,
     reduce_depth: Annotated[
         bool,
         typer.Option("--reduce-depth", help="Allow images of 16 bits per channel."),
@@ -68,45 +56,40 @@ def check(
     """
     from gpufeed.decode.diagnose import MAX_PIXELS
     from gpufeed.plan.image_targets import Depth, Mask
+    from gpufeed.sheets.sheet import check_file
     from gpufeed.tools.check.dataset import check as check_images
     from gpufeed.tools.check.page import save_page
     from gpufeed.tools.resolve import list_images
 
     keep_interruptible()
-    for target in (parquet, html):
-        if target is not None and not target.expanduser().parent.is_dir():
-            raise typer.BadParameter(f"there is no folder {target.expanduser().parent}")
-        if target is not None and target.expanduser().is_dir():
-            raise typer.BadParameter(f"{target} is a folder; name a file")
-    for target, endings in ((parquet, (".parquet", ".pq")), (html, (".html", ".htm"))):
-        if target is not None and not target.name.lower().endswith(endings):
-            raise typer.BadParameter(f"the name {target} must end in {endings[0]}")
-    images = list_images(data, ListOptions(path, label, root, follow_links, image))
+    table, page = check_file(parquet, ".parquet", ".pq"), check_file(html, ".html", ".htm")
+    listed = list_images(images.data, images.options)
     report = check_images(
-        images.frame,
-        images.source,
+        listed.frame,
+        listed.source,
+        classes=listed.classes,
         max_pixels=max_pixels or MAX_PIXELS,
         reduce_depth=reduce_depth,
-        follow_links=follow_links,
+        follow_links=images.follow_links,
         threads=threads,
         targets=[
-            *(Mask(column, follow_links=follow_links) for column in mask or ()),
-            *(Depth(column, follow_links=follow_links) for column in depth or ()),
+            *(Mask(column, follow_links=images.follow_links) for column in mask or ()),
+            *(Depth(column, follow_links=images.follow_links) for column in depth or ()),
         ],
     )
-    _print_report(report, data, images)
+    _print_report(report, images.data, listed)
     console = stdout()
-    if parquet is not None:
-        report.save(parquet.expanduser())
+    if table is not None:
+        report.save(table)
         say(console, f"Findings: {parquet}")
-    if html is not None:
-        save_page(report, str(data), html.expanduser())
+    if page is not None:
+        save_page(report, images.data, page)
         say(console, f"Page: {html}")
     if report.failing:
         raise typer.Exit(FAILED)
 
 
-def _print_report(report: Report, data: str, images: Listed) -> None:
+def _print_report(report: Report, data: str, listed: Listed) -> None:
     from rich import box
     from rich.table import Table
 
@@ -146,6 +129,6 @@ def _print_report(report: Report, data: str, images: Listed) -> None:
         )
     elif not links:
         say(console, "A run would not fail on any image.")
-    unlisted = (Problem.leads_out,) if images.sized else (Problem.leads_out, *HEADERLESS)
+    unlisted = (Problem.leads_out,) if listed.sized else (Problem.leads_out, *HEADERLESS)
     if report.findings["kind"].is_in(unlisted).any():
-        say(console, f'To list these data, use {images.reader}(..., on_bad_image="drop").')
+        say(console, f'To list these data, use {listed.reader}(..., on_bad_image="drop").')

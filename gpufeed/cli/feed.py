@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,23 +13,16 @@ from gpufeed.cli.app import app
 from gpufeed.cli.console import cell, counted, keep_interruptible, say, stdout
 from gpufeed.cli.options import (
     BatchSize,
-    Data,
     Device,
-    FollowLinks,
     Framework,
-    ImageColumn,
-    LabelColumn,
-    LabelsOption,
-    PathColumn,
-    Preset,
+    Images,
+    ImagesOrBirds,
+    Out,
     PresetOption,
-    Root,
     Seed,
-    Split,
-    Without,
-    open_split,
+    Size,
+    reads_data,
 )
-from gpufeed.tools.find_data import ListOptions
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,13 +39,11 @@ _ON_TRANSFORMS_SET = 32
 def demo(
     images: Annotated[int, typer.Option(min=2, help="Images to draw.")] = 1000,
     batch_size: BatchSize = 64,
-    preset: PresetOption = Preset.train,
-    framework: Annotated[Framework, typer.Option(help="Kind of arrays.")] = Framework.numpy,
+    preset: PresetOption = "train",
+    framework: Framework = "numpy",
     device: Device = "auto",
     seed: Seed = 0,
-    out: Annotated[
-        Path, typer.Option(help="PNG file or folder to write the contact sheet to.")
-    ] = Path("gpufeed-demo.png"),
+    out: Out = Path("gpufeed-demo.png"),
 ) -> None:
     """Draw a synthetic set once, feed an epoch of it, and write a contact sheet."""
     from gpufeed.records import read_nabirds
@@ -61,7 +53,7 @@ def demo(
 
     keep_interruptible()
     target = check_target(out, "gpufeed-demo.png")
-    check_usable(framework.value, device)
+    check_usable(framework, device)
     console = stdout()
 
     folder = demo_set(images, seed)
@@ -70,23 +62,23 @@ def demo(
     train = birds.split("train")
     fed = feed_epoch(
         train,
-        preset=preset.value,
+        preset=preset,
         batch_size=batch_size,
         seed=seed,
         device=device,
-        framework=framework.value,
+        framework=framework,
     )
     # A record looks the same at any batch size.
     shown = show_batch(
         train,
-        preset=preset.value,
+        preset=preset,
         batch_size=min(_ON_DEMO_SHEET, batch_size, len(train)),
         seed=seed,
         device=device,
         split="train",
     )
     save_sheet(shown.sheet, target)
-    _print_fed(console, fed, framework.value)
+    _print_fed(console, fed, framework)
     say(
         console,
         "Waiting is near 100 % because the demo does nothing with its batches; in training it "
@@ -133,30 +125,21 @@ def _arrays(fed: Fed, framework: str) -> str:
 
 
 @app.command()
+@reads_data
 def show(
-    data: Data,
+    images: Images,
     step: Annotated[
         int, typer.Option(min=0, help="Number of the batch, counted over all epochs.")
     ] = 0,
-    preset: PresetOption = Preset.train,
-    split: Split = None,
-    labels: LabelsOption = None,
-    path: PathColumn = None,
-    image: ImageColumn = None,
-    label: LabelColumn = None,
-    root: Root = None,
-    follow_links: FollowLinks = False,
-    without: Without = None,
+    preset: PresetOption = "train",
     batch_size: BatchSize = 64,
     seed: Seed = 0,
-    size: Annotated[int, typer.Option(min=1, help="Side of the images in pixels.")] = 224,
+    size: Size = 224,
     targets: Annotated[
         bool, typer.Option("--targets", help="Draw boxes and points on the images.")
     ] = False,
     device: Device = "auto",
-    out: Annotated[
-        Path, typer.Option(help="PNG file or folder to write the contact sheet to.")
-    ] = Path("gpufeed-show.png"),
+    out: Out = Path("gpufeed-show.png"),
 ) -> None:
     """Write the contact sheet of any batch: what training receives at that step."""
     from gpufeed.sheets.sheet import check_target, save_sheet
@@ -164,12 +147,11 @@ def show(
 
     keep_interruptible()
     target = check_target(out, "gpufeed-show.png")
-    listed = ListOptions(path, label, root, follow_links, image)
-    manifest, name = open_split(data, split, preset, labels, without, listed)
+    manifest, name = images.open(preset)
     shown = show_batch(
         manifest,
         step,
-        preset=preset.value,
+        preset=preset,
         size=size,
         batch_size=batch_size,
         seed=seed,
@@ -195,11 +177,9 @@ def show(
 
 
 @app.command()
+@reads_data
 def transforms(
-    data: Annotated[
-        str | None,
-        typer.Option(help="As for `show`; by default synthetic birds, drawn once."),
-    ] = None,
+    images: ImagesOrBirds,
     record: Annotated[
         int | None,
         typer.Option(min=0, help="Number of the image; by default the one closest to a square."),
@@ -207,20 +187,21 @@ def transforms(
     size: Annotated[int, typer.Option(min=16, help="Side of the images in pixels.")] = 128,
     seed: Seed = 0,
     device: Device = "auto",
-    out: Annotated[
-        Path, typer.Option(help="PNG file or folder to write the contact sheet to.")
-    ] = Path("gpufeed-transforms.png"),
+    out: Out = Path("gpufeed-transforms.png"),
 ) -> None:
-    """Write a contact sheet of all transforms applied to one image, eight draws of each."""
+    """Write a contact sheet of all transforms applied to one image, eight draws of each.
+
+    Without DATA it is a synthetic bird.
+    """
     from gpufeed.sheets.sheet import check_target, save_sheet
     from gpufeed.tools.demo import demo_set
     from gpufeed.tools.gallery import draw_gallery
-    from gpufeed.tools.resolve import open_manifest
 
     keep_interruptible()
     target = check_target(out, "gpufeed-transforms.png")
-    folder = data or demo_set(_ON_TRANSFORMS_SET, 0)
-    sheet = draw_gallery(open_manifest(folder), record, size=size, seed=seed, device=device)
+    if not images.data:
+        images = replace(images, data=str(demo_set(_ON_TRANSFORMS_SET, 0)))
+    sheet = draw_gallery(images.open()[0], record, size=size, seed=seed, device=device)
     save_sheet(sheet, target)
     say(stdout(), f"Contact sheet: {target}")
 

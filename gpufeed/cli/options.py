@@ -2,168 +2,172 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
+from gpufeed.tools.find_data import ListOptions
+
 if TYPE_CHECKING:
     from gpufeed.records import Manifest
-    from gpufeed.tools.find_data import ListOptions
 
 __all__ = [
     "BatchSize",
-    "Data",
-    "DataArgument",
     "Device",
-    "FollowLinks",
     "Framework",
-    "ImageColumn",
-    "LabelColumn",
-    "Labels",
-    "LabelsOption",
-    "LastBatch",
-    "OnError",
-    "PathColumn",
-    "Preset",
+    "Images",
+    "ImagesOrBirds",
+    "Listing",
+    "Out",
     "PresetOption",
-    "Root",
-    "Sampler",
+    "Readable",
     "Seed",
-    "Split",
-    "Without",
-    "open_split",
+    "Size",
+    "Threads",
+    "reads_data",
 ]
 
-
-class Preset(StrEnum):
-    """The transforms: the name of a function in `gpufeed.presets`."""
-
-    train = "train"
-    evaluate = "evaluate"
-    torchvision_train = "torchvision_train"
-    timm_train = "timm_train"
-    simclr = "simclr"
-    dino = "dino"
-    course_train = "course_train"
-    course_evaluate = "course_evaluate"
-
-
-class Framework(StrEnum):
-    """The framework whose arrays a batch holds."""
-
-    numpy = "numpy"
-    torch = "torch"
-    jax = "jax"
-
-
-class LastBatch(StrEnum):
-    """How to treat the end of an epoch that fills no batch."""
-
-    drop = "drop"
-    pad = "pad"
-    partial = "partial"
-
-
-class OnError(StrEnum):
-    """How to treat bad images."""
-
-    raise_ = "raise"
-    substitute = "substitute"
-    blank = "blank"
-
-
-class Labels(StrEnum):
-    """The kind of labels."""
-
-    class_ = "class"
-    species = "species"
-
-
-class Sampler(StrEnum):
-    """A sampler whose order is examined."""
-
-    index_ = "index"
-    repeated = "repeated"
-    weighted = "weighted"
-    balanced = "balanced"
-    node_local = "node-local"
-    sequential = "sequential"
-
+Preset = Literal[
+    "train",
+    "evaluate",
+    "torchvision_train",
+    "timm_train",
+    "simclr",
+    "dino",
+    "course_train",
+    "course_evaluate",
+]
+"""The transforms: the name of a function in `gpufeed.presets`."""
 
 BatchSize = Annotated[int, typer.Option(min=1, help="Images in a batch.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")]
 Device = Annotated[
     str, typer.Option(help="auto, cpu, cuda or cuda:1; auto is the CPU for NumPy arrays.")
 ]
-_DATA = (
-    "A table of images (CSV, Parquet, ...), a pattern of several, a folder with a folder for each "
-    "class, also in a zip archive, a folder of images, tar shards, files of ArrayRecord, HDF5, "
-    "LMDB or FFCV, a dataset of Hugging Face's save_to_disk, a NABirds folder, or its "
+PresetOption = Annotated[Preset, typer.Option(help="Transforms of the images.")]
+Size = Annotated[int, typer.Option(min=1, help="Side of the images in pixels.")]
+Threads = Annotated[
+    int | None, typer.Option(min=1, help="CPU threads; by default the `Loader`'s default.")
+]
+Framework = Annotated[Literal["numpy", "torch", "jax"], typer.Option(help="Kind of arrays.")]
+Out = Annotated[Path, typer.Option(help="PNG file or folder to write the picture to.")]
+DATA = typer.Argument(
+    metavar="DATA",
+    help="A table of images (CSV, Parquet, ...), a pattern of several, a folder with a folder for "
+    "each class, also in a zip archive, a folder of images, tar shards, files of ArrayRecord, "
+    "HDF5, LMDB or FFCV, a dataset of Hugging Face's save_to_disk, a NABirds folder, or its "
     "metadata.parquet; a folder that `gpufeed prepare` wrote; or the URL (s3://, gs://, ...) of a "
     "table, class folders, a zip archive or tar shards. Or any manifest, as the file of "
-    "Manifest.save."
+    "Manifest.save.",
 )
-Data = Annotated[str, typer.Option(help=_DATA)]
-DataArgument = Annotated[str, typer.Argument(help=_DATA, metavar="DATA")]
-LabelsOption = Annotated[
-    Labels | None, typer.Option(help="Kind of labels; species by default, if the data have them.")
-]
-Split = Annotated[
-    str | None,
-    typer.Option(
-        help="A split, such as train or test, or all. By default the preset's split, or all if the "
-        "data have none."
-    ),
-]
-PathColumn = Annotated[
-    str | None, typer.Option("--path", help="A table's column of paths; by default path.")
-]
-ImageColumn = Annotated[
-    str | None,
-    typer.Option(
-        "--image",
-        help="A table's column of encoded images, if it holds these; or an HDF5 file's dataset.",
-    ),
-]
-LabelColumn = Annotated[
-    str | None,
-    typer.Option("--label", help="A table's column of labels; by default label, if there is one."),
-]
-Root = Annotated[
-    str | None,
-    typer.Option(
-        help="Folder, or its URL, that a table's paths are relative to, by default its own; or "
-        "where the files of a saved manifest are now."
-    ),
-]
-FollowLinks = Annotated[
-    bool, typer.Option("--follow-links", help="Follow symbolic links that leave the folder.")
-]
-PresetOption = Annotated[Preset, typer.Option(help="Transforms of the images.")]
-
-Without = Annotated[
-    Path | None,
-    typer.Option(
-        help="Leave out the bad images in this list, which `gpufeed check --parquet` writes, "
-        "links that leave the folder, and images without a readable header."
-    ),
-]
+_how = functools.partial(typer.Option, rich_help_panel="Reading DATA")
 
 
-def open_split(
-    data: str,
-    split: str | None,
-    preset: Preset,
-    labels: Labels | None,
-    without: Path | None = None,
-    listed: ListOptions | None = None,
-    *,
-    drop: bool = False,
-) -> tuple[Manifest, str]:
-    """Return one split of data, and its name: see `open_manifest` and `take_split`."""
-    from gpufeed.tools.resolve import open_manifest, take_split
+@dataclass(frozen=True)
+class Listing:
+    """DATA, and how the list of its images is read."""
 
-    whole = open_manifest(data, labels.value if labels else None, without, listed, drop=drop)
-    return take_split(whole, split, preset.value)
+    data: Annotated[str, DATA]
+    path: Annotated[str | None, _how(help="A table's column of paths; by default path.")] = None
+    image: Annotated[
+        str | None,
+        _how(help="A table's column of encoded images, if it holds these; or an HDF5 dataset."),
+    ] = None
+    label: Annotated[
+        str | None, _how(help="A table's column of labels; by default label, if there is one.")
+    ] = None
+    root: Annotated[
+        str | None,
+        _how(
+            help="Folder, or its URL, that a table's paths are relative to, by default its own; "
+            "or where the files of a saved manifest are now."
+        ),
+    ] = None
+    follow_links: Annotated[
+        bool, _how("--follow-links", help="Follow symbolic links that leave the folder.")
+    ] = False
+
+    @property
+    def options(self) -> ListOptions:
+        """How to read the list."""
+        return ListOptions(self.path, self.label, self.root, self.follow_links, self.image)
+
+
+@dataclass(frozen=True)
+class Readable(Listing):
+    """A listing without its bad images."""
+
+    without: Annotated[
+        Path | None,
+        _how(
+            help="Leave out the bad images in this list, which `gpufeed check --parquet` writes, "
+            "links that leave the folder, and images without a readable header."
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Images(Readable):
+    """The records of a split, with their labels."""
+
+    split: Annotated[
+        str | None,
+        _how(
+            help="A split, such as train or test, or all. By default the preset's (shuffle-report: "
+            "train) if the data have splits; all for prepare, stage and transforms."
+        ),
+    ] = None
+    labels: Annotated[
+        Literal["class", "species"] | None,
+        _how(help="Kind of labels; species by default, if the data have them."),
+    ] = None
+
+    def open(self, preset: Preset | None = None, *, drop: bool = False) -> tuple[Manifest, str]:
+        """Return a split, and its name: see `take_split`; without a preset all by default."""
+        from gpufeed.tools.resolve import open_manifest, take_split
+
+        whole = open_manifest(self.data, self.labels, self.without, self.options, drop=drop)
+        split = self.split if preset else self.split or "all"
+        return take_split(whole, split, preset or "train")
+
+
+@dataclass(frozen=True)
+class ImagesOrBirds(Images):
+    """Images that may be left out, for synthetic birds."""
+
+    data: Annotated[str, DATA] = ""
+
+
+def reads_data(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command take the fields of its argument `images` as its own argument and options."""
+    own = dict(inspect.signature(command, eval_str=True).parameters)
+    group = own["images"].annotation
+    hints = get_type_hints(group, include_extras=True)
+    shared = {
+        each.name: inspect.Parameter(
+            each.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if each.default is MISSING else each.default,
+            annotation=hints[each.name],
+        )
+        for each in fields(group)
+    }
+    own["images"] = shared.pop("data")
+
+    def call(**given: Any) -> None:
+        chosen = {name: given.pop(name) for name in hints}
+        command(images=group(**chosen), **given)
+
+    # DATA stands where `images` did; the options come last.
+    parameters = [
+        each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (own | shared).values()
+    ]
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {each.name: each.annotation for each in parameters}
+    call.__name__, call.__doc__ = command.__name__, command.__doc__
+    return call

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from gpufeed._util.urls import location, public_url
 from gpufeed.cli.app import app
 from gpufeed.cli.console import keep_interruptible, say, stdout
-from gpufeed.cli.options import Data, LabelsOption, Preset, Sampler, Seed, Split, open_split
+from gpufeed.cli.options import Images, Out, Seed, reads_data
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,13 +23,13 @@ _REPORT_WIDTH = 110
 
 
 @app.command("shuffle-report")
+@reads_data
 def shuffle_report(
-    data: Data,
+    images: Images,
     sampler: Annotated[
-        Sampler, typer.Option(help="Sampler to examine; index is a plain shuffle.")
-    ] = Sampler.index_,
-    split: Split = None,
-    labels: LabelsOption = None,
+        Literal["index", "repeated", "weighted", "balanced", "node-local", "sequential"],
+        typer.Option(help="Sampler to examine; index is a plain shuffle."),
+    ] = "index",
     batch_size: Annotated[
         int, typer.Option(min=1, help="Images in the global batch of all processes.")
     ] = 64,
@@ -46,9 +46,7 @@ def shuffle_report(
         int, typer.Option(min=1, help="For node-local: machines, each with its own records.")
     ] = 8,
     seed: Seed = 0,
-    out: Annotated[Path, typer.Option(help="PNG file or folder to write the plot to.")] = Path(
-        "gpufeed-shuffle.png"
-    ),
+    out: Out = Path("gpufeed-shuffle.png"),
 ) -> None:
     """Measure and plot how random a sampler's order is, compared with NumPy's and Grain's.
 
@@ -56,15 +54,15 @@ def shuffle_report(
     """
     from gpufeed.sheets.sheet import check_target, save_sheet
     from gpufeed.tools.shuffle_plot import check_plotting, draw_report
-    from gpufeed.tools.shuffle_report import examine
+    from gpufeed.tools.shuffle_report import examine, verdict_of
 
     keep_interruptible()
     target = check_target(out, "gpufeed-shuffle.png")
     check_plotting()
-    manifest, name = open_split(data, split, Preset.train, labels)
+    manifest, name = images.open("train")
     report = examine(
         manifest.labels.groups,
-        sampler.value,
+        sampler,
         seed=seed,
         batch_size=batch_size,
         repeats=repeats,
@@ -72,10 +70,10 @@ def shuffle_report(
         records_per_class=records_per_class,
         nodes=nodes,
     )
-    subject = f"{_title(data)} (split: {name})"
+    subject = f"{_title(images.data)} (split: {name})"
     save_sheet(draw_report(report, subject), target)
     console = stdout()
-    say(console, f"{subject}: the sampler {sampler.value}, seed {seed}")
+    say(console, f"{subject}, sampler {sampler}, seed {seed}: {verdict_of(report)}")
     _print_report(console, report)
     say(console, f"Plot: {target}")
 

@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 import time
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated, Literal
 
 import typer
 
 from gpufeed.cli.app import FAILED, app
 from gpufeed.cli.console import counted, keep_interruptible, say, stdout
-from gpufeed.cli.options import (
-    DataArgument,
-    FollowLinks,
-    ImageColumn,
-    LabelColumn,
-    LabelsOption,
-    PathColumn,
-    Preset,
-    Root,
-    Without,
-    open_split,
-)
-from gpufeed.tools.find_data import ListOptions
-
-if TYPE_CHECKING:
-    from gpufeed.tools.prepare.settings import ImageFormat, OnBadFile, Subsampling
+from gpufeed.cli.options import Images, reads_data
 
 __all__: list[str] = []
 
@@ -34,25 +18,10 @@ _SHOWN = 20
 """Images named one by one."""
 
 
-class To(StrEnum):
-    """How images are packed."""
-
-    files = "files"
-    tar = "tar"
-    parquet = "parquet"
-    arrayrecord = "arrayrecord"
-    raw = "raw"
-
-
-class Recipe(StrEnum):
-    """A well-known way to prepare images."""
-
-    course = "course"
-
-
 @app.command()
+@reads_data
 def prepare(
-    data: DataArgument,
+    images: Images,
     destination: Annotated[
         Path,
         typer.Argument(
@@ -60,12 +29,12 @@ def prepare(
         ),
     ],
     to: Annotated[
-        To,
+        Literal["files", "tar", "parquet", "arrayrecord", "raw"],
         typer.Option(
             help="Image files in class folders, tar shards, Parquet or ArrayRecord files, or raw "
             "pixels that are not decoded again."
         ),
-    ] = To.tar,
+    ] = "tar",
     size: Annotated[int | None, typer.Option(min=1, help="Shorter side, pixels.")] = None,
     square: Annotated[
         int | None, typer.Option(min=1, help="Side of a black square around the image, pixels.")
@@ -77,22 +46,22 @@ def prepare(
         ),
     ] = None,
     preset: Annotated[
-        Recipe | None,
+        Literal["course"] | None,
         typer.Option(help="course: the box with a margin of 0.2 in a square of 269, quality 75."),
     ] = None,
     image_format: Annotated[
-        str | None, typer.Option(help="jpeg (the default), png or webp.")
+        Literal["jpeg", "png", "webp"] | None, typer.Option(help="By default jpeg.")
     ] = None,
     quality: Annotated[
         int | None, typer.Option(help="Quality of JPEG or WebP, 1 to 100; by default 95.")
     ] = None,
     subsampling: Annotated[
-        str | None, typer.Option(help="Of JPEG: 4:4:4, 4:2:2 or 4:2:0, the default.")
+        Literal["4:4:4", "4:2:2", "4:2:0"] | None, typer.Option(help="Of JPEG; by default 4:2:0.")
     ] = None,
     shard_size: Annotated[int, typer.Option(min=1, help="Images in a shard.")] = 1000,
-    on_error: Annotated[str, typer.Option(help="What to do about bad images: drop or raise.")] = (
-        "drop"
-    ),
+    on_error: Annotated[
+        Literal["drop", "raise"], typer.Option(help="What to do about bad images.")
+    ] = "drop",
     max_pixels: Annotated[
         int | None,
         typer.Option(min=1, help="Most pixels of an image; by default the `Loader`'s limit."),
@@ -104,14 +73,6 @@ def prepare(
         str | None,
         typer.Option(help="Address of a Ray cluster to work on; local starts one here."),
     ] = None,
-    split: Annotated[str, typer.Option(help="A split, such as train; by default all.")] = "all",
-    labels: LabelsOption = None,
-    path: PathColumn = None,
-    image: ImageColumn = None,
-    label: LabelColumn = None,
-    root: Root = None,
-    follow_links: FollowLinks = False,
-    without: Without = None,
 ) -> None:
     """Crop, resize and encode all images once, and pack them; ended early, it goes on.
 
@@ -125,24 +86,23 @@ def prepare(
 
     keep_interruptible()
     transforms = recipe(size, square, box_margin, course=preset is not None)
-    if preset is not None and to is not To.raw and image_format in (None, "jpeg"):
+    if preset is not None and to != "raw" and image_format in (None, "jpeg"):
         quality = COURSE_QUALITY if quality is None else quality
-    listed = ListOptions(path, label, root, follow_links, image)
     drop = on_error == "drop"
-    manifest, _ = open_split(data, split, Preset.train, labels, without, listed, drop=drop)
+    manifest, _ = images.open(drop=drop)
     started = time.monotonic()
     prepared = prepare_images(
         manifest,
         destination,
         transforms,
-        to=to.value,
-        image_format=cast("ImageFormat | None", image_format),
+        to=to,
+        image_format=image_format,
         quality=quality,
-        subsampling=cast("Subsampling | None", subsampling),
+        subsampling=subsampling,
         shard_size=shard_size,
         workers=workers,
         ray=ray,
-        on_error=cast("OnBadFile", on_error),
+        on_error=on_error,
         max_pixels=max_pixels or MAX_PIXELS,
     )
     seconds = time.monotonic() - started

@@ -5,24 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from glob import glob
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from gpufeed.cli.app import FAILED, app
 from gpufeed.cli.console import counted, keep_interruptible, say, stdout
-from gpufeed.cli.options import (
-    Device,
-    FollowLinks,
-    ImageColumn,
-    LabelColumn,
-    LastBatch,
-    OnError,
-    PathColumn,
-    Root,
-    Without,
-)
-from gpufeed.tools.find_data import ListOptions
+from gpufeed.cli.options import Device, Out, Readable, reads_data
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,13 +22,12 @@ __all__: list[str] = []
 
 
 @app.command()
+@reads_data
 def replay(
+    images: Readable,
     state: Annotated[
         Path,
         typer.Option(help="A loader's state as JSON: `json.dumps(loader.state_dict())`."),
-    ],
-    data: Annotated[
-        str, typer.Option(help="The data of the run, as for `show`, or its saved manifest.")
     ],
     step: Annotated[
         int | None,
@@ -48,22 +36,22 @@ def replay(
     batch_size: Annotated[
         int, typer.Option(min=1, help="The run's global batch size, over all its processes.")
     ] = 64,
-    last_batch: Annotated[LastBatch, typer.Option(help="The run's last_batch.")] = LastBatch.drop,
-    on_error: Annotated[OnError, typer.Option(help="The run's on_error.")] = OnError.raise_,
-    path: PathColumn = None,
-    image: ImageColumn = None,
-    label: LabelColumn = None,
-    root: Root = None,
-    follow_links: FollowLinks = False,
-    without: Without = None,
+    last_batch: Annotated[
+        Literal["drop", "pad", "partial"], typer.Option(help="The run's last_batch.")
+    ] = "drop",
+    on_error: Annotated[
+        Literal["raise", "substitute", "blank"], typer.Option(help="The run's on_error.")
+    ] = "raise",
     device: Device = "auto",
-    out: Annotated[
-        Path, typer.Option(help="PNG file or folder to write the contact sheet to.")
-    ] = Path("gpufeed-replay.png"),
+    out: Out = Path("gpufeed-replay.png"),
 ) -> None:
-    """Write the contact sheet of a batch of a run, from a state that the run saved."""
+    """Write the contact sheet of a batch of a run, from a state that the run saved.
+
+    DATA are those of the run, or its saved manifest.
+    """
     from gpufeed._util.open_regular import read_file
     from gpufeed.errors import StateError
+    from gpufeed.feed.state import decode_state
     from gpufeed.sheets.sheet import check_target, save_sheet
     from gpufeed.tools.replay import replay_batch
 
@@ -71,8 +59,9 @@ def replay(
     target = check_target(out, "gpufeed-replay.png")
     try:
         saved = read_file(state.expanduser())
-    except OSError as error:
-        if error.errno is not None:
+        decode_state(saved)
+    except (OSError, StateError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
             raise
         raise StateError(
             f"{state} is not a state: {error}; it must be a file with what loader.get_state() "
@@ -80,13 +69,13 @@ def replay(
         ) from None
     replayed = replay_batch(
         saved,
-        data,
+        images.data,
         step,
-        options=ListOptions(path, label, root, follow_links, image),
-        without=without,
+        options=images.options,
+        without=images.without,
         batch_size=batch_size,
-        last_batch=last_batch.value,
-        on_error=on_error.value,
+        last_batch=last_batch,
+        on_error=on_error,
         device=device,
     )
     save_sheet(replayed.shown.sheet, target)

@@ -9,36 +9,17 @@ import typer
 
 from gpufeed.cli.app import FAILED, app
 from gpufeed.cli.console import counted, keep_interruptible, say, stdout
-from gpufeed.cli.options import (
-    DataArgument,
-    FollowLinks,
-    ImageColumn,
-    LabelColumn,
-    LabelsOption,
-    PathColumn,
-    Preset,
-    Root,
-    Without,
-    open_split,
-)
-from gpufeed.tools.find_data import ListOptions
+from gpufeed.cli.options import Images, reads_data
 
 __all__: list[str] = []
 
 
 @app.command()
+@reads_data
 def stage(
-    data: DataArgument,
+    images: Images,
     to: Annotated[Path, typer.Option(help="Folder of the DiskCache.", metavar="FOLDER")],
     size: Annotated[str, typer.Option(help='Most that it may take, such as "200 GB".')],
-    split: Annotated[str, typer.Option(help="A split, such as train; by default all.")] = "all",
-    labels: LabelsOption = None,
-    path: PathColumn = None,
-    image: ImageColumn = None,
-    label: LabelColumn = None,
-    root: Root = None,
-    follow_links: FollowLinks = False,
-    without: Without = None,
 ) -> None:
     """Copy encoded images to a disk of this machine; ended early, it goes on.
 
@@ -49,8 +30,7 @@ def stage(
 
     keep_interruptible()
     bytes_of(size)
-    listed = ListOptions(path, label, root, follow_links, image)
-    manifest, _ = open_split(data, split, Preset.train, labels, without, listed)
+    manifest, _ = images.open()
     done = stage_images(manifest, DiskCache(to, size))
     console = stdout()
     say(

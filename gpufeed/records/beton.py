@@ -9,6 +9,7 @@ from typing import Literal
 
 import polars as pl
 
+from gpufeed._util.urls import location
 from gpufeed.errors import ManifestError
 from gpufeed.records.bad_images import OnBadImage
 from gpufeed.records.manifest import Manifest
@@ -66,7 +67,7 @@ def read_beton(
 
 def beton_table(path: str | os.PathLike[str], image: str) -> tuple[pl.DataFrame, BetonSource]:
     """Return the numbers in a file as a table with `path`, and its images; errors as above."""
-    file = Path(path).absolute()
+    file = Path(location(path)).absolute()
     try:
         beton = open_beton(LocalStorage(file.parent), file.name, image)
     except OSError as error:

@@ -136,9 +136,11 @@ def list_folder(
             f"extensions must be a sequence such as ('.jpg', '.png'), not {short(extensions)}"
         )
     suffixes = tuple(each.lower() for each in extensions)
-    given = location(path) if isinstance(path, str | os.PathLike) else path.root
+    if isinstance(path, LocalStorage | RemoteStorage):
+        given, archive = path.root, None
+    else:
+        given, archive = location(path), open_archive(path)
     root = public_url(given) if isinstance(given, str) else given
-    archive = None if isinstance(path, LocalStorage | RemoteStorage) else open_archive(path)
     links: list[str] = []
     packed: dict[str, dict[str, list[str]]] = {}
     if archive is not None:
@@ -174,7 +176,8 @@ def list_folder(
     if empty and (classes is None or len(empty) == len(folders)):
         raise ManifestError(
             f"the class folder {root}/{empty[0]} has no image (no file ends in "
-            f"{', '.join(suffixes)})"
+            f"{', '.join(suffixes)}); remove it, or pass classes= if it is to be a class without "
+            "images"
         )
     if classes is None:
         classes = folders
@@ -228,7 +231,9 @@ def _list_local(
         ManifestError: there is no such folder, or a folder cannot be listed.
     """
     if not root.is_dir():
-        raise ManifestError(f"there is no folder {root}")
+        raise ManifestError(
+            f"{root} is not a folder" if root.exists() else f"there is no folder {root}"
+        )
     escapes = _EscapingLinks(root, allowed=follow_links)
     names, linked_folders = _entries(root, "", suffixes, escapes)
     # An escaping folder is a class too, so that labels do not depend on what is dropped.

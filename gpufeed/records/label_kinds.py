@@ -70,7 +70,7 @@ def check_labels(labels: pl.Series, num_classes: int, row_name: RowName) -> pl.S
     """Return the labels of a manifest, with classes as Int32.
 
     Raises:
-        ManifestError: a label is null, not one of the classes, not finite, or of another kind.
+        ManifestError: a label is missing, not one of the classes, not finite, or of another kind.
     """
     dtype = labels.dtype
     inner: Any = dtype.inner if isinstance(dtype, pl.List | pl.Array) else dtype
@@ -89,7 +89,7 @@ def check_labels(labels: pl.Series, num_classes: int, row_name: RowName) -> pl.S
         )
     for piece, name_in_piece in named_pieces(labels, row_name):
         if (row := first_true(piece.is_null())) is not None:
-            raise ManifestError(f"{name_in_piece(row)}: label is null")
+            raise ManifestError(f"{name_in_piece(row)}: label is missing")
         if inner.is_integer():
             _check_classes(piece, num_classes, name_in_piece)
         else:
@@ -117,7 +117,8 @@ def _check_finite(labels: pl.Series, row_name: RowName) -> None:
         finite = np.isfinite(labels.to_numpy().astype(np.float32).reshape(len(labels), -1))
     if (row := first_true(pl.Series(~finite.all(axis=1)))) is not None:
         raise ManifestError(
-            f"{row_name(row)}: label is {short(labels[row])}; numbers must be finite as float32"
+            f"{row_name(row)}: label is {short(labels.to_list()[row])}; numbers must be finite as "
+            "float32"
         )
 
 

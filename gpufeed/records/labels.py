@@ -24,8 +24,8 @@ _ANY_SIZE = 100_000
 """Integer labels below this are kept, however few of them occur."""
 _PER_DISTINCT = 10
 """Larger ones are kept if at least one in so many occurs."""
-_DECIMAL = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
-"""Matches numbers in text files."""
+_DECIMAL = r"^([+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i:nan))$"
+"""Matches numbers in text files, and NaN, which is no class beside numbers."""
 _MAX_SHOWN = 5
 
 
@@ -104,10 +104,14 @@ def read_labels(
         ConfigError: a name occurs twice in `classes`.
     """
     dtype = values.dtype
+    absent = values.is_null()
     if dtype.is_float():
-        values = values.fill_nan(None)
-    if (row := first_true(values.is_null())) is not None:
-        raise ManifestError(f"{row_name(row)}: {values.name} is null")
+        absent |= values.is_nan()
+    if (row := first_true(absent)) is not None:
+        raise ManifestError(
+            f"{row_name(row)}: {values.name} is {'missing' if values[row] is None else 'NaN'}; "
+            "give each image a label, or leave it out"
+        )
     if isinstance(dtype, pl.List | pl.Array):
         inner: pl.DataType = dtype.inner  # type: ignore[assignment]
         integers = isinstance(dtype, pl.Array) and inner.is_integer()
@@ -227,7 +231,7 @@ def _read_classes(
 ) -> tuple[pl.Series, Sequence[str], dict[str, int]]:
     """Return classes, numbered as Int32; their names; and the repairs."""
     if (row := first_true(values.is_null())) is not None:
-        raise ManifestError(f"{row_name(row)}: {values.name} is null")
+        raise ManifestError(f"{row_name(row)}: {values.name} is missing")
     fixed: Sequence[str] | None = None
     if values.dtype.is_integer():
         keys = values

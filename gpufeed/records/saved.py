@@ -128,7 +128,7 @@ def read_manifest(
     """
     if root is not None and source is not None:
         raise ConfigError(f"root is {short(root)}, but source is given too; pass only one of them")
-    file = Path(file).absolute()
+    file = Path(location(file)).absolute()
     whole, metadata = read_arrow(file, check=False)
     if _KEY not in metadata:
         raise ManifestError(

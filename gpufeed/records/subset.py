@@ -30,7 +30,10 @@ def as_manifest(data: Manifest | Subset) -> Manifest:
     if isinstance(data, Manifest):
         return data
     if not (hasattr(data, "dataset") and hasattr(data, "indices")):
-        hint = 'of images in memory, read_table({"label": labels}, source=MemorySource(images))'
+        hint = (
+            'of paths, read_table({"path": paths, "label": labels}) makes one; of images in '
+            'memory, read_table({"label": labels}, source=MemorySource(images))'
+        )
         if hasattr(data, "datasets"):
             hint = "concat([first, second]) joins several"
         elif hasattr(data, "features"):

@@ -112,7 +112,8 @@ def read_file(file: Path | str, texts: Collection[str]) -> tuple[pl.DataFrame, b
     if suffix not in _KINDS:
         raise ManifestError(
             f"{file_name(file)} ends in {suffix!r}; a table must end in one of "
-            f"{', '.join(TABLE_FILES)}"
+            f"{', '.join(TABLE_FILES)}; read_folder reads class folders, and "
+            'read_table({"path": paths}) a list of images'
         )
     kind = _KINDS[suffix]
 

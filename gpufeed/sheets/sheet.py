@@ -30,8 +30,8 @@ __all__ = [
     "Caption",
     "Row",
     "captions_of",
+    "check_file",
     "check_target",
-    "check_writable",
     "draw_rows",
     "draw_sheet",
     "save_sheet",
@@ -237,35 +237,52 @@ def _write_lines(pen: ImageDraw.ImageDraw, at: tuple[int, int], lines: Sequence[
 
 
 def check_target(path: str | os.PathLike[str], default_name: str = "gpufeed.png") -> Path:
-    """Return the file to write: `path`, or `default_name` in it if it is a folder.
+    """Return the PNG file to write: `path`, or `default_name` in it if it is a folder.
+
+    A name without an ending is a folder too, which `save_sheet` makes.
 
     Raises:
-        ConfigError: its folder does not exist or is not writable, or its name does not end in .png.
+        ConfigError: its name has another ending, or it cannot be written.
     """
     target = Path(path).expanduser()
-    if target.is_dir():
+    if target.is_dir() or not target.suffix:
         target = target / default_name
     if target.suffix.lower() != ".png":
         raise ConfigError(
             f"{target} is neither a folder nor a name that ends in .png; pass one of these"
         )
-    return check_writable(target)
+    return _check_writable(target)
 
 
-def check_writable(target: Path) -> Path:
-    """Return the absolute path of a file, after checking that its folder is writable.
+def check_file(path: Path | None, *endings: str) -> Path | None:
+    """Return the file to write, which `write_checked` makes with its folder; None for None.
+
+    Args:
+        path: the file.
+        endings: what its name may end in, in lower case; any ending if there are none.
 
     Raises:
-        ConfigError: its folder does not exist or is not writable.
+        ConfigError: its name has another ending, it is a folder, or it cannot be written.
     """
-    if not target.parent.is_dir():
-        raise ConfigError(f"cannot write {target}: there is no folder {target.parent}")
+    if path is None:
+        return None
+    target = path.expanduser()
+    if target.is_dir():
+        raise ConfigError(f"cannot write {target}: it is a folder; name a file")
+    if endings and not target.name.lower().endswith(endings):
+        raise ConfigError(f"cannot write {target}: its name must end in {endings[0]}")
+    return _check_writable(target)
+
+
+def _check_writable(target: Path) -> Path:
+    target = target.absolute()
     try:
+        folder = next(each for each in target.parents if each.exists())
         # Mode and owner alone do not show whether writing will succeed.
-        tempfile.TemporaryFile(dir=target.parent).close()
+        tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise ConfigError(f"cannot write {target}: {error.strerror or error}") from error
-    return target.absolute()
+    return target
 
 
 def save_sheet(sheet: Image.Image, path: Path) -> None:
@@ -282,12 +299,13 @@ def save_sheet(sheet: Image.Image, path: Path) -> None:
 
 
 def write_checked(path: Path, content: bytes) -> None:
-    """Write a file atomically.
+    """Write a file atomically; make its folder if there is none.
 
     Raises:
         ConfigError: it cannot be written.
     """
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         atomic_write(path, content)
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror or error}") from error
@@ -296,7 +314,8 @@ def write_checked(path: Path, content: bytes) -> None:
 def wrap(text: str, font: _Font, width: float) -> list[str]:
     """Return `text` wrapped at words to one to three lines of at most this width.
 
-    A word that is too wide, and a last line that is too long, end in an ellipsis.
+    A word that is too wide has an ellipsis in its middle, since paths differ at their end; a last
+    line that is too long ends in one.
 
     Args:
         text: the text; white space and control characters become single spaces.
@@ -317,15 +336,20 @@ def wrap(text: str, font: _Font, width: float) -> list[str]:
 def _shorten(text: str, font: _Font, width: float) -> str:
     if font.getlength(text) <= width:
         return text
-    # Bisection for the longest beginning that fits.
+
+    def cut(kept: int) -> str:
+        ahead = kept if " " in text else kept // 2
+        return text[:ahead].rstrip(_LOOSE) + _ELLIPSIS + text[len(text) - (kept - ahead) :]
+
+    # Bisection for the most letters that fit.
     fits, too_long = 0, len(text)
     while too_long - fits > 1:
         middle = (fits + too_long) // 2
-        if font.getlength(text[:middle].rstrip(_LOOSE) + _ELLIPSIS) <= width:
+        if font.getlength(cut(middle)) <= width:
             fits = middle
         else:
             too_long = middle
-    return text[:fits].rstrip(_LOOSE) + _ELLIPSIS
+    return cut(fits)
 
 
 def _fill_lines(facts: Sequence[str], font: _Font, width: float) -> list[_Line]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from gpufeed._util.sanitize import short
@@ -40,10 +40,11 @@ def locate(patterns: Patterns) -> tuple[Storage, list[str]]:
             have no folder in common.
         ConfigError: an argument is something else, or a URL that cannot be read.
     """
-    given = [patterns] if isinstance(patterns, str | os.PathLike) else list(patterns)
+    many = isinstance(patterns, Iterable) and not isinstance(patterns, str)
+    given = list(patterns) if many else [patterns]
     for each in given:
         if not isinstance(each, str | os.PathLike):
-            raise ConfigError(f"{short(each)} is not a path")
+            raise ConfigError(f"{short(each)} is not a path; pass paths or URLs as text")
     texts = [
         text if is_url(text) else os.path.abspath(text)  # noqa: PTH100
         for each in given

@@ -20,7 +20,7 @@ from gpufeed.errors import ConfigError
 from gpufeed.feed.loader import Loader
 from gpufeed.order.shard import ShardOptions
 from gpufeed.order.uniform import IndexSampler
-from gpufeed.sheets.sheet import check_writable, write_checked
+from gpufeed.sheets.sheet import write_checked
 from gpufeed.tools.info import list_versions
 from gpufeed.tools.median import Median, median_of
 from gpufeed.tools.plain_decode import PlainDecode
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from gpufeed.order.schedule import LastBatch
     from gpufeed.records import Manifest
 
-__all__ = ["Bench", "Rate", "Waiting", "bench", "check_json", "save_json"]
+__all__ = ["Bench", "Rate", "Waiting", "bench", "save_json"]
 
 
 @dataclass(frozen=True)
@@ -267,18 +267,6 @@ def _rate(rounds: Sequence[_Round]) -> Rate:
         median_of([each.rate for each in rounds]),
         median_of([1000 * each.cpu_seconds / each.images for each in rounds]),
     )
-
-
-def check_json(path: str | Path) -> Path:
-    """Return the path that figures will be written to.
-
-    Raises:
-        ConfigError: it is a folder, or its folder does not exist or is not writable.
-    """
-    target = Path(path).expanduser()
-    if target.is_dir():
-        raise ConfigError(f"cannot write {target}: it is a folder; name a file")
-    return check_writable(target)
 
 
 def save_json(result: Bench, arguments: dict[str, Any], path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -48,6 +48,9 @@ class ListOptions:
     image: str | None = None
 
 
+Images = tuple["pl.DataFrame", "Source", Sequence[str]]
+
+
 class Found(NamedTuple):
     """Data of one kind.
 
@@ -55,14 +58,14 @@ class Found(NamedTuple):
         reader: the name of the function that makes a manifest of them.
         read: makes one, given `labels` as for `open_manifest`, and `follow_links`, `on_bad_image`
             and `reduce_depth` as for `read_table`.
-        listed: returns the columns of a manifest, without sizes if the list has none, and the
-            images, one for each row. They include symbolic links that leave the folder, for class
-            folders as the last rows.
+        listed: returns the columns of a manifest, without sizes if the list has none; the images,
+            one for each row; and the names of the labels. They include symbolic links that leave
+            the folder, for class folders as the last rows.
     """
 
     reader: str
     read: Callable[..., Manifest]
-    listed: Callable[[], tuple[pl.DataFrame, Source]]
+    listed: Callable[[], Images]
 
 
 def find_data(path: str | Path, options: ListOptions) -> Found:
@@ -94,22 +97,22 @@ def find_data(path: str | Path, options: ListOptions) -> Found:
     source: Any = where.expanduser() if isinstance(where, Path) else where
     is_folder = isinstance(source, Path) and source.is_dir()
     image, label = options.image, options.label
+    if is_folder and not os.access(source, os.R_OK | os.X_OK):
+        raise ManifestError(f"cannot read the folder {source}: permission denied")
 
     def check(what: str, *taken: str) -> None:
         for name in ("path", "image", "label", "root"):
             if getattr(options, name) is not None and name not in taken:
-                raise ConfigError(
-                    f"{name} is given, which goes with other data; {file_name(source)} is {what}"
-                )
+                raise ConfigError(f"{name} does not apply: {file_name(source)} is {what}")
 
     if ending(source) == ".tar" and not is_folder:
-        check("tar shards", "label")
+        check("a tar file", "label")
         return _of_shards(source, label or "cls")
     if _is_zip(source):
         check("a zip archive")
         return _of_folder(source, options.follow_links)
     if _ARRAY_RECORD.search(Path(file_name(source)).name) and not is_folder:
-        check("of ArrayRecord", "image", "label")
+        check("an ArrayRecord file", "image", "label")
         return _of_array_records(source, image, label)
     if is_pattern(source):
         files = find_files(source) or []
@@ -176,9 +179,9 @@ def _of_table(table: Any, columns: dict[str, Any], reader: str = "read_table") -
     def read(labels: object, **shared: Any) -> Manifest:  # noqa: ARG001
         return read_table(table, **columns, **shared)
 
-    def listed() -> tuple[pl.DataFrame, Source]:
+    def listed() -> Images:
         found = list_table(table, **columns)
-        return found.unopened(), found.source
+        return found.unopened(), found.source, found.classes
 
     return Found(reader, read, listed)
 
@@ -187,7 +190,8 @@ def _of_saved(file: Path, root: Path | str | None) -> Found:
     from gpufeed.records.saved import read_manifest
 
     manifest = read_manifest(file, root=root)
-    return Found("read_manifest", lambda **_: manifest, lambda: (manifest.frame, manifest.source))
+    listed = manifest.frame, manifest.source, manifest.classes
+    return Found("read_manifest", lambda **_: manifest, lambda: listed)
 
 
 def _of_nabirds(source: Path, follow_links: bool) -> Found:
@@ -197,9 +201,9 @@ def _of_nabirds(source: Path, follow_links: bool) -> Found:
         listing = list_nabirds(source, labels or "species", follow_links=follow_links)
         return listing.manifest(**shared)
 
-    def listed() -> tuple[pl.DataFrame, Source]:
+    def listed() -> Images:
         listing = list_nabirds(source, "species", follow_links=follow_links)
-        return listing.unopened(), listing.files
+        return listing.unopened(), listing.files, listing.classes
 
     return Found("read_nabirds", read, listed)
 
@@ -211,7 +215,7 @@ def _of_shards(shards: Path | str, label: str) -> Found:
     def read(labels: object, follow_links: object, **shared: Any) -> Manifest:  # noqa: ARG001
         return read_webdataset(shards, label=label, **shared)
 
-    return Found("read_webdataset", read, lambda: list_webdataset(shards))
+    return Found("read_webdataset", read, lambda: (*list_webdataset(shards), ()))
 
 
 def _of_array_records(paths: Path | str, image: str | None, label: str | None) -> Found:
@@ -240,15 +244,15 @@ def _of_folder(folder: Path | str, follow_links: bool) -> Found:
     def read(labels: object, **shared: Any) -> Manifest:  # noqa: ARG001
         return read_folder(folder, **shared)
 
-    def listed() -> tuple[pl.DataFrame, Source]:
+    def listed() -> Images:
         found = list_folder(
             folder, follow_links=follow_links, on_bad_image="drop", allow_splits=True
         )
         if not found.links:
-            return found.frame, found.source
+            return found.frame, found.source, found.classes
         links = pl.DataFrame({"path": found.links}, schema={"path": pl.String})
         frame = pl.concat([found.frame, links], how="diagonal")
-        return frame, source_of(folder, frame["path"])
+        return frame, source_of(folder, frame["path"]), found.classes
 
     return Found("read_folder", read, listed)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
@@ -136,11 +136,13 @@ class Listed:
         frame: the columns of a manifest; without sizes if the list has none. It includes symbolic
             links that leave the folder, for class folders as the last rows.
         source: the images, one for each row.
+        classes: the names of the labels; empty if they have none, or are not listed.
         reader: the name of the function that makes a manifest of them.
     """
 
     frame: pl.DataFrame
     source: Source
+    classes: Sequence[str]
     reader: str
 
     @property

@@ -58,7 +58,7 @@ def draw_report(report: Report, subject: str) -> Image.Image:
     from matplotlib import style
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
-    from matplotlib.ticker import StrMethodFormatter
+    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
     # Not pyplot, which has global state and windows; not the user's settings, with which texts
     # might overlap.
@@ -86,6 +86,7 @@ def draw_report(report: Report, subject: str) -> Image.Image:
         for axes in panels[0, :2]:
             axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
             axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        panels[1, 2].xaxis.set_major_locator(MaxNLocator(integer=True))
         canvas.draw()
         return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
 

@@ -33,6 +33,7 @@ __all__ = [
     "make_sampler",
     "notes_of",
     "rows_of",
+    "verdict_of",
 ]
 
 Int64 = npt.NDArray[np.int64]
@@ -44,6 +45,8 @@ FAR = 4.0
 """Figures further from a perfect shuffle's mean are marked, in standard deviations."""
 MIN_RECORDS = 20
 """With fewer records, no figure distinguishes orders."""
+_FEW_RECORDS = 1000
+"""With fewer records, chance hides what is not large."""
 _MAX_POSITIONS = 1 << 17
 """The most positions of an epoch that are examined; Grain's sampler is called for each."""
 _SHUFFLES = 100
@@ -65,12 +68,25 @@ _ROWS = {
     "classes": ("Classes in a batch", "mean", ".2f"),
     "share": ("Commonest class", "mean share of a batch", ".2%"),
 }
+_EFFECTS = {
+    "autocorrelation": "records that come soon after each other are related",
+    "difference": "one record follows another at the same distance too often",
+    "places": "some records come too often at the same position of many epochs",
+    "epochs": "the next epoch's order depends on this epoch's",
+    "seeds": "the next seed's order depends on this seed's",
+    "aliasing": "epoch 1 repeats positions of the next seed's epoch 0",
+    "visits": "records come more than once in an epoch",
+    "classes": "batches have more or fewer classes than by chance",
+    "share": "the commonest class has more or less of a batch than by chance",
+}
+"""What a figure far from a perfect shuffle's means."""
 _PURPOSES = {
-    "repeated": "show a record several times in a row, and only some of the records in an epoch",
-    "weighted": "draw rare classes more often, so that some records repeat and others are left out",
-    "balanced": "put equally many records of a few classes in each batch",
-    "node-local": "keep each record on one machine, so that it comes in one part of the batch",
-    "sequential": "go through the records in order; it shows the figures of a bad shuffle",
+    "repeated": "it shows a record several times in a row, and only some records in an epoch",
+    "weighted": "it draws rare classes more often, so that some records repeat and others are "
+    "left out",
+    "balanced": "it puts equally many records of a few classes in each batch",
+    "node-local": "it keeps each record on one machine, so that it comes in one part of the batch",
+    "sequential": "it goes through the records in order",
 }
 
 
@@ -294,6 +310,24 @@ def rows_of(report: Report) -> list[tuple[str, str, str, list[Cell]]]:
     return rows
 
 
+def verdict_of(report: Report) -> str:
+    """Return in a sentence whether the order is a uniform shuffle, where not, and by how much."""
+    ours = report.found[0]
+    odd = [
+        f"{_EFFECTS[figure]} ({name[0].lower()}{name[1:]} {ours.figures[figure]:{form}}, a uniform "
+        f"shuffle's is {report.expected[figure][0]:{form}})"
+        for figure, (name, _, form) in _ROWS.items()
+        if abs(report.z(ours, figure)) > FAR
+    ]
+    if not odd:
+        verdict = f"This order is as random as a uniform shuffle, by all {len(_ROWS)} figures."
+        count = len(ours.orders.first)
+        few = f" With {count:,} records, only large differences would show."
+        return verdict + few * (count < _FEW_RECORDS)
+    meant = f"; {_PURPOSES[report.kind]}" if report.kind in _PURPOSES else ""
+    return f"This order is not a uniform shuffle{meant}. Where it differs: {'; '.join(odd)}."
+
+
 def notes_of(report: Report) -> list[str]:
     """Return the paragraphs below the table."""
     examined = len(report.found[0].orders.first)
@@ -308,6 +342,4 @@ def notes_of(report: Report) -> list[str]:
             "Grain is included if it is installed (pip install grain) and the seed is below "
             "2**32 - 1."
         )
-    if report.kind in _PURPOSES:
-        notes.append(f"The {report.kind} sampler is meant to {_PURPOSES[report.kind]}.")
     return notes

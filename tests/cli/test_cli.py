@@ -75,7 +75,7 @@ def test_demo(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_show(birds: Path, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    show = ["show", "--data", str(birds), "--step", "3", "--batch-size", "5", "--device", "cpu"]
+    show = ["show", str(birds), "--step", "3", "--batch-size", "5", "--device", "cpu"]
     assert cli.main(show) == 0
     printed = capsys.readouterr()
     assert re.search(
@@ -100,7 +100,7 @@ def test_demo_says_what_to_do_without_a_cache(
 def test_show_says_when_training_would_get_none(
     birds: Path, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    show = ["show", "--data", str(birds), "--size", "32", "--device", "cpu"]
+    show = ["show", str(birds), "--size", "32", "--device", "cpu"]
     assert cli.main(show) == 0
     assert "The split has fewer images than a batch of 64: to feed it" in capsys.readouterr().out
     assert cli.main([*show, "--batch-size", "8"]) == 0
@@ -110,7 +110,7 @@ def test_show_says_when_training_would_get_none(
 def test_show_takes_every_option(
     birds: Path, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    common = ["show", "--data", str(birds), "--size", "64", "--batch-size", "4", "--device", "cpu"]
+    common = ["show", str(birds), "--size", "64", "--batch-size", "4", "--device", "cpu"]
     for name, options in {
         "a": [],
         "same": [],
@@ -167,11 +167,11 @@ def test_help_imports_nothing_heavy() -> None:
 def test_errors_have_no_traceback_unless_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done = run("show", "--data", tmp_path / "nowhere")
+    done = run("show", tmp_path / "nowhere")
     assert done.returncode == 2
     assert done.stderr == f"gpufeed: error: there is no file or folder {tmp_path}/nowhere\n"
     assert done.stdout == ""
-    assert cli.main(["--debug", "show", "--data", str(tmp_path / "nowhere")]) == 2
+    assert cli.main(["--debug", "show", str(tmp_path / "nowhere")]) == 2
     said = capsys.readouterr().err
     assert said.startswith("Traceback (most recent call last):")
     assert said.endswith(f"gpufeed: error: there is no file or folder {tmp_path}/nowhere\n")
@@ -182,32 +182,37 @@ def test_errors_have_no_traceback_unless_asked_for(
     [
         (["bogus"], "No such command 'bogus'"),
         (["--bogus"], "No such option: --bogus"),
-        (["show"], "Missing option '--data'; see `gpufeed show --help`"),
-        (["show", "--data", "{birds}", "--step", "-1"], "Invalid value for '--step'"),
+        (["show"], "Missing argument 'DATA'; see `gpufeed show --help`"),
+        (["show", "{birds}", "--step", "-1"], "Invalid value for '--step'"),
         (
-            ["show", "--data", "{birds}", "--step", "9999999999999"],
+            ["show", "{birds}", "--step", "9999999999999"],
             "step is 9999999999999: there is no batch",
         ),
-        (["show", "--data", "{birds}", "--seed", "99999999999999999999"], "seed is 9999999999"),
-        (["show", "--data", "{birds}", "--preset", "other"], "Invalid value for '--preset'"),
-        (["show", "--data", "{birds}", "--device", "tpu"], "device is 'tpu'; it must be"),
+        (["show", "{birds}", "--seed", "99999999999999999999"], "seed is 9999999999"),
+        (["show", "{birds}", "--preset", "other"], "Invalid value for '--preset'"),
+        (["show", "{birds}", "--device", "tpu"], "device is 'tpu'; it must be"),
         (
-            ["show", "--data", "{birds}", "--device", "cuda:99"],
+            ["show", "{birds}", "--device", "cuda:99"],
             "device is 'cuda:99', but DALI sees",
         ),
-        (["show", "--data", "{birds}", "--out", "x.jpg"], "x.jpg is neither a folder nor a name"),
-        (["show", "--data", "{birds}", "--out", "no/x.png"], "there is no folder no"),
-        (["show", "--data", "{birds}/classes.txt"], "classes.txt is not a data set"),
+        (["show", "{birds}", "--out", "x.jpg"], "x.jpg is neither a folder nor a name"),
+        (["show", "{birds}", "--out", "/proc/no/x.png"], "cannot write /proc/no/x.png: No such"),
+        (["show", "{birds}", "--out", "{birds}/classes.txt/x.png"], "x.png: Not a directory"),
+        (["show", "{birds}/classes.txt"], "classes.txt is not a data set"),
         (["demo", "--images", "x"], "Invalid value for '--images'"),
         (["demo", "--device", "tpu"], "device is 'tpu'; it must be"),
         (["synth", "{birds}", "--images", "9"], "is not a synthetic set of these arguments"),
         (["synth", "/proc/set"], "/proc/set: No such file or directory"),
         (["demo", "--out", "/proc/x.png"], "cannot write /proc/x.png: No such file"),
-        (["show", "--data", "{birds}/parts"], "put the images of each class into a folder"),
+        (["show", "{birds}/parts"], "put the images of each class into a folder"),
         (["bench"], "Missing argument 'DATA'; see `gpufeed bench --help`"),
+        (["show", "{birds}", "--device", "cuda:99"], '; use --device "cpu", or run'),
+        (["verify", "none"], "there is no folder none"),
+        (["stage", "{birds}", "--to", "{birds}/classes.txt", "--size", "1 GB"], "name a new fold"),
+        (["transforms", "{birds}", "--without", "none"], "cannot read none: No such file"),
         (["bench", "{birds}/none"], "there is no file or folder"),
         (["bench", "{birds}", "--batch-size", "999"], "has no full batch of 999 x 1 shard(s)"),
-        (["bench", "{birds}", "--json", "no/x.json"], "there is no folder no"),
+        (["bench", "{birds}", "--json", "/proc/x/x.json"], "cannot write /proc/x/x.json: No such"),
         (["bench", "{birds}", "--json", "."], "cannot write .: it is a folder; name a file"),
         (["bench", "{birds}", "--size", "96", "--preset", "course_train"], "supports 224 only"),
         (
@@ -258,15 +263,15 @@ def test_errors_of_a_command_name_its_options(
     (here / "list.csv").write_text("file,kind\na.jpg,x\n")
     for arguments, said in (
         (["check", "list.csv"], "; pass --path with one of them\n"),
-        (["check", ".", "--label", "x"], "error: --label is given, which goes with other data"),
-        (["shuffle-report", "--data", "list.csv"], f"pass path= with one of them; {ELSEWHERE}\n"),
+        (["check", ".", "--label", "x"], "error: --label does not apply: . is a folder"),
+        (["shuffle-report", "list.csv"], "; pass --path with one of them\n"),
     ):
         assert cli.main(arguments) == 2
         assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    "command", [["show", "--data"], ["bench", "--seconds", "0.01"]], ids=lambda each: each[0]
+    "command", [["show"], ["bench", "--seconds", "0.01"]], ids=lambda each: each[0]
 )
 def test_a_bad_picture_is_named(
     command: list[str], here: Path, capsys: pytest.CaptureFixture[str]
@@ -286,7 +291,7 @@ def test_a_bad_picture_is_named(
 
 @pytest.mark.parametrize(
     "command",
-    [["show", "--data"], ["bench", "--seconds", "0.01", "--rounds", "1"]],
+    [["show"], ["bench", "--seconds", "0.01", "--rounds", "1"]],
     ids=lambda each: each[0],
 )
 def test_bad_pictures_are_left_out(
@@ -311,7 +316,7 @@ def test_bad_pictures_are_left_out(
 
 @pytest.mark.parametrize(
     "command",
-    [["check"], ["show", "--preset", "evaluate", "--data"], ["bench", "--seconds", "0.01"]],
+    [["check"], ["show", "--preset", "evaluate"], ["bench", "--seconds", "0.01"]],
     ids=lambda each: each[0],
 )
 def test_tables_are_data(
@@ -364,7 +369,7 @@ def test_names_of_files_do_not_command_the_terminal(
 
 def test_halves_of_letters_are_printed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Names that are not UTF-8 have them; a terminal is sent none."""
-    assert cli.main(["show", "--data", "no\udcff"]) == 2
+    assert cli.main(["show", "no\udcff"]) == 2
     assert r"no\udcff" in capsys.readouterr().err
     target = here / os.fsdecode(b"s\xff")
     assert cli.main(["synth", str(target), "--images", "4"]) == 0
@@ -377,6 +382,7 @@ def test_halves_of_letters_are_printed(here: Path, capsys: pytest.CaptureFixture
         ("a pipe", "is not a state: not a regular file but a pipe; it must be"),
         ("a device", "is not a state: not a regular file but a device; "),
         ("nothing", "is not a state: the file is empty; "),
+        ("other", "is not a state: the state is not valid JSON: 'utf-8' codec can't"),
         ("missing", ": No such file or directory"),
     ],
 )
@@ -389,8 +395,8 @@ def test_a_state_is_read_from_a_file_that_ends(
     elif harm == "a device":
         path.symlink_to("/dev/zero")
     elif harm != "missing":
-        path.touch()
-    assert cli.main(["replay", "--state", str(path), "--data", "."]) == 2
+        path.write_bytes(b"\x80" * (harm == "other"))
+    assert cli.main(["replay", "--state", str(path), "."]) == 2
     said = capsys.readouterr().err
     assert said.startswith(f"gpufeed: error: {path}")
     assert message in said

@@ -70,7 +70,7 @@ def test_categories_of_pandas_may_be_numbers_and_many(root: Path) -> None:
     ],
 )
 def test_what_pandas_lacks_is_named_by_its_row(root: Path, label: Any) -> None:
-    with pytest.raises(ManifestError, match="the table, row 2: label is null"):
+    with pytest.raises(ManifestError, match="the table, row 2: label is missing"):
         read_table(pd.DataFrame({"path": PATHS, "label": label}), root=root)
     frame = pd.DataFrame({"path": [*PATHS[:2], None], "label": LABELS})
     with pytest.raises(ManifestError, match="the table, row 2: path is null"):
@@ -103,7 +103,7 @@ def test_datasets(root: Path) -> None:
     turned = given.select([2, 1])
     assert read_table(turned, root=root).frame["path"].to_list() == ["2.png", "1.png"]
     hidden = datasets.Dataset.from_dict({"path": PATHS, "label": [0, -1, 0]}, features=features)
-    with pytest.raises(ManifestError, match="row 1: label is null"):
+    with pytest.raises(ManifestError, match="row 1: label is missing"):
         read_table(hidden, root=root)
     with pytest.raises(ManifestError, match=r"or a file, not datasets.DatasetDict$"):
         read_table(datasets.DatasetDict({"train": given}), root=root)

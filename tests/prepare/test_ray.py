@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpufeed import MissingExtraError, prepare
+from gpufeed import ConfigError, MissingExtraError, prepare
 from tests.prepare.test_prepare import files
 from tests.support.media import make_manifest, write_table
 from tests.support.prepare_until import PREFIX, SHARD
@@ -30,6 +30,13 @@ def test_a_worker_is_killed(tmp_path: Path) -> None:
     assert (tmp_path / "images" / "mark").exists()
     assert files(out) == files(tmp_path / "wanted")
     assert done.stdout.splitlines()[-1] == "3 cannot be read: No such file or directory"
+
+
+def test_an_address_that_is_none_is_an_error_of_ours(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="ray is not installed")
+    manifest = make_manifest(tmp_path / "images", [(50, 60)] * 2)
+    with pytest.raises(ConfigError, match="ray is 'nohost': Invalid address format"):
+        prepare(manifest, tmp_path / "out", ray="nohost")
 
 
 def test_ray_is_optional(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

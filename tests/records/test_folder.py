@@ -9,7 +9,14 @@ import pytest
 from PIL import Image
 
 from gpufeed.errors import ConfigError, ManifestError
-from gpufeed.records import read_folder
+from gpufeed.records import (
+    read_array_record,
+    read_beton,
+    read_folder,
+    read_manifest,
+    read_nabirds,
+    read_webdataset,
+)
 from tests.support.nabirds_data import write_picture
 
 
@@ -88,6 +95,8 @@ def test_extensions(root: Path) -> None:
 def test_what_it_refuses(root: Path, tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match=f"there is no folder {tmp_path}/none"):
         read_folder(tmp_path / "none")
+    with pytest.raises(ManifestError, match=f"{root}/README.md is not a folder"):
+        read_folder(root / "README.md")
     (tmp_path / "empty" / ".git").mkdir(parents=True)
     write_picture(tmp_path / "empty" / "x.jpg", (4, 4))
     with pytest.raises(ManifestError, match=f"{tmp_path}/empty has no class folder"):
@@ -290,3 +299,18 @@ def test_names_that_can_not_be_kept(root: Path) -> None:
     (root / "auk" / os.fsdecode(b"\xff.jpg")).write_bytes(b"x")
     with pytest.raises(ManifestError, match="a file name is not UTF-8"):
         read_folder(root)
+
+
+def test_what_is_no_path_is_an_error_of_ours(root: Path) -> None:
+    manifest = read_folder(root)
+    for read in (
+        read_folder,
+        read_nabirds,
+        read_manifest,
+        read_beton,
+        read_webdataset,
+        read_array_record,
+    ):
+        for given in (None, 3, [manifest]):
+            with pytest.raises(ConfigError, match=r"pass a path or a URL|is not a path; pass"):
+                read(given)  # type: ignore[operator]

@@ -93,7 +93,7 @@ def test_bad_images(tmp_path: Path) -> None:
     read = read_table(file, image="image", on_bad_image="drop")
     assert read.frame["note"].to_list() == [0, 1, 2, 3, *range(7, COUNT)]
     assert read.repairs == {"images_dropped": 3}
-    with pytest.raises(ManifestError, match=rf"{file}, row 2: label is null"):
+    with pytest.raises(ManifestError, match=rf"{file}, row 2: label is missing"):
         read_table(write(tmp_path, table(label=["a", "b", None] * 8)), image="image")
 
 

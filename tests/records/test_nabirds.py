@@ -500,7 +500,8 @@ def test_the_root_may_be_a_link_itself(tmp_path: Path) -> None:
 def test_what_is_no_nabirds(tmp_path: Path) -> None:
     assert refusal(tmp_path / "none") == f"there is no file or folder {tmp_path / 'none'}"
     assert refusal(tmp_path) == (
-        f"{tmp_path} is not a NABirds folder: it has neither images.txt nor metadata.parquet"
+        f"{tmp_path} is not a NABirds folder: it has neither images.txt nor metadata.parquet; "
+        "pass the folder that has; read_folder reads a folder of class folders"
     )
 
 

@@ -376,7 +376,7 @@ def test_commands_take_saved_manifests(tmp_path: Path) -> None:
     assert open_manifest(path).frame.equals(every_dtype().frame)
     assert open_manifest(path, options=ListOptions(root=tmp_path)).root == tmp_path
     assert list_images(path).frame.equals(every_dtype().frame)
-    with pytest.raises(ConfigError, match=r"label is given, .*; .* is a saved manifest"):
+    with pytest.raises(ConfigError, match=r"label does not apply: .* is a saved manifest"):
         open_manifest(path, options=ListOptions(label="x"))
 
 

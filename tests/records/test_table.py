@@ -107,8 +107,19 @@ def test_tables_of_plain_python(root: Path) -> None:
 
 
 def test_what_is_no_number_is_no_label(root: Path) -> None:
-    with pytest.raises(ManifestError, match="the table, row 2: label is null"):
+    with pytest.raises(ManifestError, match="the table, row 2: label is NaN; give each image a"):
         read_table(table(label=[0.0, 1.0, float("nan"), 1.0]), root=root)
+
+
+@pytest.mark.parametrize("numbers", [("0.5", "1.5", "2"), ("0", "1", "2")])
+def test_nan_in_a_file_is_no_class_beside_numbers(
+    root: Path, tmp_path: Path, numbers: tuple[str, ...]
+) -> None:
+    table(label=[*numbers, "NaN"]).write_csv(tmp_path / "table.csv")
+    with pytest.raises(ManifestError, match=r"row 3 \(.*\): label is nan; numbers must be finite"):
+        read_table(tmp_path / "table.csv", root=root)
+    table(label=["naan", "nan", "rye", "naan"]).write_csv(tmp_path / "table.csv")
+    assert read_table(tmp_path / "table.csv", root=root).classes == ("naan", "nan", "rye")
 
 
 def test_absolute_paths(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,7 +231,7 @@ def test_a_label_that_is_not_asked_for_is_left_out(root: Path) -> None:
             "the column 'file' becomes 'path', but there already is a column of that name; "
             "rename or drop it",
         ),
-        ({"label": ["a", None, "b", "c"]}, {}, "row 1: label is null"),
+        ({"label": ["a", None, "b", "c"]}, {}, "row 1: label is missing"),
         ({"path": ["a", None, "b", "c"]}, {}, "row 1: path is null"),
         ({"path": [1, 2, 3, 4]}, {}, "column 'path' must be text, not Int64"),
         (
@@ -301,6 +312,7 @@ def test_folders_that_can_not_be(root: Path, path: str) -> None:
 
 def test_what_is_no_table(root: Path) -> None:
     for wrong, message in (
+        (root, r"; read_folder reads class folders, and read_table\({\"path\": paths}\) a list"),
         (5, "a table must be a DataFrame of .* a list of dicts, or a file, not int"),
         ([5], "a table must be a DataFrame of .* or a file, not list"),
         (table().lazy().select("x"), 'this polars.LazyFrame is not a valid table: .* column "x"'),
@@ -411,7 +423,7 @@ def test_several_files(root: Path, tmp_path: Path) -> None:
     ):
         read_table(f"{tmp_path}/part-*.parquet", root=root)
     whole[2:].with_columns(label=pl.lit(None, pl.String)).write_parquet(tmp_path / "part-3.parquet")
-    with pytest.raises(ManifestError, match=r"part-3.parquet, row 0: label is null"):
+    with pytest.raises(ManifestError, match=r"part-3.parquet, row 0: label is missing"):
         read_table(f"{tmp_path}/part-*.parquet", root=root)
     whole.with_columns(note=pl.lit("text")).write_parquet(tmp_path / "part-3.parquet")
     with pytest.raises(

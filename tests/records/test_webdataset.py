@@ -563,7 +563,7 @@ def test_the_tools_take_them(folder: Path) -> None:
     assert open_manifest(pattern).classes == ("0", "1", "2")
     with pytest.raises(ManifestError, match="no sample has the label, 'txt'"):
         open_manifest(pattern, options=ListOptions(label="txt"))
-    with pytest.raises(ConfigError, match="root is given, which goes with other data"):
+    with pytest.raises(ConfigError, match="root does not apply"):
         open_manifest(pattern, options=ListOptions(root=folder))
     with (folder / "1.tar").open("r+b") as file:
         file.truncate(3000)

@@ -483,7 +483,7 @@ def test_tables_and_tools_take_urls(
         ["check", ROOT],
         ["check", f"{ROOT}/list.csv"],
         ["check", str(tmp_path / "list.csv"), "--root", ROOT],
-        ["show", "--data", f"{ROOT}/list.parquet", "--batch-size", "4", "--out", str(tmp_path)],
+        ["show", f"{ROOT}/list.parquet", "--batch-size", "4", "--out", str(tmp_path)],
     ):
         assert main(arguments) == 0
     with pytest.raises(ManifestError, match=r"cannot read s3://.*/none.csv: there is no such file"):

@@ -341,7 +341,7 @@ def test_the_tools_take_them(folder: Path, archive: Path) -> None:
     assert open_manifest(archive).frame.equals(open_manifest(folder).frame)
     listed = list_images(archive)
     assert listed.frame.equals(list_images(folder).frame)
-    with pytest.raises(ConfigError, match="label is given, which goes with other data"):
+    with pytest.raises(ConfigError, match="label does not apply"):
         open_manifest(archive, options=ListOptions(label="x"))
     shutil.move(archive, folder / "moved.zip")
     assert len(open_manifest(folder / "moved.zip")) == 5

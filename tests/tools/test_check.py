@@ -228,6 +228,26 @@ def test_files_that_come_again_are_told(tmp_path: Path) -> None:
     assert not findings["fails"].any()
     details = findings["detail"].to_list()
     assert "identical to record 0, 00000.jpg: label 1 here, 0 there" in details
+    named = check(frame, tmp_path, classes=["wren", "owl"], progress=False).findings["detail"]
+    assert "identical to record 0, 00000.jpg: label owl here, wren there" in named.to_list()
+
+
+@pytest.mark.parametrize("kind", ["folder", "table", "saved"])
+def test_labels_are_named(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "300")
+    for name in ("owl/1.jpg", "wren/2.jpg"):
+        write_picture(tmp_path / "data" / name, (40, 30))
+    shutil.copyfile("data/owl/1.jpg", "data/wren/2.jpg")
+    pl.DataFrame(
+        {"path": ["data/owl/1.jpg", "data/wren/2.jpg"], "label": ["owl", "wren"]}
+    ).write_csv("list.csv")
+    read_folder(tmp_path / "data").save("list.manifest")
+    data = {"folder": "data", "table": "list.csv", "saved": "list.manifest"}[kind]
+    assert main(["check", data]) == 0
+    assert "label wren here, owl there" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize("threads", [1, 5])
@@ -259,6 +279,8 @@ def test_the_command_prints_writes_and_exits(
     assert main(command) == 0
     said = capfd.readouterr().out
     assert "6 images" in said
+    assert "No problems found." in page.read_text()
+    assert "<table>" not in page.read_text()
     cut(tmp_path / "data" / "a" / "00001.jpg")
     flip_bits(tmp_path / "data" / "b" / "00001.jpg")
     (tmp_path / "data" / "b" / "00002.jpg").write_text("<script>")
@@ -397,11 +419,11 @@ def test_boxes_are_looked_at_as_a_run_has_them(tmp_path: Path) -> None:
     [
         (["nowhere"], "there is no file or folder nowhere"),
         (["pipe"], "pipe is neither a file nor a folder"),
-        ([".", "--parquet", "nowhere/x.parquet"], "there is no folder nowhere"),
-        ([".", "--html", "."], ". is a folder; name a file"),
-        ([".", "--html", "x.html", "--parquet", "x.html"], "the name x.html must end in .parquet"),
-        ([".", "--parquet", "x.csv"], "the name x.csv must end in .parquet"),
-        ([".", "--html", "x"], "the name x must end in .html"),
+        ([".", "--parquet", "/proc/x/x.parquet"], "cannot write /proc/x/x.parquet: No such file"),
+        ([".", "--html", "."], "cannot write .: it is a folder; name a file"),
+        ([".", "--html", "x.html", "--parquet", "x.html"], "x.html: its name must end in .parquet"),
+        ([".", "--parquet", "x.csv"], "x.csv: its name must end in .parquet"),
+        ([".", "--html", "x"], "cannot write x: its name must end in .html"),
         ([".", "--threads", "0"], "--threads"),
     ],
 )

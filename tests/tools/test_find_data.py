@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,9 @@ def test_every_format_is_opened(
     assert printed.count(f": {COUNT} images") == printed.count("No problems found.") == 2
     assert contents(open_manifest(tmp_path / "a.manifest")) == IMAGES.contents
     wrong = ListOptions(root="/") if name in ("arrow", "parquet") else ListOptions(path="x")
-    with pytest.raises((ConfigError, ManifestError), match=r"path is given|no column 'path'|image"):
+    with pytest.raises(
+        (ConfigError, ManifestError), match=r"path does not apply|no column 'path'|image"
+    ):
         open_manifest(path, options=wrong)
 
 
@@ -120,3 +123,14 @@ def test_several_splits_of_hugging_face_are_named(tmp_path: Path) -> None:
         open_manifest(tmp_path / "set")
     with pytest.raises(ManifestError, match="has 0 columns of the type Image"):
         open_manifest(tmp_path / "set" / "train")
+
+
+def test_a_folder_that_may_not_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For root there is none, so that the answer of the system is made up."""
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path) != tmp_path)
+    with pytest.raises(
+        ManifestError, match=f"cannot read the folder {tmp_path}: permission denied"
+    ):
+        list_images(tmp_path)

@@ -47,7 +47,7 @@ def test_every_transform_is_on_it() -> None:
 
 def test_all_examples_can_be_drawn(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "sheet.png"
-    options = ["--data", str(folder), "--size", "32", "--device", "cpu", "--out", str(out)]
+    options = [str(folder), "--size", "32", "--device", "cpu", "--out", str(out)]
     assert cli.main(["transforms", *options]) == 0
     with Image.open(out) as sheet:
         assert sheet.size[0] == 2 * MARGIN + NAMES + 2 * GAP + 9 * 32 + 8 * ROW_GAP

@@ -134,9 +134,7 @@ def test_options_that_do_not_fit_the_data(table: pl.DataFrame, tmp_path: Path) -
         for read in (list_images, lambda path, options: open_manifest(path, options=options)):
             with pytest.raises(gpufeed.ManifestError, match=message):
                 read(tmp_path / "list.csv", options)
-    with pytest.raises(
-        gpufeed.ConfigError, match=r"label is given, which goes with other data; .*photos"
-    ):
+    with pytest.raises(gpufeed.ConfigError, match=r"label does not apply: .*photos"):
         list_images(tmp_path / "photos", ListOptions(label="kind"))
     with pytest.raises(gpufeed.ConfigError, match="have no species; use class labels"):
         open_manifest(tmp_path / "list.csv", "species", options=ListOptions("file"))

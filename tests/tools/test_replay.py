@@ -135,7 +135,7 @@ def test_a_run_on_shards_is_replayed_from_its_saved_manifest(
     with Loader(manifest, transforms=gpufeed.presets.evaluate(16), batch_size=2) as loader:
         (tmp_path / "state").write_bytes(loader.get_state())
     command = ["replay", "--state", f"{tmp_path}/state", "--batch-size", "2", "--step", "1"]
-    command += ["--out", f"{tmp_path}/sheet.png", "--device", "cpu", "--data"]
+    command += ["--out", f"{tmp_path}/sheet.png", "--device", "cpu"]
     assert cli.main([*command, f"{tmp_path}/run.manifest"]) == 0
     assert "Step 1, batch 2 of 2 in epoch 0 (split: all)" in capsys.readouterr().out
     shown = [*gpufeed.presets.evaluate(16)[:-1], ToDtype("uint8", layout="NHWC")]
@@ -150,7 +150,7 @@ def test_a_run_on_shards_is_replayed_from_its_saved_manifest(
     assert cli.main([*command, f"{tmp_path}/run.manifest", "--root", f"{tmp_path}/moved"]) == 0
     assert "Step 1, batch 2 of 2 in epoch 0 (split: all)" in capsys.readouterr().out
     assert cli.main([*command, f"{tmp_path}/moved/{{000..002}}.tar", "--path", "x"]) == 2
-    assert "--path is given, which goes with other data" in capsys.readouterr().err
+    assert "--path does not apply" in capsys.readouterr().err
     assert cli.main([*command, f"{tmp_path}/moved/{{000..002}}.tar"]) == 2
     said = capsys.readouterr().err
     assert "if its manifest was made of them in Python, the file of manifest.save()" in said
@@ -183,7 +183,7 @@ def test_the_command(birds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     state = tmp_path / "state.json"
     state.write_text(json.dumps(state_of(birds, transforms=gpufeed.presets.train(32))))
     out = tmp_path / "sheet.png"
-    command = ["replay", "--state", str(state), "--data", str(birds), "--out", str(out)]
+    command = ["replay", str(birds), "--state", str(state), "--out", str(out)]
     assert cli.main([*command, "--batch-size", "8", "--step", "6", "--device", "cpu"]) == 0
     printed = capsys.readouterr().out
     assert "Step 6, batch 3 of 4 in epoch 1 (split: train); the state is before step 0" in printed
@@ -191,7 +191,7 @@ def test_the_command(birds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
         assert sheet.format == "PNG"
     assert cli.main([*command, "--batch-size", "800"]) == 2
     assert "no full batch of 800" in capsys.readouterr().err
-    command[2] = str(tmp_path / "none.json")
+    command[3] = str(tmp_path / "none.json")
     assert cli.main(command) == 2
     assert "none.json: No such file or directory" in capsys.readouterr().err
 

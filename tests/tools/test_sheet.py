@@ -89,10 +89,21 @@ def test_wrap_marks_what_it_cuts() -> None:
     for text, number in (("m" * 500, 1), ("word " * 500, 3)):
         lines = wrap(text, font, 100)
         assert len(lines) == number
-        assert lines[-1].endswith("\u2026")
+        ahead, _, behind = lines[-1].partition("\u2026")
+        assert (behind == "") == (number == 3)
+        assert text.startswith(ahead)
+        assert text.endswith(behind)
         assert all(font.getlength(line) <= 100 for line in lines)
         # As much as fits is kept.
         assert font.getlength(text[: len(lines[-1])] + "\u2026") > 100
+
+
+def test_long_paths_are_told_apart() -> None:
+    font = ImageFont.load_default(size=13)
+    paths = [f"photographs/of-2026/{'long-' * 9}name-{number}.jpg" for number in range(9)]
+    lines = {line for path in paths for line in wrap(path, font, 120)}
+    assert len(lines) == 9
+    assert all(line.startswith("photo") and font.getlength(line) <= 120 for line in lines)
 
 
 def test_names_are_written_in_letters_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,10 +180,18 @@ def test_target_is_checked_before_anything_is_done(
     monkeypatch.chdir(tmp_path)
     assert check_target("x.PNG") == tmp_path / "x.PNG"
     assert check_target(tmp_path, "name.png") == tmp_path / "name.png"
-    with pytest.raises(gpufeed.ConfigError, match="there is no folder"):
-        check_target("nowhere/x.png")
+    assert check_target("plots", "name.png") == tmp_path / "plots" / "name.png"
+    assert check_target("a/b/x.png") == tmp_path / "a/b/x.png"
+    with pytest.raises(gpufeed.ConfigError, match=r"cannot write /proc/none/x\.png: No such file"):
+        check_target("/proc/none/x.png")
     with pytest.raises(gpufeed.ConfigError, match=r"x\.jpg is neither a folder nor"):
         check_target("x.jpg")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_picture_makes_its_folder(tmp_path: Path) -> None:
+    save_sheet(Image.new("RGB", (2, 2)), tmp_path / "a/b/x.png")
+    assert (tmp_path / "a/b/x.png").stat().st_size
 
 
 def test_a_file_that_can_not_be_written_is_an_error_of_ours(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 import shutil
 import statistics
 import sys
@@ -20,7 +21,7 @@ from PIL import Image
 from gpufeed import ConfigError, cli
 from gpufeed.order import permutation
 from gpufeed.tools import shuffle, shuffle_report
-from gpufeed.tools.shuffle_report import Report, SamplerKind, examine, notes_of, rows_of
+from gpufeed.tools.shuffle_report import Report, SamplerKind, examine, notes_of, rows_of, verdict_of
 
 # As many as NABirds has for training, of as many species.
 RECORDS, CLASSES = 23_929, 404
@@ -104,6 +105,7 @@ def test_a_plain_shuffle_is_as_good_as_numpys_and_grains_faults_are_found() -> N
     """Grain's epoch 1 of seed s is epoch 0 of seed s + 1, and its neighbours are correlated."""
     report = examine(np.arange(RECORDS) % CLASSES, progress=False)
     assert odd(report, "gpufeed") == odd(report, "numpy") == set()
+    assert verdict_of(report) == ("This order is as random as a uniform shuffle, by all 9 figures.")
     assert {"Aliasing", "Autocorrelation", "Next epoch"} <= odd(report, "Grain")
     assert "Visits" not in odd(report, "Grain")
     ours, _, theirs = report.found
@@ -126,6 +128,11 @@ def two_rounds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_weak_cipher_is_bad() -> None:
     report = examine(np.arange(RECORDS) % CLASSES, progress=False)
     assert {"Autocorrelation", "Commonest difference"} <= odd(report, "gpufeed")
+    assert re.match(
+        r"This order is not a uniform shuffle\. Where it differs: records that come soon after "
+        r"each other are related \(autocorrelation 0\.\d{4}, a uniform shuffle's is 0\.0\d{3}\); ",
+        verdict_of(report),
+    )
 
 
 @pytest.mark.usefixtures("no_grain")
@@ -164,7 +171,11 @@ def test_other_samplers_differ_where_they_are_meant_to(
     labels = drawn.integers(1, 41, size=5_000) * drawn.integers(1, 3, size=5_000)
     report = examine(labels, kind, progress=False)
     assert odd(report, "gpufeed") == strange
-    assert f"The {kind} sampler is meant to" in notes_of(report)[-1]
+    verdict = verdict_of(report)
+    assert verdict.startswith("This order is not a uniform shuffle; it ")
+    assert {
+        name for name, *_ in rows_of(report) if f"({name[0].lower()}{name[1:]} " in verdict
+    } == (strange)
     if kind == "balanced":
         assert report.found[0].figures["classes"] == 16
         assert report.found[0].figures["share"] == 4 / 64
@@ -186,6 +197,7 @@ def test_grain_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(examine(labels, seed=2**32 - 2, progress=False).found) == 3
     late = examine(labels, seed=2**64 - 2, progress=False)
     assert [found.name for found in late.found] == ["gpufeed", "numpy"]
+    assert verdict_of(late).endswith(" With 300 records, only large differences would show.")
     monkeypatch.setitem(sys.modules, "grain", None)
     report = examine(labels, progress=False)
     assert [found.name for found in report.found] == ["gpufeed", "numpy"]
@@ -220,20 +232,21 @@ def birds(many_birds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def command(birds: Path, *options: str) -> list[str]:
-    return ["shuffle-report", "--data", str(birds), "--batch-size", "8", *options]
+    return ["shuffle-report", str(birds), "--batch-size", "8", *options]
 
 
 def test_the_command(birds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(command(birds, "--out", str(tmp_path))) == 0
+    assert cli.main(command(birds, "--out", str(tmp_path / "new" / "plots"))) == 0
     printed = capsys.readouterr()
     assert printed.err == ""
-    assert printed.out.startswith("birds (split: train): ")
-    assert "the sampler index, seed 0" in printed.out
-    header = next(line for line in printed.out.splitlines() if "figure" in line)
+    assert printed.out.startswith(
+        "birds (split: train), sampler index, seed 0: This order is as random as a uniform shuffle"
+    )
+    header = next(line for line in printed.out.splitlines() if line.startswith(" figure"))
     assert header.split()[:4] == ["figure", "gpufeed", "numpy", "Grain"]
     for name in ("Autocorrelation", "Aliasing", "Classes in a batch", "! marks figures"):
         assert name in printed.out
-    target = tmp_path / "gpufeed-shuffle.png"
+    target = tmp_path / "new/plots/gpufeed-shuffle.png"
     assert str(target) in printed.out
     with Image.open(target) as picture:
         assert picture.size == (1400, 860)
@@ -266,7 +279,7 @@ def test_missing_matplotlib_is_named_before_any_work(
 ) -> None:
     for name in ("matplotlib", "matplotlib.figure"):
         monkeypatch.setitem(sys.modules, name, None)
-    missing = ["shuffle-report", "--data", str(tmp_path / "none"), "--out", str(tmp_path)]
+    missing = ["shuffle-report", str(tmp_path / "none"), "--out", str(tmp_path)]
     assert cli.main(missing) == 2
     assert capsys.readouterr().err == (
         'gpufeed: error: matplotlib is not installed; run: pip install "gpufeed[plot]"\n'

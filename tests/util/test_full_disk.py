@@ -93,8 +93,8 @@ def writers(manifest: Manifest) -> dict[str, tuple[Save, type[Exception]]]:
     return {
         "quarantine": (quarantine_of(manifest).save, OSError),
         "ledger": (ledger_of(manifest).save, OSError),
-        "findings": (report.save, OSError),
-        "page": (lambda path: save_page(report, "birds", path), OSError),
+        "findings": (report.save, ConfigError),
+        "page": (lambda path: save_page(report, "birds", path), ConfigError),
         "sheet": (lambda path: save_sheet(sheet, path), ConfigError),
         "bench": (lambda path: save_json(bench, {}, path), ConfigError),
     }

@@ -10,7 +10,7 @@ from typing import Literal
 import polars as pl
 
 from gpufeed._util.sanitize import short
-from gpufeed._util.urls import is_url, public_url
+from gpufeed._util.urls import is_url, location, public_url
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.bad_images import OnBadImage, check_on_bad_image
 from gpufeed.records.labels import number_labels
@@ -133,7 +133,7 @@ def list_nabirds(
                 f"read_nabirds reads folders of this machine, not {public_url(str(given))}; pass "
                 "its table to read_table, with root= the URL of the images"
             )
-    source = Path(path)
+    source = Path(location(path))
     folder = None if images is None else Path(images)
     if folder is not None and not folder.is_dir():
         raise ManifestError(f"images: there is no folder {folder}")
@@ -148,5 +148,6 @@ def list_nabirds(
         if not any((source / name).exists() for name in DISTRIBUTION_FILES):
             raise ManifestError(
                 f"{source} is not a NABirds folder: it has neither images.txt nor metadata.parquet"
+                "; pass the folder that has; read_folder reads a folder of class folders"
             )
     return list_distribution(source, labels, folder)

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from gpufeed._util.atomic_write import atomic_write
 from gpufeed._util.limits import available_threads, quarter_of_memory
 from gpufeed._util.progress import progress as progress_bar
 from gpufeed._util.sanitize import sanitize
@@ -27,7 +26,9 @@ from gpufeed.open.further import Further
 from gpufeed.plan.image_targets import ImageTarget
 from gpufeed.records.annotations import ANNOTATIONS
 from gpufeed.records.bounding_box import BOX_COLUMNS
+from gpufeed.records.label_kinds import describe_label
 from gpufeed.records.manifest import Manifest
+from gpufeed.sheets.sheet import write_checked
 from gpufeed.source.base import Source, check_source, starter
 from gpufeed.source.files import FileSource
 from gpufeed.source.locate import source_of
@@ -73,11 +74,11 @@ class Report:
         """Write the findings as Parquet, atomically; `Manifest.without` reads them.
 
         Raises:
-            OSError: the file cannot be written; the error names `path`.
+            ConfigError: the file cannot be written.
         """
         buffer = io.BytesIO()
         self.findings.write_parquet(buffer)
-        atomic_write(path, buffer.getvalue())
+        write_checked(path, buffer.getvalue())
 
     @property
     def failing(self) -> int:
@@ -95,6 +96,7 @@ def check(
     threads: int | None = None,
     progress: bool | None = None,
     targets: Sequence[ImageTarget] = (),
+    classes: Sequence[str] = (),
 ) -> Report:
     """Check the image of each row.
 
@@ -108,6 +110,7 @@ def check(
         threads: CPU threads; None for one per core.
         progress: whether to show a progress bar; None to show it on a terminal only.
         targets: the masks and depth maps to check with their images, as for `Loader`.
+        classes: the names of the labels, if they have any.
 
     Raises:
         ManifestError: a folder cannot be listed, or a path of `targets` is invalid.
@@ -148,7 +151,7 @@ def check(
     for key, result in enumerate(examined):
         found += [(key, finding) for finding in result.findings]
     found += _boxes_outside(frame, examined)
-    found += _duplicates(frame, examined)
+    found += _duplicates(frame, examined, classes)
     rank = {kind: number for number, kind in enumerate(KINDS)}
     found.sort(key=lambda item: (rank[item[1].kind], item[0]))
     names = frame["path"]
@@ -215,7 +218,9 @@ def _boxes_outside(frame: pl.DataFrame, examined: Sequence[Examined]) -> list[tu
     return found
 
 
-def _duplicates(frame: pl.DataFrame, examined: Sequence[Examined]) -> list[tuple[int, Finding]]:
+def _duplicates(
+    frame: pl.DataFrame, examined: Sequence[Examined], classes: Sequence[str]
+) -> list[tuple[int, Finding]]:
     """Find files with the same bytes as an earlier one, and conflicts of split and label."""
     split = "split" if "split" in frame.columns else "is_training_img"
     names, labels, splits = (
@@ -235,6 +240,10 @@ def _duplicates(frame: pl.DataFrame, examined: Sequence[Examined]) -> list[tuple
         if splits[key] != splits[other]:
             found.append((key, Finding(Problem.twice, identical)))
         if labels[key] != labels[other]:
-            detail = f"{identical}: label {labels[key]} here, {labels[other]} there"
+            here, there = (
+                describe_label(labels[each], classes) if classes else labels[each]
+                for each in (key, other)
+            )
+            detail = f"{identical}: label {here} here, {there} there"
             found.append((key, Finding(Problem.two_labels, detail)))
     return found

@@ -12,10 +12,10 @@ import numpy as np
 import polars as pl
 from PIL import Image, ImageFile, ImageOps
 
-from gpufeed._util.atomic_write import atomic_write
 from gpufeed.decode.accept import as_ppm
 from gpufeed.decode.decoders import NvImageCodec
 from gpufeed.decode.headers import check_scans, image_header
+from gpufeed.sheets.sheet import write_checked
 from gpufeed.source.base import Encoded, Source, as_image, read_images
 from gpufeed.tools.check.dataset import Report
 from gpufeed.tools.check.kinds import KINDS, Problem
@@ -42,7 +42,7 @@ def save_page(report: Report, title: str, target: Path) -> None:
     """Write a self-contained page, atomically.
 
     Raises:
-        OSError: it cannot be written; the error names `target`.
+        ConfigError: it cannot be written.
     """
     heading = html.escape(title)
     parts = [
@@ -53,14 +53,15 @@ def save_page(report: Report, title: str, target: Path) -> None:
     ]
     kinds = report.findings.group_by("kind").len()
     counts = dict(kinds.iter_rows())
-    parts.append("<table><tr><th>finding</th><th>images</th><th>meaning</th></tr>")
+    heads = "<table><tr><th>finding</th><th>images</th><th>meaning</th></tr>"
+    parts.append(heads if counts else "<p>No problems found.")
     for kind, (weight, meaning) in KINDS.items():
         if kind.value in counts:
             parts.append(
                 f"<tr class='{weight}'><td>{kind.value}</td><td>{counts[kind.value]:,}</td>"
                 f"<td>{html.escape(meaning)}</td></tr>"
             )
-    parts.append("</table>")
+    parts.append("</table>" if counts else "</p>")
     decoder = NvImageCodec()
     for kind in KINDS:
         of_kind = report.findings.filter(pl.col("kind") == kind.value)
@@ -82,7 +83,7 @@ def save_page(report: Report, title: str, target: Path) -> None:
         parts.append("</div>")
         if of_kind.height > _MAX_PER_KIND:
             parts.append(f"<p>and {of_kind.height - _MAX_PER_KIND:,} more</p>")
-    atomic_write(target, ("\n".join(parts) + "\n</html>\n").encode())
+    write_checked(target, ("\n".join(parts) + "\n</html>\n").encode())
 
 
 def _thumbnail(source: Source, key: int, decoder: NvImageCodec) -> str | None:

@@ -48,7 +48,7 @@ def make_on_ray(
         own = {"include_dashboard": False} if address == _LOCAL else {}
         try:
             ray.init(address=address, log_to_driver=False, **own)
-        except ConnectionError as error:
+        except (ConnectionError, ValueError) as error:  # no cluster, or no address
             raise ConfigError(f"ray is {short(address)}: {error}") from None
     try:
         # In a list, so that a worker takes it once and not for each task.

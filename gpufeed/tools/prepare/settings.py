@@ -165,7 +165,7 @@ def claim_folder(folder: Path, described: dict[str, Any]) -> None:
     if saved is not None:
         for name, value in described.items():
             if saved.get(name) != value:
-                found = f"with {name}={short(saved.get(name))}, not {short(value)}"
+                found = f"with the {name} {short(saved.get(name))}, not {short(value)}"
                 if name == _IMAGES:
                     found = "from images that have been changed or moved since"
                 raise ConfigError(

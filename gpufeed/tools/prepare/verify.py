@@ -42,6 +42,8 @@ def verify(
     """
     folder = Path(folder).expanduser()
     file = folder / MANIFEST
+    if not folder.is_dir():
+        raise ManifestError(f"there is no folder {folder}")
     if not file.is_file():
         raise ManifestError(
             f"{folder} has no {MANIFEST}; it was not made by prepare, or not to the end"
