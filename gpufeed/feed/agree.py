@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from gpufeed.order.schedule import Schedule
     from gpufeed.order.shard import ShardOptions
+    from gpufeed.records import Manifest
 
 __all__ = ["Agreement", "Facts", "disagreement", "facts_of", "meet", "taking_part"]
 
@@ -122,10 +123,10 @@ def taking_part(
 
 
 def facts_of(
-    fingerprints: Mapping[str, str],
+    manifest: Manifest,
+    settings: Mapping[str, str],
     schedule: Schedule,
     *,
-    num_records: int,
     own_shards: int,
     restart: bool,
     position: int,
@@ -133,21 +134,21 @@ def facts_of(
     """Return what all processes must have alike.
 
     Args:
-        fingerprints: those of a state.
+        manifest: the loader's. In a forked process its fingerprint may not be known.
+        settings: identities of sampler, transforms and opener, as a state has them.
         schedule: the loader's schedule.
-        num_records: length of the manifest.
         own_shards: the number of shards that the sampler makes itself.
         restart: as for `Loader`.
         position: the records that all processes have fed before.
     """
-    facts = {name: values_of(text) for name, text in fingerprints.items()}
+    facts = {name: values_of(text) for name, text in settings.items()}
     if own_shards > 1:
         del facts["sampler"]["source"]  # its repr may tell the shard
-    sizes = schedule.sizes
+    sizes, known = schedule.sizes, manifest.known_fingerprint()[:16]
     return {
         "gpufeed": gpufeed.__version__,
+        "manifest": f"{len(manifest)} records" + f", fingerprint {known}" * bool(known),
         **facts,
-        "manifest": f"{num_records} records, fingerprint {facts['manifest'][:16]}",
         "batch_size": sizes[0] if len(sizes) == 1 else str(sizes),
         "last_batch": schedule.last_batch,
         "restart": restart,

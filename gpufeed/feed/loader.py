@@ -1037,20 +1037,19 @@ class Loader:
         }
 
     def _fingerprints(self) -> dict[str, str]:
-        return {
-            "manifest": self.manifest.fingerprint(),
-            **self._identities,
-            "opener": identify(self._shares),
-        }
+        return {"manifest": self.manifest.fingerprint(), **self._settings()}
+
+    def _settings(self) -> dict[str, str]:
+        return {**self._identities, "opener": identify(self._shares)}
 
     def _agree(self) -> None:
         """Wait for the other processes and compare what they were given, if it is due."""
         self._agreement.reach(
             self._schedule.shard,
             lambda: facts_of(
-                self._fingerprints(),
+                self.manifest,
+                self._settings(),
                 self._schedule,
-                num_records=len(self.manifest),
                 own_shards=self.sampler.own_shards,
                 restart=self._restart,
                 position=self._schedule.records_before(self._cursor.step),
