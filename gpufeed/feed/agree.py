@@ -9,7 +9,7 @@ import json
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gpufeed
@@ -118,7 +118,8 @@ def taking_part(
         if sharding is None and group.size == shard_count:
             return group, range(group.size)
         if sharding is not None and group.name == "jax.distributed":
-            return group, sorted({device.process_index for device in sharding.device_set})
+            devices: Collection[Any] = sharding.device_set
+            return group, sorted({device.process_index for device in devices})
     return None
 
 

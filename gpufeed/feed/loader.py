@@ -6,6 +6,7 @@ import bisect
 import itertools
 import operator
 import os
+import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
@@ -499,6 +500,7 @@ class Loader:
         )
         self._cursor = Cursor(self._schedule, self._maker, self._hand_over, prefetch)
         self._watch: Watch | None = None
+        self._warned = False
         # Lightning announces epochs to it.
         epochs = TrainerEpochs(self._cursor, restart=restart)
         self.batch_sampler = BatchSampler(self._schedule.sizes[0], epochs)
@@ -857,7 +859,18 @@ class Loader:
         and, as JSON, the settings of the sampler, the transforms and the opener. A sampler's keys,
         weights or labels take about two bytes a record there; weights without a pattern take
         eleven. `quarantine` lists the bad records that this process has met.
+
+        Warns once if the sampler's order cannot be continued in another process, such as that of
+        torch's RandomSampler.
         """
+        if not (self.sampler.addressable or self._warned):
+            self._warned = True
+            warnings.warn(
+                f"no other process can resume from this state: the order of {self.sampler!r} "
+                "cannot be repeated; use a gpufeed sampler, such as "
+                f"IndexSampler({len(self.manifest)}, shuffle=True) or WeightedSampler(weights)",
+                stacklevel=2,
+            )
         return states.make_state(
             self._schedule.records_before(self._cursor.step),
             self._fingerprints(),
