@@ -96,11 +96,11 @@ class Cursor:
         if current is not None:
             current.supersede()
 
-    def end_begun(self) -> None:
-        """End the current pass if a batch of it was requested."""
+    @property
+    def running(self) -> bool:
+        """Whether the current pass has handed out a batch, and another may follow."""
         current = self._current()
-        if current is not None and current.begun:
-            current.supersede()
+        return current is not None and current.running
 
     def _current(self) -> Pass | None:
         return None if self._pass is None else self._pass()
@@ -183,6 +183,7 @@ class Pass(Iterator[Any]):
         steps: the steps of the iteration; None for those of the epoch in which the first batch is
             requested.
         find_shard: called before the first batch, since a process group may have been initialized.
+        agree: called before each batch; waits for other processes where it must.
 
     Attributes:
         begun: whether a batch was requested.
@@ -194,10 +195,12 @@ class Pass(Iterator[Any]):
         cursor: Cursor,
         steps: range | None,
         find_shard: Callable[[], None],
+        agree: Callable[[], None],
     ) -> None:
         self._loader = loader
         self._cursor = cursor
         self._find_shard = find_shard
+        self._agree = agree
         self._given = self._steps = steps
         self.begun = False
         self._finished = False
@@ -212,6 +215,9 @@ class Pass(Iterator[Any]):
             if not self.begun:
                 self._find_shard()
                 self.begun = True
+        if self.running:
+            self._agree()  # not in the turn, which close() waits for
+        with self._cursor.turn:
             if self._steps is None:
                 self._steps = self._cursor.steps_of(self._cursor.epoch)
             within = self._steps.start <= self._cursor.step <= self._steps.stop
@@ -227,6 +233,11 @@ class Pass(Iterator[Any]):
                 raise
             finally:
                 self._cursor.waits = False
+
+    @property
+    def running(self) -> bool:
+        """Whether a batch was requested, and another may follow."""
+        return self.begun and not (self._finished or self._superseded)
 
     def get_state(self) -> bytes:
         """Return the loader's state as JSON; see `Loader.get_state`."""
@@ -254,7 +265,7 @@ class Pass(Iterator[Any]):
 
     def supersede(self) -> None:
         """End this pass in favour of another."""
-        self._superseded = not self._finished
+        self._superseded |= not self._finished
         self.close()
 
     def __del__(self) -> None:

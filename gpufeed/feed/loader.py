@@ -6,6 +6,7 @@ import bisect
 import itertools
 import operator
 import os
+import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
@@ -26,6 +27,7 @@ from gpufeed.faults.failures import Failures
 from gpufeed.faults.policy import OnError, Policy
 from gpufeed.faults.quarantine import Quarantine
 from gpufeed.feed import state as states
+from gpufeed.feed.agree import Agreement, facts_of
 from gpufeed.feed.batch import Batch, HandOver
 from gpufeed.feed.canary import Canary
 from gpufeed.feed.columns import Columns
@@ -154,7 +156,8 @@ class Loader:
             is made. The order of a distributed sampler of torch is not divided again. Pass
             `ShardOptions(0, 1)` to read all records in this process. Where several processes hold
             parts of one model, as in tensor parallelism, pass the number of their replica and the
-            number of replicas.
+            number of replicas. The processes of a group compare what they were given before the
+            first batch: docs/how-to/processes.md tells what and when.
         last_batch: what to do with the end of an epoch that does not fill a global batch: "drop"
             it, "pad" it, or hand out a "partial" batch.
         device: "auto" (a GPU if there is one and the framework is not "numpy", otherwise the CPU),
@@ -511,9 +514,11 @@ class Loader:
         )
         self._cursor = Cursor(self._schedule, self._maker, self._hand_over, prefetch)
         self._watch: Watch | None = None
+        self._warned = False
         # Lightning announces epochs to it.
         epochs = TrainerEpochs(self._cursor, restart=restart)
         self.batch_sampler = BatchSampler(self._schedule.sizes[0], epochs)
+        self._agreement = Agreement(sharding, self.sampler.own_shards)
         self._follow_processes(launched=False)
 
     @classmethod
@@ -561,19 +566,19 @@ class Loader:
 
     def __len__(self) -> int:
         """The number of batches in the current epoch."""
-        return len(self._schedule.steps_of(self.epoch))
+        schedule, _, step = self._upcoming()
+        return len(schedule.steps_of(0 if self._restart else schedule.epoch_of(step)))
 
     @property
     def step(self) -> int:
         """The number of the batch that iterating hands out next."""
-        self._follow_processes(launched=False)
-        return self._cursor.step
+        return self._upcoming()[2]
 
     @property
     def epoch(self) -> int:
         """The epoch of the batch that iterating hands out next."""
-        self._follow_processes(launched=False)
-        return 0 if self._restart else self._cursor.epoch
+        schedule, _, step = self._upcoming()
+        return 0 if self._restart else schedule.epoch_of(step)
 
     @property
     def dataset(self) -> NoReturn:
@@ -622,6 +627,7 @@ class Loader:
         it, and the same iterator continues.
 
         Raises:
+            ConfigError: the processes of a group were given different things; by the iterator.
             EpochsExhausted: the sampler has no epoch left.
             TooManyFailuresError: more records failed than max_failures allows.
         """
@@ -666,7 +672,9 @@ class Loader:
             )
         if self._watch is None:
             self._watch = watch(self._describe)
-        return self._cursor.start(Pass(self, self._cursor, steps, self._follow_processes))
+        return self._cursor.start(
+            Pass(self, self._cursor, steps, self._follow_processes, self._agree)
+        )
 
     @property
     def _end(self) -> int:
@@ -834,7 +842,8 @@ class Loader:
 
     def skip(self, count: int = 1) -> None:
         """Skip the next `count` batches."""
-        self.seek(self.step + count)
+        self._follow_processes(launched=False)
+        self.seek(self._cursor.step + count)
 
     def set_epoch(self, epoch: int) -> None:
         """Move to the beginning of an epoch.
@@ -864,7 +873,18 @@ class Loader:
         and, as JSON, the settings of the sampler, the transforms and the opener. A sampler's keys,
         weights or labels take about two bytes a record there; weights without a pattern take
         eleven. `quarantine` lists the bad records that this process has met.
+
+        Warns once if the sampler's order cannot be continued in another process, such as that of
+        torch's RandomSampler.
         """
+        if not (self.sampler.addressable or self._warned):
+            self._warned = True
+            warnings.warn(
+                f"no other process can resume from this state: the order of {self.sampler!r} "
+                "cannot be repeated; use a gpufeed sampler, such as "
+                f"IndexSampler({len(self.manifest)}, shuffle=True) or WeightedSampler(weights)",
+                stacklevel=2,
+            )
         return states.make_state(
             self._schedule.records_before(self._cursor.step),
             self._fingerprints(),
@@ -903,6 +923,7 @@ class Loader:
         except (IndexError, ConfigError) as error:
             raise StateError(f"the state's 'records' is {records}: {error}") from None
         self._failures.restore(failures)
+        self._agreement.renew()
 
     def get_state(self) -> bytes:
         """Return `state_dict()` as JSON, under the name that Grain's iterators use."""
@@ -943,9 +964,8 @@ class Loader:
         )
 
     def __repr__(self) -> str:
-        batches = len(self)  # first, since it may find another shard
-        size = self._schedule.batch_size
-        shard, origin = self._found
+        schedule, (shard, origin), step = self._upcoming()
+        size = schedule.batch_size
         part = f"shard {shard.shard_index} of {shard.shard_count}, " * (shard.shard_count > 1)
         if origin:
             part = f"{part.removesuffix(', ')} from {origin}, "
@@ -958,8 +978,8 @@ class Loader:
         if not self._is_auto:
             part += f"opener {identify(self._shares)}, "
         return (
-            f"Loader({len(self.manifest)} records, {self.sampler!r}, {batches} batches of "
-            f"{size} in epoch {self.epoch}, {part}{self.device}, at step {self.step})"
+            f"Loader({len(self.manifest)} records, {self.sampler!r}, {len(self)} batches of "
+            f"{size} in epoch {self.epoch}, {part}{self.device}, at step {step})"
         )
 
     def _check_shard(self, shard: ShardOptions) -> None:
@@ -977,26 +997,41 @@ class Loader:
                 "would divide each of them again; leave out shard, or use a sampler without shards"
             )
 
+    def _upcoming(self) -> tuple[Schedule, FoundShard, int]:
+        """Return the schedule, the shard and the step that iterating goes on with.
+
+        A running iteration goes on as it began, and any other finds the shard again.
+        """
+        if self._cursor.running:
+            return self._schedule, self._found, self._cursor.step
+        return self._find(launched=False)
+
+    def _find(self, *, launched: bool) -> tuple[Schedule, FoundShard, int]:
+        """Find the shard again, if it was not given, and the same place in it; change nothing."""
+        found = find_shard(launched=launched) if self._finds_shard else self._found
+        if found.shard == self._schedule.shard:
+            return self._schedule, found, self._cursor.step
+        self._check_shard(found.shard)
+        changed = self._schedule.of_shard(found.shard)
+        self._planner.check_batch_size(changed)
+        records = self._schedule.records_before(self._cursor.step)
+        try:
+            return changed, found, changed.step_at(records)
+        except StateError:
+            raise ConfigError(
+                f"the loader stands at record {records} of the order, where no batch begins "
+                f"now that the number of processes is {found.shard.shard_count}; make the "
+                "loader after the process group is initialized, or pass shard"
+            ) from None
+
     def _follow_processes(self, *, launched: bool = True) -> None:
         """Find the shard again, if it was not given, and move to the same place in it."""
-        if not self._finds_shard:
-            return
-        found = find_shard(launched=launched)
-        if found.shard != self._schedule.shard:
-            # All checks come first, so that a loop that tries again meets the same error.
-            self._check_shard(found.shard)
-            changed = self._schedule.of_shard(found.shard)
-            self._planner.check_batch_size(changed)
-            records = self._schedule.records_before(self._cursor.step)
-            try:
-                step = changed.step_at(records)
-            except StateError:
-                raise ConfigError(
-                    f"the loader stands at record {records} of the order, where no batch begins "
-                    f"now that the number of processes is {found.shard.shard_count}; make the "
-                    "loader after the process group is initialized, or pass shard"
-                ) from None
-            self._cursor.end_begun()  # its steps are counted in other batches
+        # All checks come first, so that a loop that tries again meets the same error.
+        changed, found, step = self._find(launched=launched)
+        if changed is not self._schedule:
+            if self._cursor.running:
+                self._cursor.supersede()  # its steps are counted in other batches
+            self._agreement.renew()
             self._schedule.become(changed)
             placed = self._cursor.placed
             self._cursor.seek(step)
@@ -1029,11 +1064,24 @@ class Loader:
         }
 
     def _fingerprints(self) -> dict[str, str]:
-        return {
-            "manifest": self.manifest.fingerprint(),
-            **self._identities,
-            "opener": identify(self._shares),
-        }
+        return {"manifest": self.manifest.fingerprint(), **self._settings()}
+
+    def _settings(self) -> dict[str, str]:
+        return {**self._identities, "opener": identify(self._shares)}
+
+    def _agree(self) -> None:
+        """Wait for the other processes and compare what they were given, if it is due."""
+        self._agreement.reach(
+            self._schedule.shard,
+            lambda: facts_of(
+                self.manifest,
+                self._settings(),
+                self._schedule,
+                own_shards=self.sampler.own_shards,
+                restart=self._restart,
+                position=self._schedule.records_before(self._cursor.step),
+            ),
+        )
 
     def _make_ledger(self, mode: bool | Literal["pixels"]) -> Ledger | None:
         if mode not in (False, True, "pixels"):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from gpufeed._util.identity import brief, encode
 from gpufeed._util.sanitize import sanitize
 from gpufeed.errors import StateError, StateMismatchError
+from gpufeed.feed.differences import differences, text_of, values_of
 
 __all__ = ["VERSION", "check_state", "decode_state", "encode_state", "make_state", "read_state"]
 
@@ -95,60 +95,22 @@ def check_state(
     changed = {}
     for name, here in fingerprints.items():
         if name not in ignore and saved.get(name, here) != here:
-            was, now = _values(saved[name]), _values(here)
+            was, now = values_of(saved[name]), values_of(here)
             if was != now:
                 changed[name] = was, now
     if changed:
-        differences = [each for name, both in changed.items() for each in _differences(name, *both)]
+        parts = [part for name, both in changed.items() for part in differences(name, *both)]
+        told = [f"{where} was {_cut(was)}, is {_cut(now)}" for where, was, now in parts]
         if "manifest" in changed and (column := new_column(saved["manifest"])) is not None:
-            differences.append(f"the manifest's column {column!r} is new")
-        details = "; ".join(differences)
+            told.append(f"the manifest's column {column!r} is new")
+        details = "; ".join(told)
         raise StateMismatchError(
             f"the state does not match this loader's {' and '.join(changed)}: {details}; the next "
             "batches would differ from those of the run that saved it; to load it anyway, pass "
             f"ignore={tuple(changed)!r}",
-            {name: (_text(was), _text(now)) for name, (was, now) in changed.items()},
+            {name: (text_of(was), text_of(now)) for name, (was, now) in changed.items()},
         )
     return records
-
-
-def _values(fingerprint: str) -> Any:
-    """Return an identity as JSON values, without the bytes of arrays; other text unchanged."""
-    if fingerprint.startswith(("{", "[")):
-        try:
-            return brief(json.loads(fingerprint))
-        except ValueError:
-            pass
-    return fingerprint
-
-
-def _differences(where: str, was: Any, here: Any) -> Iterator[str]:
-    """Yield the old and the new value of each part that differs."""
-    parts: list[tuple[str, Any, Any]] = []
-    if _kind(was) and _kind(was) == _kind(here):
-        names = sorted({*was, *here})
-        parts = [(f" {_kind(was)}.{name}", was.get(name), here.get(name)) for name in names]
-    elif _is_nested(was) and _is_nested(here) and len(was) == len(here):
-        pairs = enumerate(zip(was, here, strict=True))
-        parts = [(f"[{place}]", one, other) for place, (one, other) in pairs]
-    for part, one, other in parts:
-        if one != other:
-            yield from _differences(where + part, one, other)
-    if not parts:
-        yield f"{where} was {_text(was)[:_MAX_SHOWN]}, is {_text(here)[:_MAX_SHOWN]}"
-
-
-def _kind(identity: Any) -> Any:
-    return identity.get("kind") if isinstance(identity, dict) else None
-
-
-def _is_nested(values: Any) -> bool:
-    """Return whether `values` is a list of identities or of lists."""
-    return isinstance(values, list) and all(isinstance(each, dict | list) for each in values)
-
-
-def _text(values: Any) -> str:
-    return values if isinstance(values, str) else encode(values)
 
 
 def encode_state(state: Mapping[str, Any]) -> bytes:
@@ -169,6 +131,10 @@ def decode_state(text: bytes | str) -> dict[str, Any]:
     if not isinstance(state, dict):
         raise StateError(f"this is not the state of a gpufeed loader: {_short(state)}")
     return state
+
+
+def _cut(values: Any) -> str:
+    return text_of(values)[:_MAX_SHOWN]
 
 
 def _short(value: object) -> str:

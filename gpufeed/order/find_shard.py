@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from typing import NamedTuple
 
 from gpufeed.errors import ConfigError
 from gpufeed.order.launchers import shard_from_env
+from gpufeed.order.process_group import process_groups
 from gpufeed.order.shard import ShardOptions
 
 __all__ = ["FoundShard", "find_shard", "warn_if_cut_twice"]
@@ -34,14 +34,9 @@ def find_shard(*, launched: bool = True) -> FoundShard:
     Raises:
         ConfigError: the launcher's variables contradict each other, or are incomplete.
     """
-    torch, jax = sys.modules.get("torch"), sys.modules.get("jax")
-    distributed = getattr(torch, "distributed", None)
-    if distributed and distributed.is_available() and distributed.is_initialized():
-        shard = ShardOptions(distributed.get_rank(), distributed.get_world_size())
-        return FoundShard(shard, "torch.distributed")
-    distributed = getattr(jax, "distributed", None)
-    if jax and distributed and distributed.is_initialized():
-        return FoundShard(ShardOptions(jax.process_index(), jax.process_count()), "jax.distributed")
+    group = next(process_groups(), None)
+    if group is not None:
+        return FoundShard(ShardOptions(group.rank, group.size), group.name)
     try:
         shard = shard_from_env()
     except ConfigError as error:

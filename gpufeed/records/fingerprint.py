@@ -9,6 +9,7 @@ a piece at a time, so that the memory it takes does not depend on their length.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
@@ -17,7 +18,7 @@ import polars as pl
 from gpufeed._util.rows import pieces
 from gpufeed.errors import ManifestError
 
-__all__ = ["check_dtypes", "fingerprint"]
+__all__ = ["check_dtypes", "fingerprint", "forked"]
 
 _VERSION = b"gpufeed manifest 1"
 _NUMBERS: dict[type[pl.DataType], str] = {
@@ -76,6 +77,20 @@ def fingerprint(frame: pl.DataFrame, classes: Sequence[str]) -> str:
         digest.add(column)
         _add(digest, lambda name=column: pieces(frame[name]), column)  # type: ignore[misc]
     return digest.hexdigest()
+
+
+def forked() -> bool:
+    """Whether this process was forked from one that may have used polars, which then may hang."""
+    return _forked
+
+
+def _note_fork() -> None:
+    global _forked
+    _forked = True
+
+
+_forked = False
+os.register_at_fork(after_in_child=_note_fork)
 
 
 def check_dtypes(frame: pl.DataFrame) -> None:

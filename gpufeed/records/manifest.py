@@ -27,7 +27,7 @@ from gpufeed.records.annotations import (
 )
 from gpufeed.records.bounding_box import BOX_COLUMNS
 from gpufeed.records.divide import divide, fold_sizes, part_sizes
-from gpufeed.records.fingerprint import fingerprint
+from gpufeed.records.fingerprint import fingerprint, forked
 from gpufeed.records.label_kinds import Labels
 from gpufeed.records.lists import flatten
 from gpufeed.records.record import Record
@@ -641,6 +641,13 @@ class Manifest:
         if self._fingerprint is None:
             self._fingerprint = fingerprint(self._frame, self._classes)
         return self._fingerprint
+
+    def known_fingerprint(self) -> str:
+        """Return the fingerprint, or "" in a forked process that would have to compute it.
+
+        The threads of polars are not forked with it, and a computation may wait for them for ever.
+        """
+        return "" if forked() and self._fingerprint is None else self.fingerprint()
 
     def _new_column(self, saved: str) -> str | None:
         """Return the column without which the manifest would have a fingerprint, if any."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,8 @@ class Lambda(PixelTransform):
     Args:
         function: takes uint8 (height, width, 3) and returns uint8 of the same shape, or of `size`.
             It must not keep its argument.
-        name: identifies the function in fingerprints; by default its module and qualified name.
+        name: identifies the function in fingerprints; by default its module and qualified name. A
+            method of an object needs one, as does a lambda.
         random: whether the function takes a generator as its second argument.
         size: size of the images that the function returns in pixels, one number for a square or
             (height, width), if it differs from that of its argument. The batch can then have no
@@ -60,11 +62,14 @@ class Lambda(PixelTransform):
             )
         self._function: Callable[..., Pixels] = function
         own = getattr(function, "__qualname__", "")
+        # What a method does depends on its object too; classes and modules have names.
+        if not isinstance(getattr(function, "__self__", None), type | ModuleType | None):
+            own = ""
         self.name: str = name or f"{getattr(function, '__module__', '')}.{own}"
         if not name and ("<" in own or not own):
             raise ConfigError(
-                f"function is {short(function)}, which has no name to identify it in a saved "
-                'state; pass name="..."'
+                f"function is {short(function)}, which has no name of its own to identify it in a "
+                'saved state; pass name="...", with the settings that it depends on'
             )
         self.random = bool(random)
         self.size = None if size is None else arguments.check_sizes("size", size)

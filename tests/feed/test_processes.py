@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from pathlib import Path
 from typing import Any
@@ -67,14 +68,20 @@ def test_one_process_is_handed_each_record_once(pictures: Manifest, alone: Alone
         assert len({row[3] for row in handed}) == count
 
 
+@pytest.fixture(scope="module")
+def in_torch(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What two processes of torchrun got."""
+    out = tmp_path_factory.mktemp("torch")
+    child = ["-m", feed_a_shard.__name__, "torch", str(folder), str(out)]
+    return run([(child, {})], out)
+
+
 def test_processes_of_torchrun_are_one(
-    pictures: Manifest, folder: Path, alone: Alone, tmp_path: Path
+    pictures: Manifest, in_torch: list[dict[str, Any]], alone: Alone
 ) -> None:
-    child = ["-m", feed_a_shard.__name__, "torch", str(folder), str(tmp_path)]
-    got = run([(child, {})], tmp_path)
-    check(got, 2, alone)
+    check(in_torch, 2, alone)
     # By collectives in each padded step: every record of every epoch once, in all processes' eyes.
-    for written in got:
+    for written in in_torch:
         assert written["counts"] == [[1] * len(pictures)] * EPOCHS
 
 
@@ -119,6 +126,45 @@ def test_a_mesh_over_processes_is_one(
         assert written["refused"].startswith(
             "sharding gives processes the rows that begin at [(0, 2), (1, 3)] of every 4; those"
         )
+
+
+PRINT = r"(, fingerprint [0-9a-f]{16})?"
+SAID = {
+    "seed": r"sampler IndexSampler\.seed: 0 on rank 0, 1 on rank 1",
+    "transforms": r"transforms\[1\] Normalize\.mean: \[0.0,.*\] on rank 0, \[0.5.*\] on rank 1",
+    "batch_size": "batch_size: 4 on rank 0, 8 on rank 1",
+    "manifest": f"manifest: 50 records{PRINT} on rank 0, 25 records{PRINT} on rank 1; sampler .*",
+    "last_batch": "last_batch: drop on rank 0, pad on rank 1",
+    "state": "records fed before: 24 on rank 0, 16 on rank 1",
+    "shard": "shard 1 is read by ranks 0-1",
+}
+
+
+def check_said(got: list[dict[str, Any]], agreeing: set[str]) -> None:
+    """Both processes raised the same error, which names what differs and nothing else."""
+    first, second = (written["said"] for written in got)
+    assert first == second
+    assert {name for name, said in first.items() if not said} == agreeing
+    for name in first.keys() - agreeing:
+        start = "the processes were given different things: "
+        assert re.match(rf"{start}{SAID[name]}\. Together they would feed", first[name])
+
+
+def test_processes_of_torch_that_disagree_all_say_so(in_torch: list[dict[str, Any]]) -> None:
+    check_said(in_torch, {"nothing", "alone", "same state"})
+    assert in_torch[0]["said"].keys() == SAID.keys() | {"nothing", "alone", "same state"}
+
+
+def test_processes_of_a_mesh_that_disagree_all_say_so(
+    in_jax: list[dict[str, Any]], alone: Alone
+) -> None:
+    check_said(in_jax, {"nothing", "same state"})
+    assert in_jax[0]["said"].keys() == SAID.keys() - {"shard"} | {"nothing", "same state"}
+    # Known in processes that were not forked.
+    assert len(re.findall(PRINT[:-1], in_jax[0]["said"]["manifest"])) == 2
+    # Each over a mesh of its own, and so with nobody to wait for.
+    for written in in_jax:
+        assert [tuple(row) for row in written["alone"]] == alone["drop"][0]
 
 
 # --------------------------------------------------------------- without processes

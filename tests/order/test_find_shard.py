@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import gpufeed
-from gpufeed import ConfigError, IndexSampler, Loader, Manifest, ShardOptions, SubsetSampler
+from gpufeed import ConfigError, Loader, Manifest, ShardOptions, SubsetSampler
 from gpufeed import transforms as tf
 from tests.support.waiting import PATIENCE
 
@@ -37,7 +37,8 @@ def setenv(monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]) -> None:
 
 
 def initialize(monkeypatch: pytest.MonkeyPatch, rank: int, world: int) -> None:
-    """Have torch.distributed say that it is initialized."""
+    """Have torch.distributed say that it is initialized, by a backend that has no store."""
+    monkeypatch.setattr(torch.distributed.distributed_c10d, "_get_default_store", lambda: None)
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.distributed, "get_rank", lambda: rank)
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: world)
@@ -142,10 +143,57 @@ def test_a_process_group_ends_an_iteration_begun_before(
         batches = iter(loader)
         assert [len(next(batches)["label"]) for _ in range(2)] == [4, 4]
         initialize(monkeypatch, 0, 2)
-        assert loader.step == 1
+        iter(loader)
         with pytest.raises(ConfigError, match=r"ended by .* a process group initialized since"):
             next(batches)
         assert len(list(loader)) == 5
+
+
+GETTERS: list[Callable[[Loader], object]] = [
+    repr,
+    len,
+    lambda loader: loader.step,
+    lambda loader: loader.epoch,
+    lambda loader: loader.stats,
+    Loader.state_dict,
+]
+
+
+@pytest.mark.parametrize("getter", GETTERS)
+def test_a_getter_changes_nothing(
+    getter: Callable[[Loader], object], pictures: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a launcher or a process group says since; a running iteration goes on as it was."""
+    with make(pictures, ledger=True) as loader, make(pictures) as other:
+        expected = [keys(other.batch(step)) for step in range(len(other))]
+        batches = iter(loader)
+        seen = [keys(next(batches)) for _ in range(3)]
+        state = loader.state_dict()
+        setenv(monkeypatch, {"RANK": "0", "WORLD_SIZE": "2"})
+        getter(loader)
+        initialize(monkeypatch, 1, 2)
+        getter(loader)
+        assert (loader.step, loader.epoch, len(loader)) == (3, 0, len(expected))
+        assert loader.state_dict() == state
+        seen += [keys(batch) for batch in batches]
+        assert seen == expected
+        assert loader.ledger is not None
+        assert loader.ledger.run.per_epoch == 4 * len(expected)
+
+
+@pytest.mark.parametrize("getter", GETTERS)
+def test_a_getter_says_what_comes_next(
+    getter: Callable[[Loader], object], pictures: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the shard that iterating takes, before it is taken, and each time anew."""
+    with make(pictures) as loader:
+        whole = (len(loader), loader.step, repr(loader))
+        with monkeypatch.context() as there:
+            initialize(there, 1, 2)
+            getter(loader)
+            assert (len(loader), loader.step) == (len(pictures) // 8, 0)
+            assert "shard 1 of 2 from torch.distributed" in repr(loader)
+        assert (len(loader), loader.step, repr(loader)) == whole
 
 
 @pytest.mark.parametrize("how", [iter, Loader.forever])
@@ -263,10 +311,8 @@ def test_the_shard_of_jax_needs_its_distributed_system() -> None:
 def test_a_sampler_of_groups_is_checked_with_the_processes_that_come_later(
     pictures: Manifest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sampler = IndexSampler(len(pictures))
-    sampler.group = 4
-    loader = make(pictures, sampler=sampler)
-    monkeypatch.setattr(sampler, "group", 16)
+    loader = make(pictures)
+    monkeypatch.setattr(type(loader.sampler), "group", 16)
     initialize(monkeypatch, 0, 2)
     for _ in range(2):
         with pytest.raises(ConfigError, match=r"the global batch, 4 x 2 shard\(s\)"):

@@ -788,7 +788,8 @@ def test_what_a_strangers_sampler_calls_its_dataset_is_its_own_matter(pictures: 
 def test_what_a_recorded_order_can_not_promise_is_said(pictures: Manifest) -> None:
     with fed_by(pictures, torch_samplers()[1]) as loader:
         first = keys_of(loader)
-        state = loader.state_dict()
+        with pytest.warns(UserWarning, match="no other process can resume"):
+            state = loader.state_dict()
         assert [int(k) for s in range(7) for k in loader.batch(s)["record_key"]] == first
         loader.seek(0)
         assert keys_of(loader) == first
@@ -856,10 +857,13 @@ def test_a_list_can_do_all_that_a_sampler_can(pictures: Manifest, listed: Any) -
 
 
 def test_a_recorded_epoch_is_not_gone_on_with_elsewhere(pictures: Manifest) -> None:
-    """Its order would be another."""
+    """Its order would be another, which the first state says."""
     with fed_by(pictures, torch.utils.data.RandomSampler(range(50))) as loader:
         next(iter(loader))
-        state = loader.state_dict()
+        with pytest.warns(UserWarning, match=r"no other process can resume .* as IndexS") as told:
+            state = loader.state_dict()
+        assert [each.filename for each in told] == [__file__]
+        assert loader.state_dict() == state  # without a second warning, which would be an error
         loader.load_state_dict(state)  # here it is on record
     loader = fed_by(pictures, torch.utils.data.RandomSampler(range(50)))
     with pytest.raises(StateError, match="the order of epoch 0 is not available"):

@@ -112,6 +112,51 @@ def feed(
     return steps
 
 
+def disagree(manifest: Manifest, rank: int, **options: Any) -> dict[str, str]:
+    """What a loader says, by what this process of two was given that the other was not."""
+    half = manifest.take(np.arange(0, len(manifest), 2))
+    given: dict[str, dict[str, Any]] = {
+        "nothing": {},
+        "seed": {"sampler": IndexSampler(len(manifest), shuffle=True, seed=rank)},
+        "transforms": {"transforms": [tf.Resize((24, 24)), tf.Normalize(0.5 * rank)]},
+        "batch_size": {"batch_size": 8 if rank else 4},
+        "manifest": {"manifest": half, "sampler": None} if rank else {"sampler": None},
+        "last_batch": {"last_batch": "pad" if rank else "drop"},
+        "state": {},
+        "same state": {},
+    }
+    if "sharding" not in options:
+        given["shard"] = {"shard": ShardOptions(1, 2)}
+        alone = IndexSampler(len(manifest), seed=rank)
+        given["alone"] = {"shard": ShardOptions(), "sampler": alone}
+    said = {}
+    for name, settings in given.items():
+        settled = {
+            "manifest": manifest,
+            "sampler": IndexSampler(len(manifest), shuffle=True, seed=3),
+            "transforms": [tf.Resize((24, 24)), tf.Normalize()],
+            "batch_size": 4,
+            "device": "cpu",
+            "num_threads": 1,
+            **options,
+            **settings,
+        }
+        with Loader(settled.pop("manifest"), **settled) as loader:
+            if name == "seed" and not rank:
+                loader.batch(1)  # which one process may do
+            said[name] = ""
+            try:
+                batches = iter(loader)
+                next(batches)
+                if name in ("state", "same state"):
+                    records = 16 if rank and name == "state" else 24
+                    loader.load_state_dict({**loader.state_dict(), "records": records})
+                    next(batches)
+            except gpufeed.ConfigError as error:
+                said[name] = str(error)
+    return said
+
+
 def feed_torch(manifest: Manifest) -> dict[str, Any]:
     """Also count, by a collective in each padded step, how often all processes got each record."""
     import torch
@@ -132,8 +177,9 @@ def feed_torch(manifest: Manifest) -> dict[str, Any]:
     for ending in ENDINGS:
         on_batch = count_everywhere if ending == "pad" else None
         steps[ending] = feed(make(manifest, shard.shard_count, ending, "torch"), on_batch)
+    said = disagree(manifest, shard.shard_index, framework="torch")
     distributed.destroy_process_group()
-    return {"shard": shard, "steps": steps, "counts": counts.tolist()}
+    return {"shard": shard, "steps": steps, "counts": counts.tolist(), "said": said}
 
 
 def feed_jax(manifest: Manifest) -> dict[str, Any]:
@@ -176,6 +222,7 @@ def feed_jax(manifest: Manifest) -> dict[str, Any]:
     one_each = NamedSharding(Mesh(devices[:, 0], ("process",)), P("process"))
     replicas = NamedSharding(mesh, P("device"))
     apart = NamedSharding(mesh, P(("device", "process")))
+    own = NamedSharding(Mesh(devices[process], ("device",)), P("device"))
     refused = ""
     try:
         make(manifest, 2, "drop", "jax", sharding=apart)
@@ -190,6 +237,8 @@ def feed_jax(manifest: Manifest) -> dict[str, Any]:
         "one_each": rows(make(manifest, 2, "drop", "jax", sharding=one_each).batch(0)),
         "replicated": rows(make(manifest, 1, "drop", "jax", sharding=replicas).batch(0)),
         "refused": refused,
+        "said": disagree(manifest, process, framework="jax", sharding=sharding),
+        "alone": rows(next(iter(make(manifest, 1, "drop", "jax", sharding=own)))),
     }
     jax.distributed.shutdown()
     return got

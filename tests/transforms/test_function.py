@@ -194,3 +194,39 @@ def test_the_documented_function_runs(pictures: Manifest) -> None:
 def test_fingerprints_tell_random_functions_apart() -> None:
     calls = (tf.Lambda(two), tf.Lambda(two, random=True), tf.Lambda(two, size=2))
     assert len({json.dumps(call.identity) for call in calls}) == 3
+
+
+class Brighter:
+    def __init__(self, by: int) -> None:
+        self.by = by
+
+    def apply(self, image: Pixels) -> Pixels:
+        return np.minimum(image, 255 - self.by) + np.uint8(self.by)
+
+    @classmethod
+    def by_one(cls, image: Pixels) -> Pixels:
+        return cls(1).apply(image)
+
+
+def test_a_method_of_an_object_needs_a_name() -> None:
+    """Or a state of one object would load into another."""
+    table = np.arange(256, dtype=np.uint8)
+    for method in (Brighter(3).apply, Brighter(100).apply, table.take):
+        with pytest.raises(ConfigError, match=r'no name of its own .* pass name="\.\.\."'):
+            tf.Lambda(method)
+    names = [tf.Lambda(Brighter(by).apply, f"brighter by {by}").identity for by in (3, 100)]
+    assert names[0] != names[1]
+    for function in (Brighter.by_one, np.fliplr, np.copy):
+        assert tf.Lambda(function).identity
+
+
+@pytest.mark.parametrize("good", [True, False])
+def test_a_batch_made_twice_shows_who_draws_from_elsewhere(pictures: Manifest, good: bool) -> None:
+    """As the page on transforms says."""
+    drawn = np.random.default_rng(0)
+
+    def noise(image: Pixels, rng: np.random.Generator) -> Pixels:
+        return image ^ (rng if good else drawn).integers(0, 4, image.shape, dtype=np.uint8)
+
+    with loader_of(pictures, tf.Lambda(noise, "noise", random=True)) as loader:
+        assert (loader.batch(0)["image"] == loader.batch(0)["image"]).all() == good
