@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from gpufeed._util.held_folder import HeldFolder
 from gpufeed._util.limits import available_memory
 from gpufeed._util.numbers import is_integer
 from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
-from gpufeed.tiers.folder import PREFIX, Folder, remove_unused
+from gpufeed.tiers.folder import PREFIX, Folder, held_bytes, remove_unused
 from gpufeed.tiers.future import Future
-from gpufeed.tiers.index import held_blocks
 
 __all__ = ["Cache", "DiskCache", "MemoryCache", "bytes_of", "check_caches"]
 
@@ -67,7 +67,7 @@ class MemoryCache:
                 "it larger (docker run --shm-size=..., in Kubernetes an emptyDir with medium: "
                 "Memory), or take a smaller MemoryCache"
             )
-        held = 512 * held_blocks(self._root(name) / name / "index")
+        held = held_bytes(self._root(name), shared=False)
         free = int(_SHARE * available_memory())
         if size - held > free:
             raise ConfigError(
@@ -80,8 +80,8 @@ class MemoryCache:
         for root in self.shared_memory.glob(f"{PREFIX}{os.geteuid()}-*"):
             # Those of processes that were killed.
             with contextlib.suppress(OSError):
-                if root != self._root(name) and not root.is_symlink():
-                    remove_unused(root, whole=True)
+                if root != self._root(name):
+                    remove_unused(HeldFolder(root), whole=True)
         return Folder(self._root(name), name, future, bytes_of(self.size), temporary=True)
 
     def _root(self, name: str) -> Path:
@@ -121,7 +121,7 @@ class DiskCache:
     def check(self, name: str) -> None:  # noqa: ARG002 - as for a `MemoryCache`
         """Warn if the disk has less room; one that cannot be used is found out by using it."""
         root, size = self.folder, bytes_of(self.size)
-        held = 512 * sum(held_blocks(each / "index") for each in root.glob(f"{PREFIX}*"))
+        held = held_bytes(root, shared=True)
         with contextlib.suppress(OSError):
             disk = next(each for each in (root, *root.parents) if each.is_dir())
             free = shutil.disk_usage(disk).free

@@ -669,14 +669,17 @@ def test_processes_share_what_each_has_read(
                 each.stdin.close()  # type: ignore[union-attr]
     # The next loader frees what killed processes have left.
     killed = shared_memory / f"gpufeed-{os.geteuid()}-{'0' * 32}"
-    (killed / f"gpufeed-{'0' * 32}").mkdir(parents=True)
-    # A link that another user may have made.
+    # Another user may have made a link, or a folder to which they may write.
     linked, link = tmp_path / "linked", shared_memory / f"gpufeed-{os.geteuid()}-link"
-    (linked / f"gpufeed-{'0' * 32}").mkdir(parents=True)
     link.symlink_to(linked)
+    theirs = shared_memory / f"gpufeed-{os.geteuid()}-theirs"
+    for each in (killed, linked, theirs):
+        (each / f"gpufeed-{'0' * 32}").mkdir(mode=0o700, parents=True)
+        (each / f"gpufeed-{'0' * 32}" / "users").touch()
+    theirs.chmod(0o777)
     feed(manifest, cache=[MemoryCache(SMALL)], epochs=1)
-    assert list(shared_memory.iterdir()) == [link]
-    assert len(list(linked.iterdir())) == 1
+    assert sorted(shared_memory.iterdir()) == [link, theirs]
+    assert len(list(linked.iterdir())) == len(list(theirs.iterdir())) == 1
 
 
 def test_too_little_shared_memory_is_told_at_once(
