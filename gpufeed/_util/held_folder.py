@@ -49,7 +49,7 @@ class HeldFolder:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(path, 0o700, dir_fd=parent)
         try:
-            self.descriptor = os.open(path, os.O_DIRECTORY | _FLAGS, dir_fd=parent)
+            self.descriptor: int = os.open(path, os.O_DIRECTORY | _FLAGS, dir_fd=parent)
         except NotADirectoryError:
             raise _not_own(path) from None
         weakref.finalize(self, os.close, self.descriptor).atexit = False

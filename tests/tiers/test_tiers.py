@@ -345,7 +345,9 @@ def test_nothing_is_read_ahead_before_it_is_known_what_is_there(
         assert source.keys == []
 
 
-def lookahead(room: int, lengths: dict[int, int], *, present: bool = False) -> Ahead:
+def lookahead(
+    room: int, lengths: dict[int, int], *, present: bool = False, seconds: float | None = None
+) -> Ahead:
     """What reads ahead of a run of one image a step, whose threads are not started."""
     sampler = SequentialSampler(5_000)
     schedule = Schedule(sampler.epoch_size, None, 1, ShardOptions(), "drop")
@@ -357,6 +359,7 @@ def lookahead(room: int, lengths: dict[int, int], *, present: bool = False) -> A
         room=room,
         threads=1,
         group=1,
+        seconds=seconds,
     )
 
 
@@ -403,12 +406,56 @@ def test_what_the_loader_reads_is_not_read_ahead_too(
         tiers = tiered._run()
         keep = tiers.keep
         monkeypatch.setattr(
-            tiers, "keep", lambda *given: (reads.append(tiers.ahead._reads), keep(*given))
+            tiers, "keep", lambda *given: (reads.append(len(tiers.ahead._reads)), keep(*given))
         )
         keys = np.arange(3)
         assert len(tiered.start(keys, None).result(20) if requests else tiered.read(keys)) == 3
         assert reads == [1]
-        assert tiers.ahead._reads == 0
+        assert not tiers.ahead._reads
+
+
+def test_a_read_that_was_given_up_does_not_end_reading_ahead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("gpufeed.tiers.ahead.monotonic", lambda: now)
+    for seconds in (7.0, None):
+        ahead = lookahead(100, {}, seconds=seconds)
+        ahead.begin(0)
+        hangs = ahead.enter()
+        for later in (0.0, 6.9):
+            now = 100.0 + later
+            assert read_ahead(ahead) == []
+        now = 107.0
+        assert bool(read_ahead(ahead)) == (seconds is not None)
+        ahead.leave(hangs)
+        ahead.begin(100)
+        assert read_ahead(ahead)
+        now = 100.0
+
+
+def test_images_that_hang_ahead_keep_no_others_from_being_read(manifest: Manifest) -> None:
+    """More of them than there are threads, beside one that the loader has given up."""
+    source, gate = Counting(manifest), threading.Event()
+    read = source.read
+
+    def hanging(keys: Any) -> Any:
+        if keys[0] < 10:
+            gate.wait(60)
+        return read(keys)
+
+    source.read = hanging  # type: ignore[method-assign]
+    order = SequentialSampler(COUNT)
+    schedule = Schedule(COUNT, None, 1, ShardOptions(), "drop")
+    tiered = TieredSource(source, [MemoryCache("10 MB")], Run(COUNT, order, schedule, False, 0.1))
+    tiered._run().ahead.enter()
+    tiered.begin(0)
+    end = time.monotonic() + 30
+    while len(source.keys) < COUNT - 10 and time.monotonic() < end:
+        time.sleep(0.01)
+    assert sorted(source.keys) == list(range(10, COUNT))
+    gate.set()
+    tiered.close()
 
 
 def test_one_long_image_does_not_end_reading_ahead() -> None:
