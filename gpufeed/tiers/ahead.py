@@ -148,7 +148,7 @@ class Ahead:
                 try:
                     taken = self._take()
                 except Exception:
-                    return
+                    self._paused, taken = True, None
                 if self._stopped:
                     return
                 if taken is None:

@@ -121,7 +121,10 @@ class Tiers:
             seconds=run.seconds,
         )
         self.keeper = Keeper(self._tiers, self._horizon, self.ahead.pause)
-        self.ahead.start()
+        try:
+            self.ahead.start()
+        except RuntimeError as error:  # the system allows no more threads
+            warn(f"images are read ahead on fewer threads, or not at all ({error})")
 
     def begin(self, step: int) -> None:
         """Note that the loader is about to read a step."""

@@ -46,6 +46,7 @@ from gpufeed.tiers import keeper
 from gpufeed.tiers.ahead import Ahead
 from gpufeed.tiers.caches import bytes_of
 from gpufeed.tiers.folder import Folder
+from gpufeed.tiers.horizon import Horizon
 from gpufeed.tiers.order import Order
 from gpufeed.tiers.source import TieredSource
 from gpufeed.tiers.tiers import Run
@@ -232,17 +233,24 @@ class Steps:
 
 
 @pytest.mark.parametrize(
-    "sampler",
+    ("sampler", "threads"),
     [
-        IndexSampler(COUNT, shuffle=True, seed=2, num_epochs=5),
-        WeightedSampler((np.arange(COUNT) + 1.0) ** 2, seed=1, num_epochs=5),
+        (IndexSampler(COUNT, shuffle=True, seed=2, num_epochs=5), True),
+        (IndexSampler(COUNT, shuffle=True, seed=2, num_epochs=5), False),
+        (WeightedSampler((np.arange(COUNT) + 1.0) ** 2, seed=1, num_epochs=5), True),
     ],
-    ids=["shuffled", "weighted"],
+    ids=["shuffled", "without a thread for the future", "weighted"],
 )
 def test_what_is_read_is_the_least_possible(
-    manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampler: Sampler
+    manifest: Manifest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    sampler: Sampler,
+    threads: bool,
 ) -> None:
     monkeypatch.setattr(Ahead, "start", lambda _: None)
+    if not threads:
+        monkeypatch.setattr(threading.Thread, "start", starting("gpufeed-future"))
     steps = Steps(manifest, DiskCache(tmp_path / "disk", SMALL), sampler)
     for step in range(5 * COUNT):
         steps.read(step)
@@ -458,6 +466,20 @@ def test_images_that_hang_ahead_keep_no_others_from_being_read(manifest: Manifes
     tiered.close()
 
 
+def test_what_fails_once_does_not_end_reading_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    ahead = lookahead(100, {})
+    ahead.begin(0)
+    absent = ahead._absent
+
+    def failing(keys: Any) -> Any:
+        ahead._absent = absent
+        raise MemoryError
+
+    ahead._absent = failing
+    monkeypatch.setattr(ahead._changed, "wait", lambda _: ahead.begin(1))
+    assert read_ahead(ahead)
+
+
 def test_one_long_image_does_not_end_reading_ahead() -> None:
     ahead = lookahead(300, {3: 400})
     ahead.begin(0)
@@ -560,10 +582,36 @@ def read_only(*_: object, **__: object) -> None:
     raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
 
+def no_memory(*_: object, **__: object) -> None:
+    raise MemoryError("none left")
+
+
+def starting(*refused: str) -> Callable[[threading.Thread], None]:
+    """Start threads except some, as if the system allowed no more."""
+    start = threading.Thread.start
+
+    def allowed(thread: threading.Thread) -> None:
+        if thread.name in refused:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    return allowed
+
+
 FAULTS: dict[str, tuple[Any, str, Callable[..., Any], str]] = {
     "full": (os, "write", no_space, "cannot be written .*No space.*no further images"),
     "read-only": (Path, "mkdir", read_only, "cannot be used .*Read-only.*going on without"),
     "broken": (Folder, "read", broken, "cannot be read .*Input/output.*going on without"),
+    "unexpected": (Folder, "put", no_memory, r"written \(MemoryError\('none left'\)\); no further"),
+    "unexpected at first": (Folder, "follow", no_memory, "written .*MemoryError.*no further"),
+    "unexpected between": (Horizon, "begin", no_memory, "written .*MemoryError.*no further"),
+    "no thread": (threading.Thread, "start", starting("gpufeed-tiers"), "written .*can't start"),
+    "no reading ahead": (
+        threading.Thread,
+        "start",
+        starting("gpufeed-ahead-1"),
+        "images are read ahead on fewer threads, or not at all .*can't start",
+    ),
 }
 
 
@@ -578,6 +626,7 @@ def test_a_disk_that_fails_is_told_once_and_left_out(
         patched.setattr(where, name, failing)
         found = [digest(batch) for _ in range(3) for batch in loader]
         settle(loader)
+        assert not loader._tiers._run().keeper.waiting
     assert found == expected
 
 
