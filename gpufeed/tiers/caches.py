@@ -24,6 +24,8 @@ __all__ = ["Cache", "DiskCache", "MemoryCache", "bytes_of", "check_caches"]
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
+_LEAST = 1 << 14
+"""Bytes: the index takes more. A lesser number was meant in another unit."""
 _SHARE = 0.9
 """Share of the available memory that a tier may take."""
 
@@ -171,7 +173,7 @@ def bytes_of(size: object) -> int:
     """Return a size as a number of bytes.
 
     Raises:
-        ConfigError: it is no size above 0.
+        ConfigError: it is no size, or less than any images take.
     """
     count = 0
     if is_integer(size):
@@ -180,9 +182,9 @@ def bytes_of(size: object) -> int:
         found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", size.lower())
         if found:
             count = int(float(found[1]) * (_UNITS | _BINARY)[found[2] or ""])
-    if count < 1:
+    if count < _LEAST:
         raise ConfigError(
-            f"size is {short(size)}; it must be a number of bytes, or text such as "
-            '"8 GB" (8 * 10^9 bytes) or "8 GiB" (8 * 2^30)'
+            f"size is {short(size)}; it must be {_LEAST:,} bytes or more, as a number or with a "
+            'unit as in "8 GB" (8 * 10^9 bytes) or "8 GiB" (8 * 2^30)'
         )
     return count

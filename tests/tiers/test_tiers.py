@@ -138,7 +138,7 @@ def test_batches_are_the_same(
 ) -> None:
     memory, disk = MemoryCache(SMALL), DiskCache(tmp_path / "disk", SMALL)
     caches = {"memory": [memory], "disk": [disk], "both": [memory, disk]}
-    cache = caches.get(tiers, [DiskCache(tmp_path / "disk", 4096)])
+    cache = caches.get(tiers, [DiskCache(tmp_path / "disk", 20_000)])
     expected = feed(manifest)
     fed, _ = counted(manifest, requests=requests)
     fails = warned("no room") if tiers == "nothing fits" else contextlib.nullcontext()
@@ -799,8 +799,8 @@ def test_too_little_shared_memory_is_told_at_once(
         (MemoryCache("1 MB"), r"it must be a list, as \[MemoryCache\(size='1 MB'\)\]"),
         (["host"], r'"host" and "device" cannot be combined'),
         ("hosts", r'"host", "device", None, or a list'),
-        ([DiskCache("/a", 1), DiskCache("/a/", 2)], "two tiers in /a;"),
-        ([MemoryCache(1), MemoryCache(2)], "two tiers in memory;"),
+        ([DiskCache("/a", SMALL), DiskCache("/a/", "1 GB")], "two tiers in /a;"),
+        ([MemoryCache(SMALL), MemoryCache("1 GB")], "two tiers in memory;"),
     ],
 )
 def test_what_is_no_list_of_tiers_is_told(manifest: Manifest, cache: Any, text: str) -> None:
@@ -829,9 +829,11 @@ def test_a_source_must_say_what_it_has(manifest: Manifest, tmp_path: Path) -> No
 
 def test_sizes_are_numbers_of_bytes() -> None:
     given = {"8 GB": 8 * 10**9, "8GiB": 8 << 30, "1.5 TB": 1500 * 10**9, "64mb": 64 * 10**6}
-    given |= {"123": 123, "7 B": 7, "2 k": 2000, 99: 99}  # type: ignore[dict-item]
+    given |= {"12345678": 12345678, "20000 B": 20000, "20 k": 20000, 99999: 99999}  # type: ignore[dict-item]
     for size, count in given.items():
         assert bytes_of(size) == count
-    for wrong in ("8 XB", "", "-1", 0, -5, 1.5, None, True, "0 GB"):
-        with pytest.raises(ConfigError, match="it must be a number of bytes, or text such as"):
-            bytes_of(wrong)
+    # Without a unit, a few bytes were hardly meant.
+    for wrong in ("8 XB", "", "-1", 0, -5, 1.5, None, True, "0 GB", 200, "200", "1", "1 KB"):
+        for make_cache in (MemoryCache, lambda size: DiskCache("d", size)):
+            with pytest.raises(ConfigError, match="16,384 bytes or more, as a number or with a u"):
+                make_cache(wrong)
