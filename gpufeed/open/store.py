@@ -19,6 +19,7 @@ import numpy.typing as npt
 __all__ = ["Store", "filled_bytes"]
 
 _PROCESSES = Path("/proc")
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 _WAIT_SECONDS = 10.0
 """How long to wait for another process that is looking for memory or making it."""
 
@@ -81,7 +82,7 @@ def _share(name: str, size: int) -> mmap.mmap:
             memory = os.fdopen(made, "r+b", buffering=0)
             memory.truncate(size)
             # No process can cut off what others read.
-            fcntl.fcntl(memory, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+            fcntl.fcntl(memory, fcntl.F_ADD_SEALS, _SEALS)
         with memory:
             return mmap.mmap(memory.fileno(), size)  # which holds it open, so that others find it
 
@@ -96,11 +97,22 @@ def _find(name: str) -> FileIO | None:
                     if str(file.readlink()) != f"/memfd:{name} (deleted)":
                         continue
                     memory = file.open("r+b", buffering=0)
-                    status = os.fstat(memory.fileno())
-                    if status.st_uid == os.geteuid() and status.st_size:
+                    if _is_memory(memory):
                         return memory
                     memory.close()
     return None
+
+
+def _is_memory(file: FileIO) -> bool:
+    """Return whether a file is memory that a process of this user has made and sealed.
+
+    Where root looks at other users' processes, they may have opened another file meanwhile.
+    """
+    try:
+        seals = fcntl.fcntl(file, fcntl.F_GET_SEALS)
+    except OSError:  # it is on a disk
+        return False
+    return os.fstat(file.fileno()).st_uid == os.geteuid() and seals & _SEALS == _SEALS
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ import polars as pl
 
 from gpufeed._util.atomic_write import atomic_write
 from gpufeed._util.cache_folder import cache_folder
+from gpufeed._util.held_folder import HeldFolder
 from gpufeed.errors import ConfigError, ManifestError
 from gpufeed.records.table_files import read_parquet
 from gpufeed.source.storage import LocalStorage, Stamp, Storage
@@ -41,13 +42,15 @@ class CachedTable:
     """
 
     def __init__(self, kind: str, folder: Path | str, *key: str) -> None:
-        self._files = []
+        self._files: list[Path] = []
+        self._beside: Path | None = None
         real = folder
         if isinstance(folder, Path):
             real = os.path.realpath(folder)
             shared = folder / ".gpufeed" / f"{kind}{f'-{_hash(*key)}' if key else ''}.parquet"
             with contextlib.suppress(OSError):  # no permission to access the folder
                 if shared.parent.is_dir() and not _is_link_or_special(shared):
+                    self._beside = shared
                     self._files.append(shared)
         with contextlib.suppress(ConfigError):  # a user without a home folder
             self._files.append(cache_folder() / f"{kind}-{_hash(str(real), *key)}.parquet")
@@ -74,8 +77,14 @@ class CachedTable:
             buffer = io.BytesIO()
             whole.write_parquet(buffer)
             with contextlib.suppress(OSError):
-                file.parent.mkdir(parents=True, exist_ok=True)
-                atomic_write(file, buffer.getvalue())
+                if file is self._beside:
+                    # Others may have put links there meanwhile.
+                    held = HeldFolder(file.parent, shared=True)
+                    path = f"/proc/self/fd/{held.descriptor}/{file.name}"
+                    atomic_write(path, buffer.getvalue(), follow_links=False)
+                else:
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    atomic_write(file, buffer.getvalue())
                 return
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from time import monotonic
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +41,8 @@ class Ahead:
         room: bytes that may be read ahead.
         threads: number of threads.
         group: number of images that a thread reads at a time.
+        seconds: after which the loader gives up a read of its own, whose thread may hang for ever;
+            None if it never does.
 
     Attributes:
         flights: what is being read, by the image's key.
@@ -53,6 +57,7 @@ class Ahead:
         room: int,
         threads: int,
         group: int,
+        seconds: float | None = None,
     ) -> None:
         self.flights: dict[int, Flight] = {}
         self._order, self._absent, self._fetch = order, absent, fetch
@@ -65,7 +70,9 @@ class Ahead:
         self._bytes = 0
         # Of all images that were read ahead.
         self._count = self._length = 0
-        self._reads = 0
+        self._seconds = math.inf if seconds is None else seconds
+        # When each read of the loader's counts as given up.
+        self._reads: dict[object, float] = {}
         self._paused = False
         self._stopped = False
         self._threads = [
@@ -102,21 +109,23 @@ class Ahead:
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
         """While the loader looks for images and reads those that are in no tier."""
-        self.enter()
+        read = self.enter()
         try:
             yield
         finally:
-            self.leave()
+            self.leave(read)
 
-    def enter(self) -> None:
-        """Note that the loader starts to read from the source."""
+    def enter(self) -> object:
+        """Note that the loader starts to read from the source; return what tells this read."""
+        read = object()
         with self._changed:
-            self._reads += 1
+            self._reads[read] = monotonic() + self._seconds
+        return read
 
-    def leave(self) -> None:
+    def leave(self, read: object) -> None:
         """Note that it has what it read."""
         with self._changed:
-            self._reads -= 1
+            del self._reads[read]
             self._changed.notify_all()
 
     def pause(self) -> None:
@@ -139,7 +148,7 @@ class Ahead:
                 try:
                     taken = self._take()
                 except Exception:
-                    return
+                    self._paused, taken = True, None
                 if self._stopped:
                     return
                 if taken is None:
@@ -176,8 +185,8 @@ class Ahead:
         None if there is nothing to do.
         """
         order, keys = self._order(), self._keys
-        idle = not (self._reads or self._paused or self._stopped) and self._begun >= 0
-        if order is None or not idle:
+        idle = not (self._paused or self._stopped) and self._begun >= 0
+        if order is None or not idle or any(monotonic() < end for end in self._reads.values()):
             return None
         flying = len(set(map(id, self.flights.values()))) * self._group
         expected = (flying + self._group) * self._length // max(1, self._count)

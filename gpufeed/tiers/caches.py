@@ -12,18 +12,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from gpufeed._util.held_folder import HeldFolder
 from gpufeed._util.limits import available_memory
 from gpufeed._util.numbers import is_integer
 from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
-from gpufeed.tiers.folder import PREFIX, Folder, remove_unused
+from gpufeed.tiers.folder import PREFIX, Folder, held_bytes, remove_unused
 from gpufeed.tiers.future import Future
-from gpufeed.tiers.index import held_blocks
 
 __all__ = ["Cache", "DiskCache", "MemoryCache", "bytes_of", "check_caches"]
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
+_LEAST = 1 << 14
+"""Bytes: the index takes more. A lesser number was meant in another unit."""
 _SHARE = 0.9
 """Share of the available memory that a tier may take."""
 
@@ -67,7 +69,7 @@ class MemoryCache:
                 "it larger (docker run --shm-size=..., in Kubernetes an emptyDir with medium: "
                 "Memory), or take a smaller MemoryCache"
             )
-        held = 512 * held_blocks(self._root(name) / name / "index")
+        held = held_bytes(self._root(name), shared=False)
         free = int(_SHARE * available_memory())
         if size - held > free:
             raise ConfigError(
@@ -80,8 +82,8 @@ class MemoryCache:
         for root in self.shared_memory.glob(f"{PREFIX}{os.geteuid()}-*"):
             # Those of processes that were killed.
             with contextlib.suppress(OSError):
-                if root != self._root(name) and not root.is_symlink():
-                    remove_unused(root, whole=True)
+                if root != self._root(name):
+                    remove_unused(HeldFolder(root), whole=True)
         return Folder(self._root(name), name, future, bytes_of(self.size), temporary=True)
 
     def _root(self, name: str) -> Path:
@@ -121,7 +123,7 @@ class DiskCache:
     def check(self, name: str) -> None:  # noqa: ARG002 - as for a `MemoryCache`
         """Warn if the disk has less room; one that cannot be used is found out by using it."""
         root, size = self.folder, bytes_of(self.size)
-        held = 512 * sum(held_blocks(each / "index") for each in root.glob(f"{PREFIX}*"))
+        held = held_bytes(root, shared=True)
         with contextlib.suppress(OSError):
             disk = next(each for each in (root, *root.parents) if each.is_dir())
             free = shutil.disk_usage(disk).free
@@ -171,7 +173,7 @@ def bytes_of(size: object) -> int:
     """Return a size as a number of bytes.
 
     Raises:
-        ConfigError: it is no size above 0.
+        ConfigError: it is no size, or less than any images take.
     """
     count = 0
     if is_integer(size):
@@ -180,9 +182,9 @@ def bytes_of(size: object) -> int:
         found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", size.lower())
         if found:
             count = int(float(found[1]) * (_UNITS | _BINARY)[found[2] or ""])
-    if count < 1:
+    if count < _LEAST:
         raise ConfigError(
-            f"size is {short(size)}; it must be a number of bytes, or text such as "
-            '"8 GB" (8 * 10^9 bytes) or "8 GiB" (8 * 2^30)'
+            f"size is {short(size)}; it must be {_LEAST:,} bytes or more, as a number or with a "
+            'unit as in "8 GB" (8 * 10^9 bytes) or "8 GiB" (8 * 2^30)'
         )
     return count

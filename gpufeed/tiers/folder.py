@@ -7,8 +7,6 @@ import errno
 import fcntl
 import os
 import re
-import shutil
-import stat
 import struct
 import time
 import zlib
@@ -17,13 +15,21 @@ from pathlib import Path
 
 import numpy as np
 
+from gpufeed._util.held_folder import HeldFolder
 from gpufeed._util.memory import Slices
 from gpufeed.source.base import Encoded
 from gpufeed.tiers.future import Future
 from gpufeed.tiers.index import Index, IndexDamagedError, held_blocks
 from gpufeed.tiers.policy import Kept
 
-__all__ = ["PREFIX", "BusyError", "DamagedFileError", "Folder", "remove_unused"]
+__all__ = [
+    "PREFIX",
+    "BusyError",
+    "DamagedFileError",
+    "Folder",
+    "held_bytes",
+    "remove_unused",
+]
 
 PREFIX = "gpufeed-"
 """How the names of folders begin."""
@@ -35,8 +41,6 @@ _BLOCK = 512
 """The unit in which the system counts what a file takes."""
 _LONGEST = 0x7FFFF000
 """Bytes that the system reads at a time. A longer image is not kept."""
-# A link or a pipe is not from here: it is not followed, and does not block.
-_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _PATIENCE = 1.0
 """Seconds to wait for another process to finish its change."""
 _INDEX, _USERS, _LOCK, _UNFINISHED = "index", "users", "lock", "unfinished"
@@ -59,6 +63,9 @@ class Folder:
     files take, those of the other folders in `root` and the indexes included; folders of images
     that no process uses are removed first. What folders as such take is not counted.
 
+    Other users may write to `root`, unless it is temporary: their folders there are left alone and
+    not counted, and what they rename or replace by links is not followed.
+
     `read` is called by any thread; all else by one thread.
 
     Args:
@@ -69,25 +76,29 @@ class Folder:
         temporary: whether `close` removes `root` if no other process uses it.
 
     Raises:
-        OSError: the folder cannot be made, or another user may write to it.
+        OSError: the folder cannot be made or is not this user's own: see `HeldFolder`.
     """
 
     def __init__(
         self, root: Path, name: str, future: Future, limit: int, *, temporary: bool = False
     ) -> None:
-        self._root, self._path = root, root / name
-        self._prefix = f"{self._path}/"
+        self._path, self._name = root / name, name
         self._temporary = temporary
         self.kept = Kept(future)
         self._limit = limit // _BLOCK
         self._index: Index | None = None
         self._index_blocks = 0
         # The other folders in `root`, and when it last changed.
-        self._others: list[Path] = []
+        self._others: list[str] = []
         self._listed = -1
-        self._users = _use(self._path, private=temporary)
-        self._lock = os.open(root / _LOCK, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
-        file_system = os.statvfs(self._path)
+        self._root, self._folder, self._users = _use(root, name, shared=not temporary)
+        try:
+            self._lock = self._root.open(_LOCK, os.O_RDWR | os.O_CREAT)
+        except PermissionError:
+            os.close(self._users)
+            problem = "another user keeps images there; name a folder of your own"
+            raise PermissionError(errno.EACCES, problem, str(root)) from None
+        file_system = os.fstatvfs(self._folder.descriptor)
         self._unit = max(file_system.f_frsize, _BLOCK)
 
     def read(self, key: int, slices: Slices | None = None) -> Encoded | None:
@@ -98,7 +109,7 @@ class Folder:
             OSError: it cannot be read.
         """
         try:
-            file = os.open(self._file(key), os.O_RDONLY | _FLAGS)
+            file = self._folder.open(_file(key), os.O_RDONLY)
         except FileNotFoundError:
             return None
         try:
@@ -139,7 +150,7 @@ class Folder:
         needed = self._blocks(sum(map(len, parts)))
         with self._locked() as index:
             # A user may have removed it.
-            if self.kept.sizes[key] and os.path.exists(self._file(key)):  # noqa: PTH110
+            if self.kept.sizes[key] and self._has(_file(key)):
                 return []
             if sum(map(len, parts)) > _LONGEST:
                 return None
@@ -197,15 +208,15 @@ class Folder:
         if self._temporary:
             with contextlib.suppress(OSError):
                 fcntl.flock(self._users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(self._root, ignore_errors=True)
+                _remove(self._root, self._folder, whole=True)
         fcntl.flock(self._users, fcntl.LOCK_UN)  # which a process forked meanwhile has open
         for file in (self._users, self._lock):
             os.close(file)
         if self._index is not None:
             self._index.close()
 
-    def _file(self, key: int) -> str:
-        return f"{self._prefix}{key >> 24:x}/{key >> 12 & 0xFFF:03x}/{key & 0xFFF:03x}"
+    def _has(self, file: str) -> bool:
+        return os.access(file, os.F_OK, dir_fd=self._folder.descriptor)
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[Index]:
@@ -239,48 +250,47 @@ class Folder:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def _make_index(self) -> Index:
-        path, count = self._path / _INDEX, len(self.kept.sizes)
-        if not path.exists():
+        count = len(self.kept.sizes)
+        if not self._has(_INDEX):
             self._index_blocks = self._blocks(Index.length(count))
             while self._room() < 0:
-                if not remove_unused(self._root, keep=self._path):
+                if not remove_unused(self._root, keep=self._name):
                     problem = "its size leaves no room; raise it"
                     raise OSError(errno.ENOSPC, problem, str(self._path))
-        return Index(path, count)
+        return Index(self._folder.open(_INDEX, os.O_RDWR | os.O_CREAT), count)
 
     def _scan(self, index: Index) -> None:
         """Find out what is in the folder, and remove what is no image."""
-        (self._path / _UNFINISHED).unlink(missing_ok=True)
+        top = self._folder.descriptor
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(_UNFINISHED, dir_fd=top)
         sizes = np.zeros(len(self.kept.sizes), np.uint32)
-        for first in _folders(self._path):
-            for second in _folders(first):
-                with os.scandir(second) as files:
-                    for file in files:
-                        with contextlib.suppress(ValueError, FileNotFoundError):
-                            names = first.name, second.name, file.name
-                            high, middle, low = (int(name, 16) for name in names)
-                            key = high << 24 | middle << 12 | low
-                            if 0 <= key < len(sizes) and file.path == self._file(key):
-                                status = file.stat(follow_symlinks=False)
-                                length = min(status.st_size, _LONGEST)
-                                sizes[key] = max(status.st_blocks, self._blocks(length))
+        for where, _, names, inner in os.fwalk(onerror=_raise, dir_fd=top):
+            for name in names:
+                with contextlib.suppress(ValueError, FileNotFoundError):
+                    _, high, middle, low = f"{where}/{name}".split("/")
+                    key = int(high, 16) << 24 | int(middle, 16) << 12 | int(low, 16)
+                    if 0 <= key < len(sizes) and f"{where}/{name}" == f"./{_file(key)}":
+                        status = os.stat(name, dir_fd=inner, follow_symlinks=False)
+                        length = min(status.st_size, _LONGEST)
+                        sizes[key] = max(status.st_blocks, self._blocks(length))
         index.rewrite(sizes)
         self.kept.replace(sizes)
 
     def _victims(self, rank: int, needed: int) -> list[int] | None:
         """Return what to give up so that `needed` blocks are free, or None: see `Kept`."""
         while (room := self._room()) < needed + self.kept.total and self._others:
-            if not remove_unused(self._root, keep=self._path):
+            if not remove_unused(self._root, keep=self._name):
                 break
         return self.kept.victims(rank, needed + self.kept.total - room)
 
     def _room(self) -> int:
         """Return how many blocks the images of this folder may take."""
-        changed = self._root.stat().st_mtime_ns
+        changed = os.fstat(self._root.descriptor).st_mtime_ns
         if changed != self._listed:
             self._listed = changed
-            self._others = [each for each in _of_images(self._root) if each != self._path]
-        others = sum(held_blocks(each / _INDEX) for each in self._others)
+            self._others = [name for name in _of_images(self._root) if name != self._name]
+        others = sum(held_blocks(self._root, f"{name}/{_INDEX}") for name in self._others)
         return self._limit - self._index_blocks - others
 
     def _blocks(self, length: int) -> int:
@@ -291,15 +301,14 @@ class Folder:
         """Remove images, and return what to write to the index."""
         for key in keys:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._file(key))  # noqa: PTH108 - a hot path
+                os.unlink(_file(key), dir_fd=self._folder.descriptor)
             self.kept.put(key, 0)
         return [(key, 0) for key in keys]
 
     def _write(self, key: int, parts: list[Encoded], needed: int) -> int:
         """Write a file; return the blocks that it takes, or 0 if they are too many after all."""
-        unfinished, target = self._prefix + _UNFINISHED, self._file(key)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _FLAGS
-        file = os.open(unfinished, flags, 0o600)
+        folder, target = self._folder.descriptor, _file(key)
+        file = self._folder.open(_UNFINISHED, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
             try:
                 content = memoryview(b"".join(parts))
@@ -310,90 +319,128 @@ class Folder:
             finally:
                 os.close(file)
             if blocks > needed and self.kept.total + blocks > self._room():
-                os.unlink(unfinished)  # noqa: PTH108
+                os.unlink(_UNFINISHED, dir_fd=folder)
                 return 0
             try:
-                os.rename(unfinished, target)  # noqa: PTH104
+                os.rename(_UNFINISHED, target, src_dir_fd=folder, dst_dir_fd=folder)
             except FileNotFoundError:
-                os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120
-                os.rename(unfinished, target)  # noqa: PTH104
+                high, middle, _ = target.split("/")
+                for each in (high, f"{high}/{middle}"):
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(each, 0o700, dir_fd=folder)
+                os.rename(_UNFINISHED, target, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
             with contextlib.suppress(OSError):
-                os.unlink(unfinished)  # noqa: PTH108
+                os.unlink(_UNFINISHED, dir_fd=folder)
             raise
         return blocks
 
 
-def remove_unused(root: Path, keep: Path | None = None, *, whole: bool = False) -> bool:
-    """Remove the folder of images, of those that no process uses, that was used first.
+def held_bytes(root: Path, *, shared: bool) -> int:
+    """Return what this user's folders of images take: see `Folder`; 0 if there are none."""
+    try:
+        folder = HeldFolder(os.path.realpath(root) if shared else root, shared=shared)
+        return _BLOCK * sum(held_blocks(folder, f"{name}/{_INDEX}") for name in _of_images(folder))
+    except OSError:
+        return 0
+
+
+def remove_unused(root: HeldFolder, keep: str | None = None, *, whole: bool = False) -> bool:
+    """Remove this user's folder of images that was used first, of those that no process uses.
 
     Args:
         root: the folder of these folders.
-        keep: one that is kept.
-        whole: whether to remove `root` instead.
+        keep: the name of one that is kept.
+        whole: whether to remove `root` as well, which has no other.
 
     Returns:
         Whether there was one.
     """
-    for path in sorted(_of_images(root), key=_last_change):
-        if path == keep:
+    names = _of_images(root)
+    last_change = {name: _last_change(root, name) for name in names}
+    for name in sorted(names, key=last_change.__getitem__):
+        if name == keep:
             continue
         with contextlib.suppress(OSError):
-            users = os.open(path / _USERS, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
+            folder = HeldFolder(name, root)
+            # Only a folder of images has the file: another may have been given such a name.
+            users = folder.open(_USERS, os.O_RDWR)
             try:
                 fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                for inner in _folders(path):  # before the index, which says what they take
-                    shutil.rmtree(inner)
-                shutil.rmtree(root if whole else path)
+                _remove(root, folder, whole=whole)
                 return True
             finally:
                 os.close(users)
     return False
 
 
-def _use(path: Path, *, private: bool) -> int:
-    """Make a folder if there is none, and return a lock that keeps others from removing it."""
+def _remove(root: HeldFolder, folder: HeldFolder, *, whole: bool) -> None:
+    """Remove a folder whose users' lock this process has.
+
+    The index, which says what it takes, goes after the images, and then the file of the lock: until
+    that is gone no other process begins to use what is being removed.
+    """
+    if whole:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(_LOCK, dir_fd=root.descriptor)
+    folder.remove(last=(_INDEX, _USERS))
+    if whole:
+        root.remove_empty()
+
+
+def _use(root: Path, name: str, *, shared: bool) -> tuple[HeldFolder, HeldFolder, int]:
+    """Make a folder if there is none, and keep others from removing it.
+
+    Returns:
+        The folder that it is in, itself, and a lock that is held until it is closed.
+    """
     end = time.monotonic() + _PATIENCE
     while True:
-        path.parent.mkdir(0o700, parents=True, exist_ok=True)
+        root.mkdir(0o700, parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError, BlockingIOError):
-            path.mkdir(0o700, exist_ok=True)
-            for each in [path, path.parent] if private else [path]:
-                status = each.lstat()
-                own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
-                if not own or status.st_mode & 0o022:
-                    text = "another user may write to it, or it is a link"
-                    raise PermissionError(errno.EPERM, text, str(each))
-            users = os.open(path / _USERS, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
+            held = HeldFolder(os.path.realpath(root) if shared else root, shared=shared)
+            folder = HeldFolder(name, held, make=True)
+            users = folder.open(_USERS, os.O_RDWR | os.O_CREAT)
             try:
                 fcntl.flock(users, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 # Another process may have removed it meanwhile.
-                if (path / _USERS).stat().st_ino == os.fstat(users).st_ino:
-                    return users
+                now = os.stat(_USERS, dir_fd=folder.descriptor, follow_symlinks=False)
+                if now.st_ino == os.fstat(users).st_ino:
+                    return held, folder, users
             except BaseException:
                 os.close(users)
                 raise
             os.close(users)
         if time.monotonic() > end:
             problem = "another process is removing it"
-            raise TimeoutError(errno.ETIMEDOUT, problem, str(path))
+            raise TimeoutError(errno.ETIMEDOUT, problem, str(root / name))
         time.sleep(0.001)
 
 
-def _of_images(root: Path) -> list[Path]:
-    return [each for each in _folders(root) if _NAME.fullmatch(each.name)]
+def _of_images(root: HeldFolder) -> list[str]:
+    """Return the names of this user's folders of images."""
+    found = []
+    for name in filter(_NAME.fullmatch, root.folders()):
+        with contextlib.suppress(OSError):
+            HeldFolder(name, root)
+            found.append(name)
+    return found
 
 
-def _folders(path: Path) -> list[Path]:
-    with os.scandir(path) as entries:
-        return [path / entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-
-
-def _last_change(path: Path) -> int:
+def _last_change(root: HeldFolder, name: str) -> int:
     try:
-        return (path / _INDEX).stat().st_mtime_ns
+        path = f"{name}/{_INDEX}"
+        return os.stat(path, dir_fd=root.descriptor, follow_symlinks=False).st_mtime_ns
     except OSError:
         return 0
+
+
+def _file(key: int) -> str:
+    return f"{key >> 24:x}/{key >> 12 & 0xFFF:03x}/{key & 0xFFF:03x}"
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def _end(image: Encoded, key: int) -> bytes:

@@ -127,4 +127,7 @@ class Horizon:
 
         thread = threading.Thread(None, compute, "gpufeed-future", daemon=True)
         self._computing = thread
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:  # the system allows no more threads
+            compute()

@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed._util.held_folder import HeldFolder
+
 __all__ = ["Index", "IndexDamagedError", "held_blocks"]
 
 _HEADER = struct.Struct("=8s36sqqqq")
@@ -32,20 +34,20 @@ class Index:
     and lists the last changes, so that other processes need not read all of it.
 
     Args:
-        path: the file; made if there is none.
+        file: a descriptor of the file, which may be empty; `close` closes it.
         count: number of images.
 
     Raises:
-        OSError: the file cannot be made or written.
+        OSError: the file cannot be written.
     """
 
-    def __init__(self, path: Path, count: int) -> None:
+    def __init__(self, file: int, count: int) -> None:
         self._count = count
         self._seen = -1
         self._changes = 0
         self._boot = _boot()
         size = self.length(count)
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._file = file
         try:
             if os.fstat(self._file).st_size != size:
                 os.ftruncate(self._file, 0)
@@ -125,16 +127,19 @@ class Index:
         os.pwrite(self._file, header, 0)
 
 
-def held_blocks(path: Path) -> int:
+def held_blocks(folder: HeldFolder, path: str) -> int:
     """Return how many blocks of 512 bytes the images of an index and itself take; 0 if not known.
 
     Read without a lock, this is never too little for what is written under one.
     """
     try:
-        with path.open("rb") as file:
-            header = file.read(_HEADER.size)
-            blocks = os.fstat(file.fileno()).st_blocks
-    except OSError:
+        file = folder.open(path, os.O_RDONLY)
+        try:
+            header = os.pread(file, _HEADER.size, 0)
+            blocks = os.fstat(file).st_blocks
+        finally:
+            os.close(file)
+    except OSError:  # also if it is a pipe
         return 0
     if len(header) < _HEADER.size or not header.startswith(_MAGIC):
         return blocks

@@ -43,15 +43,16 @@ class Tier:
     reads: bool = True
     fills: bool = True
 
-    def fail(self, error: OSError, *, reading: bool) -> None:
+    def fail(self, error: Exception, *, reading: bool) -> None:
         """Use the tier no longer, and say so once."""
+        why = error if isinstance(error, OSError) else repr(error)
         if reading and self.reads:
             self.reads, told, self.fills = False, self.fills, False
             if told:
-                warn(f"{self.cache} cannot be read ({error}); going on without it")
+                warn(f"{self.cache} cannot be read ({why}); going on without it")
         elif self.fills:
             self.fills = False
-            warn(f"{self.cache} cannot be written ({error}); no further images are kept there")
+            warn(f"{self.cache} cannot be written ({why}); no further images are kept there")
 
 
 class Keeper:
@@ -82,7 +83,10 @@ class Keeper:
         self._lock = threading.Lock()
         self._todo: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(None, self._run, "gpufeed-tiers", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # the system allows no more threads
+            self._fail(error)
 
     @property
     def fills(self) -> bool:
@@ -105,15 +109,15 @@ class Keeper:
 
     def begin(self, step: int) -> None:
         """Note that a step is about to be read."""
-        self._todo.put(lambda: self._moved(self._horizon.begin(step)))
+        self._ask(lambda: self._moved(self._horizon.begin(step)))
 
     def touch(self, keys: npt.NDArray[np.int64]) -> None:
         """Note that records were read."""
-        self._todo.put(lambda: self._moved(self._horizon.future.touch(keys)))
+        self._ask(lambda: self._moved(self._horizon.future.touch(keys)))
 
     def check(self, tier: Tier, key: int) -> None:
         """Remove an image whose file is damaged."""
-        self._todo.put(lambda: self._guard(tier, lambda: tier.folder.check(key)))
+        self._ask(lambda: self._guard(tier, lambda: tier.folder.check(key)))
 
     def flush(self) -> None:
         """Wait until all that was asked for so far is done."""
@@ -126,16 +130,28 @@ class Keeper:
         """End the thread after its current work; return whether it has ended by now."""
         self._stopped = True
         self._todo.put(None)
-        if threading.current_thread() is not self._thread:  # which may collect garbage
+        # The thread may collect garbage.
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(_PATIENCE)
         return not self._thread.is_alive()
+
+    def _ask(self, do: Callable[[], None]) -> None:
+        if self.fills:
+            self._todo.put(do)
 
     def _run(self) -> None:
         for tier in self._tiers:
             self._guard(tier, tier.folder.follow)
         self.followed = True
         while (do := self._todo.get()) is not None and not self._stopped:
-            do()
+            try:
+                do()
+            except Exception as error:
+                self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        for tier in self._tiers:
+            tier.fail(error, reading=False)
 
     def _moved(self, keys: npt.NDArray[np.int64]) -> None:
         for tier in self._tiers:
@@ -156,11 +172,12 @@ class Keeper:
             given: list[tuple[int, Encoded]] | None = None
             if tier.fills:
                 last = number == len(self._tiers) - 1
-                with contextlib.suppress(BusyError):
-                    try:
-                        given = tier.folder.put(key, image, rank, give=not last)
-                    except OSError as error:
-                        tier.fail(error, reading=False)
+                try:
+                    given = tier.folder.put(key, image, rank, give=not last)
+                except BusyError:
+                    pass
+                except Exception as error:
+                    tier.fail(error, reading=False)
             if given is not None:
                 for other, content in given:
                     self._put(number + 1, other, content)
@@ -169,11 +186,12 @@ class Keeper:
 
     def _guard(self, tier: Tier, work: Callable[[], None]) -> None:
         if tier.fills:
-            with contextlib.suppress(BusyError):
-                try:
-                    work()
-                except OSError as error:
-                    tier.fail(error, reading=False)
+            try:
+                work()
+            except BusyError:
+                pass
+            except Exception as error:
+                tier.fail(error, reading=False)
 
 
 def warn(text: str) -> None:

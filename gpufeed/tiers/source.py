@@ -126,18 +126,19 @@ class TieredSource:
     def _begin_read(self, keys: Int64, seconds: float | None) -> Future[Images]:
         tiers = self._run()
         inner: Future[Any] | None = None
+        request: object = None
         with tiers.ahead.reading():
             images, missing, flights = tiers.look(keys)
             if missing and self._start is not None:
                 inner = self._start(keys[missing], seconds)
-                tiers.ahead.enter()
+                request = tiers.ahead.enter()
         whole: Future[Images] = Future()
         waits: list[Future[Any]] = list(flights)
 
         def keep(done: Future[Any]) -> None:
             with contextlib.suppress(Exception):  # which `finish` hands on
                 tiers.keep(keys[missing], done.result())
-            tiers.ahead.leave()
+            tiers.ahead.leave(request)
 
         if inner is not None:
             inner.add_done_callback(keep)

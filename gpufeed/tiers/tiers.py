@@ -17,6 +17,7 @@ from gpufeed.order.sampler import Sampler
 from gpufeed.order.schedule import Schedule
 from gpufeed.source.base import Content, Encoded, Source, read_images, starter
 from gpufeed.source.remote.loop import result
+from gpufeed.source.timeout import Timeout
 from gpufeed.tiers.ahead import Ahead, Flight
 from gpufeed.tiers.caches import Cache, bytes_of
 from gpufeed.tiers.folder import DamagedFileError
@@ -59,7 +60,7 @@ class Run:
         sampler: the order in which they are read.
         schedule: divides it; its shard may change.
         repeats: whether each pass is the same, as in a loader with `restart`.
-        seconds: how long reading an image ahead may take, if the source limits it; None for ever.
+        seconds: how long reading an image may take; None for ever.
     """
 
     count: int
@@ -89,6 +90,10 @@ class Tiers:
         self._source, self._start = source, starter(source)
         self._counts = counts
         self._seconds = run.seconds
+        # So that an image that hangs keeps no thread from reading others ahead.
+        self._limited: Timeout | None = None
+        if self._start is None and run.seconds is not None:
+            self._limited = Timeout(source, run.seconds)
         self._lock = threading.Lock()
         self._slices = Slices()
         self._pending: set[Future[Any]] = set()
@@ -113,9 +118,13 @@ class Tiers:
             room=room,
             threads=threads,
             group=group,
+            seconds=run.seconds,
         )
         self.keeper = Keeper(self._tiers, self._horizon, self.ahead.pause)
-        self.ahead.start()
+        try:
+            self.ahead.start()
+        except RuntimeError as error:  # the system allows no more threads
+            warn(f"images are read ahead on fewer threads, or not at all ({error})")
 
     def begin(self, step: int) -> None:
         """Note that the loader is about to read a step."""
@@ -180,6 +189,8 @@ class Tiers:
         self._horizon.stop()
         for future in list(self._pending):
             future.cancel()
+        if self._limited is not None:
+            self._limited.close()
         self.ahead.stop()
         if self.keeper.stop():
             for tier in self._tiers:
@@ -206,7 +217,11 @@ class Tiers:
 
     def _read_ahead(self, keys: Int64) -> dict[int, Content | OSError]:
         if self._start is None:
-            found: Sequence[Content | OSError] = read_images(self._source, keys)
+            found: Sequence[Content | OSError] = (
+                read_images(self._source, keys)
+                if self._limited is None
+                else self._limited.read(keys)
+            )
         else:
             future = self._start(keys, self._seconds)
             self._pending.add(future)

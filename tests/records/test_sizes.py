@@ -153,19 +153,34 @@ def test_pictures_that_can_not_be_read_are_named(root: Path) -> None:
     assert widths(root, "0.png") == [10]
 
 
+@pytest.mark.parametrize("later", [False, True])
 @pytest.mark.parametrize("link", ["file", "folder"])
-def test_sizes_are_not_written_through_links(root: Path, tmp_path: Path, link: str) -> None:
-    """Or whoever made the data could have any file of the reader's overwritten."""
+def test_sizes_are_not_written_through_links(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, link: str, later: bool
+) -> None:
+    """Or whoever may write beside the data could have any file of the reader's replaced."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     mine = elsewhere / "sizes.parquet"
     mine.write_text("mine")
-    beside = root / ".gpufeed"
-    if link == "folder":
-        beside.symlink_to(elsewhere)
-    else:
+    beside, original = root / ".gpufeed", sizes.image_header
+
+    def place(file: BinaryIO) -> ImageHeader:
+        if later:
+            beside.rmdir()
+        if link == "folder":
+            beside.symlink_to(elsewhere)
+        else:
+            beside.mkdir()
+            (beside / "sizes.parquet").symlink_to(mine)
+        return original(file)
+
+    if later:
         beside.mkdir()
-        (beside / "sizes.parquet").symlink_to(mine)
+        monkeypatch.setattr(sizes, "image_header", place)
+    else:
+        with (root / "1.png").open("rb") as file:
+            place(file)
     assert widths(root, "1.png") == [11]
     assert mine.read_text() == "mine"
     assert [path.name for path in elsewhere.iterdir()] == ["sizes.parquet"]

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from gpufeed._util.held_folder import HeldFolder
 from gpufeed.tiers import index
-from gpufeed.tiers.folder import PREFIX, BusyError, DamagedFileError, Folder, remove_unused
+from gpufeed.tiers.folder import (
+    PREFIX,
+    BusyError,
+    DamagedFileError,
+    Folder,
+    held_bytes,
+    remove_unused,
+)
 from gpufeed.tiers.future import Block, Future
 from tests.support.waiting import PATIENCE
 
@@ -174,11 +184,11 @@ def child(call, after):
     for key in reversed(range(5, COUNT)):
         put(folder, key)
     real, left = getattr(os, call), [after]
-    def killing(*arguments):
+    def killing(*arguments, **options):
         left[0] -= 1
         if left[0] < 0:
             os.kill(os.getpid(), signal.SIGKILL)
-        return real(*arguments)
+        return real(*arguments, **options)
     setattr(os, call, killing)
     for key in range(5):
         put(folder, key)
@@ -249,19 +259,95 @@ def test_an_index_that_names_what_cannot_be_is_written_again(
     other.close()
 
 
-def test_a_folder_that_others_may_write_to_is_not_used(root: Path, tmp_path: Path) -> None:
-    path, elsewhere = root / NAME, tmp_path / "elsewhere"
+@pytest.mark.parametrize("temporary", [False, True])
+@pytest.mark.parametrize("foreign", ["a link", "another user", "others may write", "group"])
+def test_a_folder_that_is_not_ones_own_is_not_used(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, foreign: str, temporary: bool
+) -> None:
+    path = root if temporary else root / NAME
+    elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir(mode=0o700)
-    root.mkdir()
-    path.symlink_to(elsewhere)
-    with pytest.raises(PermissionError, match="it is a link"):
-        Folder(root, NAME, ranked(), LIMIT)
-    path.unlink()
-    path.mkdir()
-    path.chmod(0o777)
-    with pytest.raises(PermissionError, match="another user may write"):
-        Folder(root, NAME, ranked(), LIMIT)
+    path.parent.mkdir(exist_ok=True)
+    if foreign == "a link":
+        path.symlink_to(elsewhere)
+    else:
+        path.mkdir()
+        path.chmod({"others may write": 0o702, "group": 0o720}.get(foreign, 0o700))
+    if foreign == "another user":
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(PermissionError, match="it is a link, or belongs to another user, or anot"):
+        Folder(root, NAME, ranked(), LIMIT, temporary=temporary)
     assert not [*elsewhere.iterdir(), *path.iterdir()]
+
+
+def test_what_is_not_ones_own_is_not_counted_or_removed(root: Path, tmp_path: Path) -> None:
+    """In a folder that users share, such as a disk's."""
+    for name, mode in zip("01", (0o700, 0o770), strict=True):
+        old = Folder(root, PREFIX + 32 * name, ranked(), LIMIT)
+        put(old, 1)
+        old.close()
+        old._path.chmod(mode)
+    own = index.held_blocks(HeldFolder(root), f"{PREFIX}{32 * '0'}/index") * 512
+    (root / (PREFIX + 32 * "2")).symlink_to(root / (PREFIX + 32 * "1"))
+    # The user's own, which someone has given such a name.
+    stray = root / (PREFIX + 32 * "3")
+    stray.mkdir(0o700)
+    (stray / "thesis").touch()
+    # What would block for ever.
+    pipe = root / (PREFIX + 32 * "4")
+    pipe.mkdir(0o700)
+    os.mkfifo(pipe / "index")
+    root.chmod(0o777)
+    assert held_bytes(root, shared=True) == own > 0
+    assert held_bytes(root, shared=False) == 0
+    assert remove_unused(HeldFolder(root, shared=True))
+    assert not remove_unused(HeldFolder(root, shared=True))
+    assert sorted(each.name[-1] for each in root.iterdir()) == ["1", "2", "3", "4", "k"]
+    assert (root / (PREFIX + 32 * "1") / "0/000/001").exists()
+
+
+@pytest.mark.parametrize("used", [False, True], ids=["removed", "used"])
+def test_what_takes_a_folders_place_is_left_alone(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, used: bool
+) -> None:
+    """Another user who may rename in `root` puts a link there in the worst moment."""
+    home = tmp_path / "home"
+    (home / "0/000").mkdir(parents=True)
+    for name in ("index", "users", "unfinished", "0/000/001"):
+        (home / name).write_bytes(b"years of work")
+    before = {file: file.stat().st_mtime_ns for file in home.rglob("*")}
+    folder = Folder(root, NAME, ranked(), LIMIT)
+    put(folder, 2)
+
+    def swap(*_: object) -> None:
+        (root / NAME).rename(root / "away")
+        (root / NAME).symlink_to(home)
+
+    if used:
+        swap()
+        assert put(folder, 1)
+        assert folder.read(1) == image(1)
+        assert folder.read(2) == image(2)
+        folder.close()
+    else:
+        folder.close()
+        monkeypatch.setattr(fcntl, "flock", swap)
+        remove_unused(HeldFolder(root))
+        assert not list((root / "away").iterdir())
+    assert {file: file.stat().st_mtime_ns for file in home.rglob("*")} == before
+
+
+def test_a_lock_of_another_user_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.open
+
+    def refused(path: Any, *arguments: Any, **options: Any) -> int:
+        if path == "lock":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return real(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", refused)
+    with pytest.raises(PermissionError, match=r"another user keeps images there; name a folder"):
+        Folder(root, NAME, ranked(), LIMIT)
 
 
 @pytest.mark.filterwarnings("ignore:os.fork")  # JAX warns if another test has imported it
@@ -287,22 +373,24 @@ def test_a_forked_process_does_not_keep_a_folder_from_others(root: Path) -> None
 def test_what_is_left_of_a_folder_being_removed_counts(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its index goes last: a process may be killed meanwhile."""
+    """Its index goes after its images: a process may be killed meanwhile."""
     old = Folder(root, PREFIX + 32 * "0", ranked(), LIMIT)
     put(old, 1)
     old.close()
     real, removed = shutil.rmtree, []
 
-    def one(path: Path) -> None:
-        if removed:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        removed.append(path)
-        real(path)
+    def one(name: str, *, dir_fd: int) -> None:
+        real(name, dir_fd=dir_fd)
+        removed.append(name)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(shutil, "rmtree", one)
-    assert not remove_unused(root)
-    assert removed == [root / old._path.name / "0"]
-    assert index.held_blocks(old._path / "index") > 0
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", one)
+        assert not remove_unused(HeldFolder(root))
+    assert removed == ["0"]
+    assert held_bytes(root, shared=True) > 0
+    assert remove_unused(HeldFolder(root))
+    assert [each.name for each in root.iterdir()] == ["lock"]
 
 
 def test_a_smaller_limit_is_held_from_the_start(root: Path) -> None:

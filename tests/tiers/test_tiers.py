@@ -45,6 +45,7 @@ from gpufeed.tiers import keeper
 from gpufeed.tiers.ahead import Ahead
 from gpufeed.tiers.caches import bytes_of
 from gpufeed.tiers.folder import Folder
+from gpufeed.tiers.horizon import Horizon
 from gpufeed.tiers.order import Order
 from gpufeed.tiers.source import TieredSource
 from gpufeed.tiers.tiers import Run
@@ -148,7 +149,7 @@ def test_batches_are_the_same(
 ) -> None:
     memory, disk = MemoryCache(SMALL), DiskCache(tmp_path / "disk", SMALL)
     caches = {"memory": [memory], "disk": [disk], "both": [memory, disk]}
-    cache = caches.get(tiers, [DiskCache(tmp_path / "disk", 4096)])
+    cache = caches.get(tiers, [DiskCache(tmp_path / "disk", 20_000)])
     expected = feed(manifest)
     fed, _ = counted(manifest, requests=requests)
     fails = warned("no room") if tiers == "nothing fits" else contextlib.nullcontext()
@@ -244,17 +245,24 @@ class Steps:
 
 
 @pytest.mark.parametrize(
-    "sampler",
+    ("sampler", "threads"),
     [
-        IndexSampler(COUNT, shuffle=True, seed=2, num_epochs=5),
-        WeightedSampler((np.arange(COUNT) + 1.0) ** 2, seed=1, num_epochs=5),
+        (IndexSampler(COUNT, shuffle=True, seed=2, num_epochs=5), True),
+        (IndexSampler(COUNT, shuffle=True, seed=2, num_epochs=5), False),
+        (WeightedSampler((np.arange(COUNT) + 1.0) ** 2, seed=1, num_epochs=5), True),
     ],
-    ids=["shuffled", "weighted"],
+    ids=["shuffled", "without a thread for the future", "weighted"],
 )
 def test_what_is_read_is_the_least_possible(
-    manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampler: Sampler
+    manifest: Manifest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    sampler: Sampler,
+    threads: bool,
 ) -> None:
     monkeypatch.setattr(Ahead, "start", lambda _: None)
+    if not threads:
+        monkeypatch.setattr(threading.Thread, "start", starting("gpufeed-future"))
     steps = Steps(manifest, DiskCache(tmp_path / "disk", SMALL), sampler)
     for step in range(5 * COUNT):
         steps.read(step)
@@ -349,7 +357,9 @@ def test_nothing_is_read_ahead_before_it_is_known_what_is_there(
         assert source.keys == []
 
 
-def lookahead(room: int, lengths: dict[int, int], *, present: bool = False) -> Ahead:
+def lookahead(
+    room: int, lengths: dict[int, int], *, present: bool = False, seconds: float | None = None
+) -> Ahead:
     """What reads ahead of a run of one image a step, whose threads are not started."""
     sampler = SequentialSampler(5_000)
     schedule = Schedule(sampler.epoch_size, None, 1, ShardOptions(), "drop")
@@ -361,6 +371,7 @@ def lookahead(room: int, lengths: dict[int, int], *, present: bool = False) -> A
         room=room,
         threads=1,
         group=1,
+        seconds=seconds,
     )
 
 
@@ -407,14 +418,72 @@ def test_what_the_loader_reads_is_not_read_ahead_too(
         tiers = tiered._run()
         keep = tiers.keep
         monkeypatch.setattr(
-            tiers, "keep", lambda *given: (reads.append(tiers.ahead._reads), keep(*given))
+            tiers, "keep", lambda *given: (reads.append(len(tiers.ahead._reads)), keep(*given))
         )
         keys = np.arange(3)
         assert (
             len(tiered.start(keys, None).result(PATIENCE) if requests else tiered.read(keys)) == 3
         )
         assert reads == [1]
-        assert tiers.ahead._reads == 0
+        assert not tiers.ahead._reads
+
+
+def test_a_read_that_was_given_up_does_not_end_reading_ahead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("gpufeed.tiers.ahead.monotonic", lambda: now)
+    for seconds in (7.0, None):
+        ahead = lookahead(100, {}, seconds=seconds)
+        ahead.begin(0)
+        hangs = ahead.enter()
+        for later in (0.0, 6.9):
+            now = 100.0 + later
+            assert read_ahead(ahead) == []
+        now = 107.0
+        assert bool(read_ahead(ahead)) == (seconds is not None)
+        ahead.leave(hangs)
+        ahead.begin(100)
+        assert read_ahead(ahead)
+        now = 100.0
+
+
+def test_images_that_hang_ahead_keep_no_others_from_being_read(manifest: Manifest) -> None:
+    """More of them than there are threads, beside one that the loader has given up."""
+    source, gate = Counting(manifest), threading.Event()
+    read = source.read
+
+    def hanging(keys: Any) -> Any:
+        if keys[0] < 10:
+            gate.wait(60)
+        return read(keys)
+
+    source.read = hanging  # type: ignore[method-assign]
+    order = SequentialSampler(COUNT)
+    schedule = Schedule(COUNT, None, 1, ShardOptions(), "drop")
+    tiered = TieredSource(source, [MemoryCache("10 MB")], Run(COUNT, order, schedule, False, 0.1))
+    tiered._run().ahead.enter()
+    tiered.begin(0)
+    end = time.monotonic() + 30
+    while len(source.keys) < COUNT - 10 and time.monotonic() < end:
+        time.sleep(0.01)
+    assert sorted(source.keys) == list(range(10, COUNT))
+    gate.set()
+    tiered.close()
+
+
+def test_what_fails_once_does_not_end_reading_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    ahead = lookahead(100, {})
+    ahead.begin(0)
+    absent = ahead._absent
+
+    def failing(keys: Any) -> Any:
+        ahead._absent = absent
+        raise MemoryError
+
+    ahead._absent = failing
+    monkeypatch.setattr(ahead._changed, "wait", lambda _: ahead.begin(1))
+    assert read_ahead(ahead)
 
 
 def test_one_long_image_does_not_end_reading_ahead() -> None:
@@ -522,10 +591,36 @@ def read_only(*_: object, **__: object) -> None:
     raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
 
+def no_memory(*_: object, **__: object) -> None:
+    raise MemoryError("none left")
+
+
+def starting(*refused: str) -> Callable[[threading.Thread], None]:
+    """Start threads except some, as if the system allowed no more."""
+    start = threading.Thread.start
+
+    def allowed(thread: threading.Thread) -> None:
+        if thread.name in refused:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    return allowed
+
+
 FAULTS: dict[str, tuple[Any, str, Callable[..., Any], str]] = {
     "full": (os, "write", no_space, "cannot be written .*No space.*no further images"),
     "read-only": (Path, "mkdir", read_only, "cannot be used .*Read-only.*going on without"),
     "broken": (Folder, "read", broken, "cannot be read .*Input/output.*going on without"),
+    "unexpected": (Folder, "put", no_memory, r"written \(MemoryError\('none left'\)\); no further"),
+    "unexpected at first": (Folder, "follow", no_memory, "written .*MemoryError.*no further"),
+    "unexpected between": (Horizon, "begin", no_memory, "written .*MemoryError.*no further"),
+    "no thread": (threading.Thread, "start", starting("gpufeed-tiers"), "written .*can't start"),
+    "no reading ahead": (
+        threading.Thread,
+        "start",
+        starting("gpufeed-ahead-1"),
+        "images are read ahead on fewer threads, or not at all .*can't start",
+    ),
 }
 
 
@@ -540,6 +635,7 @@ def test_a_disk_that_fails_is_told_once_and_left_out(
         patched.setattr(where, name, failing)
         found = [digest(batch) for _ in range(3) for batch in loader]
         settle(loader)
+        assert not loader._tiers._run().keeper.waiting
     assert found == expected
 
 
@@ -678,14 +774,17 @@ def test_processes_share_what_each_has_read(
                 each.stdin.close()  # type: ignore[union-attr]
     # The next loader frees what killed processes have left.
     killed = shared_memory / f"gpufeed-{os.geteuid()}-{'0' * 32}"
-    (killed / f"gpufeed-{'0' * 32}").mkdir(parents=True)
-    # A link that another user may have made.
+    # Another user may have made a link, or a folder to which they may write.
     linked, link = tmp_path / "linked", shared_memory / f"gpufeed-{os.geteuid()}-link"
-    (linked / f"gpufeed-{'0' * 32}").mkdir(parents=True)
     link.symlink_to(linked)
+    theirs = shared_memory / f"gpufeed-{os.geteuid()}-theirs"
+    for each in (killed, linked, theirs):
+        (each / f"gpufeed-{'0' * 32}").mkdir(mode=0o700, parents=True)
+        (each / f"gpufeed-{'0' * 32}" / "users").touch()
+    theirs.chmod(0o777)
     feed(manifest, cache=[MemoryCache(SMALL)], epochs=1)
-    assert list(shared_memory.iterdir()) == [link]
-    assert len(list(linked.iterdir())) == 1
+    assert sorted(shared_memory.iterdir()) == [link, theirs]
+    assert len(list(linked.iterdir())) == len(list(theirs.iterdir())) == 1
 
 
 def test_too_little_shared_memory_is_told_at_once(
@@ -709,8 +808,8 @@ def test_too_little_shared_memory_is_told_at_once(
         (MemoryCache("1 MB"), r"it must be a list, as \[MemoryCache\(size='1 MB'\)\]"),
         (["host"], r'"host" and "device" cannot be combined'),
         ("hosts", r'"host", "device", None, or a list'),
-        ([DiskCache("/a", 1), DiskCache("/a/", 2)], "two tiers in /a;"),
-        ([MemoryCache(1), MemoryCache(2)], "two tiers in memory;"),
+        ([DiskCache("/a", SMALL), DiskCache("/a/", "1 GB")], "two tiers in /a;"),
+        ([MemoryCache(SMALL), MemoryCache("1 GB")], "two tiers in memory;"),
     ],
 )
 def test_what_is_no_list_of_tiers_is_told(manifest: Manifest, cache: Any, text: str) -> None:
@@ -739,9 +838,11 @@ def test_a_source_must_say_what_it_has(manifest: Manifest, tmp_path: Path) -> No
 
 def test_sizes_are_numbers_of_bytes() -> None:
     given = {"8 GB": 8 * 10**9, "8GiB": 8 << 30, "1.5 TB": 1500 * 10**9, "64mb": 64 * 10**6}
-    given |= {"123": 123, "7 B": 7, "2 k": 2000, 99: 99}  # type: ignore[dict-item]
+    given |= {"12345678": 12345678, "20000 B": 20000, "20 k": 20000, 99999: 99999}  # type: ignore[dict-item]
     for size, count in given.items():
         assert bytes_of(size) == count
-    for wrong in ("8 XB", "", "-1", 0, -5, 1.5, None, True, "0 GB"):
-        with pytest.raises(ConfigError, match="it must be a number of bytes, or text such as"):
-            bytes_of(wrong)
+    # Without a unit, a few bytes were hardly meant.
+    for wrong in ("8 XB", "", "-1", 0, -5, 1.5, None, True, "0 GB", 200, "200", "1", "1 KB"):
+        for make_cache in (MemoryCache, lambda size: DiskCache("d", size)):
+            with pytest.raises(ConfigError, match="16,384 bytes or more, as a number or with a u"):
+                make_cache(wrong)
