@@ -1,8 +1,8 @@
-"""Evaluate on NABirds' test split: every image exactly once, in batches of one shape.
+"""Evaluate on NABirds' test split: every image exactly once.
 
-The last batch is padded, and its `valid` mask marks the images that count. A nearest-neighbour
-classifier is a placeholder for your network: it reduces each bird to a mosaic of 7 x 7 mean colours
-and predicts the species of the most similar bird in the train split.
+With several processes the last batch is padded; `valid` marks the images that count. A
+nearest-neighbour classifier is a placeholder for your network: it reduces each bird to a mosaic of
+7 x 7 mean colours and predicts the species of the most similar bird in the train split.
 
     python -m pipelines.evaluate --data nabirds/ --framework jax
 """

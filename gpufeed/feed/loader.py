@@ -101,8 +101,8 @@ class Loader:
     - `label_b` and `lam`, with `MixUp` or `CutMix`: the partner's label, as `label`, and the share
       of `label` in the mixture, float32 (n,), 0 to 1.
     - `soft_label`, with `SoftLabels`: float32 (n, classes).
-    - `valid`, with last_batch="pad" or where on_error is "blank" or a function: bool (n,), False
-      for padding and for blank images.
+    - `valid`, with last_batch="pad" or None, or where on_error is "blank" or a function: bool (n,),
+      False for padding and for blank images.
     - `boxes` and `box_labels`, with targets=("boxes",): lists of n arrays, float32 (k, 4) in pixels
       of the output image, and (k,) of the same dtype as `label`. With collate_fn="pad", one array
       each, (n, max_boxes, 4) and (n, max_boxes), and the mask `box_valid`, bool (n, max_boxes).
@@ -155,7 +155,9 @@ class Loader:
             parts of one model, as in tensor parallelism, pass the number of their replica and the
             number of replicas.
         last_batch: what to do with the end of an epoch that does not fill a global batch: "drop"
-            it, "pad" it, or hand out a "partial" batch.
+            it, "pad" it, or hand out a "partial" batch. None, the default of `for_evaluation`, is
+            "pad" with several shards or with `sharding`, where all processes need equal batches,
+            and otherwise "partial".
         device: "auto" (a GPU if there is one), "cpu", "cuda" (the GPU of this process's local rank
             where its launcher sets one, otherwise the first) or "cuda:1"; or a `torch.device`.
         framework: "numpy", "torch" or "jax".
@@ -281,7 +283,7 @@ class Loader:
         transforms: Sequence[Transform] | Views | None = None,
         batch_size: BatchSize = 64,
         shard: ShardOptions | None = None,
-        last_batch: LastBatch = "drop",
+        last_batch: LastBatch | None = "drop",
         device: str | torch.device = "auto",
         framework: Framework = "numpy",
         sharding: jax.sharding.NamedSharding | None = None,
@@ -309,6 +311,7 @@ class Loader:
         if shard is not None:
             shard = adopt_shard(shard)
         if sharding is not None:
+            last_batch = "pad" if last_batch is None else last_batch
             shard = follow_sharding(
                 sharding,
                 shard,
@@ -467,7 +470,7 @@ class Loader:
             tiers=self._tiers,
             spans=self._spans,
         )
-        marks_valid = last_batch == "pad" or policy.blanks
+        marks_valid = last_batch in ("pad", None) or policy.blanks
         others: list[Field | ImageTarget | Pair] = [*fields, *images, *pairs]
         named = [each.name for each in others]
         self._images, self._pairs = images, pairs
@@ -509,13 +512,14 @@ class Loader:
         *,
         sampler: Sampler | Iterable[int] | None = None,
         transforms: Sequence[Transform] | Views | None = None,
-        last_batch: LastBatch = "pad",
+        last_batch: LastBatch | None = None,
         **options: Any,
     ) -> Self:
         """Return a loader that yields each record exactly once, in order, in every iteration.
 
-        Each `for` starts at the first batch, also after one that was left early. The last batch is
-        padded; `valid` marks the records that count:
+        Each `for` starts at the first batch, also after one that was left early. In one process,
+        the last batch has the remaining records only. With several processes or `sharding`, it is
+        padded, so that all have equal batches. `valid` marks the records that count, in either:
 
             loader = gpufeed.Loader.for_evaluation(test, batch_size=64, framework="torch")
             for batch in loader:
@@ -529,7 +533,9 @@ class Loader:
                 `shard`, and pass `ShardOptions(0, 1)` where only one of them evaluates. Do not pass
                 torch's DistributedSampler: it repeats records, which are then counted twice.
             transforms: as for `Loader`; the default is `presets.evaluate()`.
-            last_batch: as for `Loader`; "drop" leaves out the same records each time.
+            last_batch: as for `Loader`; "drop" leaves out the same records each time. None looks at
+                the number of processes when an iteration starts. Pass "pad" for batches of one
+                shape in one process too, as for a step that `jax.jit` or `torch.compile` compiles.
             options: all other options of `Loader`, except `restart`, which is True.
 
         Raises:

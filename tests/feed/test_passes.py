@@ -6,8 +6,10 @@ import itertools
 import json
 from typing import Any
 
+import jax
 import pytest
 import torch
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import gpufeed
 from gpufeed import (
@@ -43,6 +45,45 @@ def test_evaluations_are_iterated_as_torchs_loader_is(pictures: Manifest) -> Non
         for stop in (None, 2, 1, None, 3, None):
             seen = [valid_keys(batch) for batch in itertools.islice(loader, stop)]
             assert seen == [keys.tolist() for keys in itertools.islice(theirs, stop)]
+
+
+@pytest.mark.parametrize(
+    ("options", "sizes"),
+    [
+        ({}, [16, 16, 16, 2]),  # also where a loop ignores `valid`
+        ({"last_batch": "pad"}, [16] * 4),
+        ({"shard": ShardOptions(1, 2)}, [16] * 2),  # as many as the other process has
+        ({"shard": ShardOptions(0, 1), "last_batch": "drop"}, [16] * 3),
+        ({"framework": "jax", "sharding": "one process"}, [16] * 4),
+    ],
+    ids=str,
+)
+def test_an_evaluation_is_padded_where_processes_need_equal_batches(
+    pictures: Manifest, options: dict[str, Any], sizes: list[int]
+) -> None:
+    if "sharding" in options:
+        mesh = Mesh(jax.devices()[:1], ("data",))
+        options["sharding"] = NamedSharding(mesh, PartitionSpec("data"))
+    with evaluation(pictures, **options) as loader:
+        batches = list(loader)
+        assert len(loader) == len(batches)
+    assert [len(batch["image"]) for batch in batches] == sizes
+    if options.get("last_batch") != "drop":
+        assert all(len(batch["valid"]) == len(batch["image"]) for batch in batches)
+
+
+def test_the_processes_may_be_known_only_after_the_loader(
+    pictures: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with evaluation(pictures, shard=ShardOptions(1, 4)) as given:
+        expected = [digest(batch) for batch in given]
+    with evaluation(pictures) as loader:
+        assert len(list(loader)[-1]["image"]) == 2
+        monkeypatch.setenv("RANK", "1")
+        monkeypatch.setenv("WORLD_SIZE", "4")
+        found = list(loader)
+    assert [digest(batch) for batch in found] == expected
+    assert [int(batch["valid"].sum()) for batch in found] == [16]
 
 
 def test_all_evaluations_hand_out_the_same(pictures: Manifest) -> None:
