@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from gpufeed._util.atomic_write import atomic_write
 from gpufeed._util.dali_build import the_build
+from gpufeed._util.hints import explain
 from gpufeed._util.identity import brief, encode
 from gpufeed._util.limits import available_threads
 from gpufeed._util.numbers import is_integer
@@ -36,7 +37,6 @@ from gpufeed.feed.sharded import follow_sharding
 from gpufeed.feed.stats import Stats
 from gpufeed.feed.timeline import timeline
 from gpufeed.feed.trainers import BatchSampler, TrainerEpochs
-from gpufeed.feed.words import explain
 from gpufeed.ledger import Ledger, Run
 from gpufeed.live.watch import Watch, watch
 from gpufeed.open.cached import amount, make_settings
@@ -566,6 +566,14 @@ class Loader:
         """The epoch of the batch that iterating hands out next."""
         self._follow_processes(launched=False)
         return 0 if self._restart else self._cursor.epoch
+
+    def __getitem__(self, _: object) -> NoReturn:
+        """Raise `TypeError`: a loader is no dataset for torch's DataLoader."""
+        raise TypeError(
+            "a gpufeed Loader makes whole batches itself and takes the place of a DataLoader: "
+            "iterate over it, without a DataLoader around it; loader.batch(step) returns any "
+            "batch, and loader.record(key) any record"
+        )
 
     @property
     def dataset(self) -> NoReturn:

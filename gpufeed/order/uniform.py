@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed._util.hints import explain
 from gpufeed._util.identity import pack
 from gpufeed.errors import ConfigError
 from gpufeed.order.permutation import permute_each
@@ -31,6 +32,7 @@ class IndexSampler(Sampler):
             longer than the manifest. Without shuffling, it starts where the last one ended.
     """
 
+    @explain
     def __init__(
         self,
         num_records: int,
@@ -87,6 +89,7 @@ class SequentialSampler(IndexSampler):
             by default `num_records`.
     """
 
+    @explain
     def __init__(
         self,
         num_records: int,
