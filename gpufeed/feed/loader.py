@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import itertools
-import operator
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -16,7 +15,7 @@ from gpufeed._util.dali_build import the_build
 from gpufeed._util.hints import explain
 from gpufeed._util.identity import brief, encode
 from gpufeed._util.limits import available_threads
-from gpufeed._util.numbers import is_integer
+from gpufeed._util.numbers import as_integer, is_integer
 from gpufeed._util.sanitize import short
 from gpufeed._util.spans import Spans
 from gpufeed.adapters import Framework, make_adapter
@@ -686,7 +685,7 @@ class Loader:
             TooManyFailuresError: more records failed than max_failures allows.
         """
         with self._cursor.turn:
-            batch: Batch = self._hand_over.collate(self._make(operator.index(step)))
+            batch: Batch = self._hand_over.collate(self._make(as_integer(step)))
         return batch
 
     def _make(self, step: int) -> Batch:
@@ -793,10 +792,10 @@ class Loader:
             )
         self._cursor.check_process()
         self._follow_processes()
-        key, epochs = operator.index(key), self._schedule.num_epochs or MAX_EPOCHS
+        key, epochs = as_integer(key), self._schedule.num_epochs or MAX_EPOCHS
         if not 0 <= key < len(self.manifest):
             raise IndexError(f"key is {key}; there are records 0 to {len(self.manifest) - 1}")
-        epoch = min(self.epoch, epochs - 1) if epoch is None else operator.index(epoch)
+        epoch = min(self.epoch, epochs - 1) if epoch is None else as_integer(epoch)
         if not 0 <= epoch < epochs:
             raise IndexError(f"epoch is {epoch}; there are epochs 0 to {epochs - 1}")
         self.sampler.check_reachable(epoch)
@@ -826,7 +825,7 @@ class Loader:
             ConfigError: a sampler of another library cannot go there.
         """
         self._follow_processes(launched=False)
-        step = operator.index(step)
+        step = as_integer(step)
         if not 0 <= step <= self._end:
             raise IndexError(f"step is {step}; there are batches 0 to {self._end - 1}")
         self.sampler.check_reachable(self._schedule.epoch_of(min(step, self._end - 1)))
@@ -851,7 +850,7 @@ class Loader:
         if self._restart:
             return
         self._follow_processes(launched=False)
-        resumed = self._cursor.placed and self.epoch == operator.index(epoch)
+        resumed = self._cursor.placed and self.epoch == as_integer(epoch)
         first = self._schedule.first_step(epoch) if epoch >= 0 else -1
         if self.step != first and not resumed:
             self.seek(first)
@@ -946,9 +945,11 @@ class Loader:
         batches = len(self)  # first, since it may find another shard
         size = self._schedule.batch_size
         shard, origin = self._found
-        part = f"shard {shard.shard_index} of {shard.shard_count}, " * (shard.shard_count > 1)
+        part = f"shard {shard.shard_index} of {shard.shard_count}, "
         if origin:
             part = f"{part.removesuffix(', ')} from {origin}, "
+        elif shard.shard_count == 1:
+            part = ""
         if self._cache is not None:
             cached = 0 if self._maker.cache is None else self._maker.cache.ready.sum()
             place = self._cache.place

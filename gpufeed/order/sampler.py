@@ -7,7 +7,6 @@ covers positions e * epoch_size to (e + 1) * epoch_size - 1.
 from __future__ import annotations
 
 import abc
-import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -17,7 +16,7 @@ import numpy.typing as npt
 
 from gpufeed import rng
 from gpufeed._util.identity import is_packed, unpack
-from gpufeed._util.numbers import is_integer
+from gpufeed._util.numbers import as_integer, is_integer
 from gpufeed._util.sanitize import short
 from gpufeed._util.written import write_call
 from gpufeed.errors import ConfigError
@@ -157,7 +156,7 @@ class Sampler(abc.ABC):
     def __getitem__(self, index: int) -> RecordMetadata:
         """Return the record at position `index`; raises IndexError outside the order."""
         end = 1 << 63 if self.num_epochs is None else len(self)
-        index = operator.index(index)
+        index = as_integer(index)
         if not 0 <= index < end:
             raise IndexError(f"position {index} is not in the sampler's order")
         visit = self.visits(np.array([index], dtype=np.int64))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from gpufeed._util.hints import hint
+from gpufeed._util.numbers import as_integer
 from gpufeed._util.rows import gather, pieces, take_rows
 from gpufeed._util.sanitize import sanitize, short
 from gpufeed.errors import ConfigError, ManifestError
@@ -229,7 +229,7 @@ class Manifest:
                 f"a manifest is indexed by integers and slices, not {_kind(key)}; take() takes a "
                 "list of record keys, filter() a mask"
             )
-        number = operator.index(key)
+        number = as_integer(key)
         if not -len(self) <= number < len(self):
             raise IndexError(f"there is no record {number}; there are records 0 to {len(self) - 1}")
         return Record(self, number % len(self))

@@ -10,11 +10,13 @@ import json
 import pickle
 import re
 import threading
+import typing
 import zlib
 from concurrent.futures import Future
 from typing import Any
 
 import grain
+import jax.numpy as jnp
 import numpy as np
 import polars as pl
 import pytest
@@ -493,7 +495,8 @@ def test_steps_are_integers_of_any_kind(pictures: Manifest) -> None:
     with make(pictures) as loader:
         loader.seek(np.int64(3))
         assert json.loads(loader.get_state())["records"] == 24
-        for wrong in (1.5, "3"):
+        assert digest(loader.batch(jnp.int32(3))) == digest(loader.batch(3))
+        for wrong in (1.5, "3", True, np.True_):
             with pytest.raises(TypeError):
                 loader.seek(wrong)
             with pytest.raises(TypeError):
@@ -827,3 +830,11 @@ def test_defaults_are_those_of_the_readme(pictures: Manifest) -> None:
     loader.close()
     shares: Any = {"graph": 0.5, "threads": 0.5}
     assert ', opener {"graph":0.5,"threads":0.5}, cpu' in repr(make(pictures, opener=shares))
+
+
+def test_the_type_of_a_batch_makes_none() -> None:
+    """Grain's `Batch` does, or says how."""
+    assert (typing.get_origin(gpufeed.Batch), typing.get_args(gpufeed.Batch)) == (dict, (str, Any))
+    for call in (lambda: gpufeed.Batch(16), lambda: gpufeed.Batch(batch_size=16)):
+        with pytest.raises(ConfigError, match="pass batch_size to Loader"):
+            call()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import grain.python as grain
+import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -929,6 +930,8 @@ def test_a_sampler_that_belies_its_length_is_named(pictures: Manifest) -> None:
         (lambda: IndexSampler(3, seed=-1), r"seed is -1; it must be an integer from 0 to 2\*\*64"),
         (lambda: IndexSampler(3, seed=2**64), "seed is 18446744073709551616"),
         (lambda: IndexSampler(3, seed=True), "seed is True"),
+        (lambda: IndexSampler(3, seed=3.0), "seed is 3.0"),
+        (lambda: IndexSampler(3, seed=jnp.float32(3)), "seed is Array"),
         (lambda: SubsetSampler(3, []), r"record_keys is float64 \(0,\); it must be integers"),
         (lambda: SubsetSampler(3, [0, 3]), r"record_keys\[1\] is 3; the manifest has rows 0"),
         (lambda: SubsetSampler(3, [-1]), r"record_keys\[0\] is -1"),
@@ -976,3 +979,12 @@ def test_size_costs_nothing(size: int, position: int, seed: int) -> None:
     record = sampler[position]
     assert 0 <= record.record_key < size
     assert record.epoch == position // size
+
+
+@pytest.mark.parametrize(
+    "seed", [np.uint8(7), np.array(7), torch.tensor(7), jnp.int32(7)], ids=type
+)
+def test_a_seed_is_an_integer_of_any_library(seed: Any) -> None:
+    sampler = IndexSampler(100, shuffle=True, seed=seed)
+    assert sampler.identity == IndexSampler(100, shuffle=True, seed=7).identity
+    encode(sampler.identity)
