@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 from gpufeed._util.atomic_write import atomic_write
 from gpufeed._util.dali_build import the_build
 from gpufeed._util.hints import explain
-from gpufeed._util.identity import brief, encode
+from gpufeed._util.identity import encode
 from gpufeed._util.limits import available_threads
 from gpufeed._util.numbers import as_integer, is_integer
 from gpufeed._util.sanitize import short
@@ -499,6 +499,7 @@ class Loader:
         )
         self._cursor = Cursor(self._schedule, self._maker, self._hand_over, prefetch)
         self._watch: Watch | None = None
+        self._warned = False
         # Lightning announces epochs to it.
         epochs = TrainerEpochs(self._cursor, restart=restart)
         self.batch_sampler = BatchSampler(self._schedule.sizes[0], epochs)
@@ -665,6 +666,9 @@ class Loader:
             )
         if self._watch is None:
             self._watch = watch(self._describe)
+        if not self._warned:
+            self._warned = True
+            self._schedule.warn_if_dropping(self.epoch)
         return self._cursor.start(Pass(self, self._cursor, steps, self._follow_processes))
 
     @property
@@ -861,8 +865,8 @@ class Loader:
         `records` is the number of records handed out by all shards together, as a position in the
         sampler's order; prefetched batches do not count. `fingerprints` holds the manifest's hash
         and, as JSON, the settings of the sampler, the transforms and the opener. A sampler's keys,
-        weights or labels take about two bytes a record there; weights without a pattern take
-        eleven. `quarantine` lists the bad records that this process has met.
+        weights or labels are listed there up to 1,000; of more, there are the number and a
+        SHA-256. `quarantine` lists the bad records that this process has met.
         """
         return states.make_state(
             self._schedule.records_before(self._cursor.step),
@@ -950,6 +954,8 @@ class Loader:
             part = f"{part.removesuffix(', ')} from {origin}, "
         elif shard.shard_count == 1:
             part = ""
+        if dropped := self._schedule.dropped(self.epoch):
+            part = f"drops {dropped} of {self._schedule.epoch_size} records an epoch, {part}"
         if self._cache is not None:
             cached = 0 if self._maker.cache is None else self._maker.cache.ready.sum()
             place = self._cache.place
@@ -958,9 +964,14 @@ class Loader:
             part += f"cache {list(self._tiers.caches)}, "
         if not self._is_auto:
             part += f"opener {identify(self._shares)}, "
+        epochs = "" if (count := self._schedule.num_epochs) is None else f" of {count}"
+        step = self.step
+        within = f"batch {step - self._schedule.first_step(self.epoch)} of the epoch"
+        if step == self._end:
+            within = "the end of all epochs"
         return (
             f"Loader({len(self.manifest)} records, {self.sampler!r}, {batches} batches of "
-            f"{size} in epoch {self.epoch}, {part}{self.device}, at step {self.step})"
+            f"{size} in epoch {self.epoch}{epochs}, {part}{self.device}, at step {step}, {within})"
         )
 
     def _check_shard(self, shard: ShardOptions) -> None:
@@ -1052,7 +1063,7 @@ class Loader:
     def _run(self, pixels: bool) -> Run:
         return Run(
             manifest=self.manifest.fingerprint(),
-            sampler=encode(brief(self.sampler.identity)),
+            sampler=self._identities["sampler"],
             transforms=self._identities["transforms"],
             num_records=len(self.manifest),
             epoch_size=self.sampler.epoch_size,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from gpufeed._util.identity import brief, encode
+from gpufeed._util.identity import encode
 from gpufeed._util.sanitize import sanitize
 from gpufeed.errors import StateError, StateMismatchError
 
@@ -15,6 +15,8 @@ __all__ = ["VERSION", "check_state", "decode_state", "encode_state", "make_state
 VERSION = 1
 _MAX_SHOWN = 2000
 """Characters of a fingerprint that an error message shows."""
+_MAX_PARTS = 8
+"""Values that an error message shows one by one."""
 
 
 def make_state(records: int, fingerprints: Mapping[str, str], quarantine: str) -> dict[str, Any]:
@@ -113,10 +115,10 @@ def check_state(
 
 
 def _values(fingerprint: str) -> Any:
-    """Return an identity as JSON values, without the bytes of arrays; other text unchanged."""
+    """Return an identity as JSON values; other text unchanged."""
     if fingerprint.startswith(("{", "[")):
         try:
-            return brief(json.loads(fingerprint))
+            return json.loads(fingerprint)
         except ValueError:
             pass
     return fingerprint
@@ -128,12 +130,14 @@ def _differences(where: str, was: Any, here: Any) -> Iterator[str]:
     if _kind(was) and _kind(was) == _kind(here):
         names = sorted({*was, *here})
         parts = [(f" {_kind(was)}.{name}", was.get(name), here.get(name)) for name in names]
-    elif _is_nested(was) and _is_nested(here) and len(was) == len(here):
+    elif _has_parts(was) and _has_parts(here) and len(was) == len(here):
         pairs = enumerate(zip(was, here, strict=True))
         parts = [(f"[{place}]", one, other) for place, (one, other) in pairs]
-    for part, one, other in parts:
-        if one != other:
-            yield from _differences(where + part, one, other)
+    changed = [each for each in parts if each[1] != each[2]]
+    for part, one, other in changed[:_MAX_PARTS]:
+        yield from _differences(where + part, one, other)
+    if len(changed) > _MAX_PARTS:
+        yield f"{len(changed) - _MAX_PARTS} further values of {where} differ"
     if not parts:
         yield f"{where} was {_text(was)[:_MAX_SHOWN]}, is {_text(here)[:_MAX_SHOWN]}"
 
@@ -142,9 +146,11 @@ def _kind(identity: Any) -> Any:
     return identity.get("kind") if isinstance(identity, dict) else None
 
 
-def _is_nested(values: Any) -> bool:
-    """Return whether `values` is a list of identities or of lists."""
-    return isinstance(values, list) and all(isinstance(each, dict | list) for each in values)
+def _has_parts(values: Any) -> bool:
+    """Return whether `values` is a list to be compared part by part: nested, or long."""
+    return isinstance(values, list) and (
+        len(values) > _MAX_PARTS or all(isinstance(each, dict | list) for each in values)
+    )
 
 
 def _text(values: Any) -> str:

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufeed import rng
-from gpufeed._util.identity import is_packed, unpack
 from gpufeed._util.numbers import as_integer, is_integer
 from gpufeed._util.sanitize import short
 from gpufeed._util.written import write_call
@@ -177,9 +176,10 @@ class Sampler(abc.ABC):
     def __repr__(self) -> str:
         arguments: dict[str, Any] = {**self.identity, "num_epochs": self.num_epochs}
         del arguments["kind"]
+        # `write_call` abbreviates arrays.
         return write_call(
             type(self),
-            {name: unpack(each) if is_packed(each) else each for name, each in arguments.items()},
+            {name: np.array(v) if isinstance(v, list) else v for name, v in arguments.items()},
         )
 
 

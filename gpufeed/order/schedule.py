@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, get_args
@@ -19,6 +20,8 @@ __all__ = ["MAX_EPOCHS", "BatchSize", "LastBatch", "Schedule", "check_sizes"]
 
 MAX_EPOCHS = 1 << 32
 """An epoch's number is 32 bits of the address of a random number."""
+
+_log = logging.getLogger("gpufeed")
 
 BatchSize = int | Mapping[int, int]
 LastBatch = Literal["drop", "pad", "partial"]
@@ -148,6 +151,27 @@ class Schedule:
     def steps_of(self, epoch: int) -> range:
         """Return the numbers of the batches of an epoch; there are as many for all shards."""
         return range(self.first_step(epoch), self.first_step(epoch + 1))
+
+    def dropped(self, epoch: int) -> int:
+        """Return the number of records at the end of an epoch that no shard gets."""
+        if self.ending != "drop":
+            return 0
+        _, within, size = self._locate(self.first_step(epoch + 1) - 1)
+        return self.epoch_size - within - size * self.shard.shard_count
+
+    def warn_if_dropping(self, epoch: int) -> None:
+        """Log a warning if more than a tenth of an epoch's records are dropped."""
+        dropped = self.dropped(epoch)
+        if 10 * dropped > self.epoch_size:
+            _log.warning(
+                "gpufeed: of the %d records of an epoch, %d are dropped, since they do not fill a "
+                'batch of %d x %d shard(s); pass last_batch="partial" or "pad", or a smaller '
+                "batch_size",
+                self.epoch_size,
+                dropped,
+                self._locate(self.first_step(epoch))[2],
+                self.shard.shard_count,
+            )
 
     @property
     def num_steps(self) -> int | None:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufeed._util.hints import explain
-from gpufeed._util.identity import pack
+from gpufeed._util.identity import listed
 from gpufeed.errors import ConfigError
 from gpufeed.order.permutation import permute_each
 from gpufeed.order.sampler import Int64, Sampler, Visits, check_count
@@ -171,7 +171,7 @@ class SubsetSampler(IndexSampler):
     @property
     def identity(self) -> dict[str, object]:
         """Everything that decides the order, as JSON values."""
-        return {**super().identity, "record_keys": pack(self.record_keys)}
+        return {**super().identity, "record_keys": listed(self.record_keys)}
 
 
 class RepeatedAugmentationSampler(Sampler):

@@ -323,3 +323,38 @@ def test_an_iterator_sent_to_the_end_is_finished(pictures: Manifest) -> None:
             assert list(batches) == []
             assert loader.get_state() == state
             loader.seek(0)
+
+
+# ------------------------------------------------------------------------- what is told
+
+
+def test_where_a_loader_stands_is_shown(pictures: Manifest) -> None:
+    sampler = IndexSampler(50, num_epochs=3)
+    with make(pictures, sampler=sampler, batch_size=24) as loader:
+        assert "2 batches of 24 in epoch 0 of 3, drops 2 of 50 records an epoch" in repr(loader)
+        next(iter(loader))  # a peek
+        assert repr(loader).endswith("at step 1, batch 1 of the epoch)")
+        list(loader)
+        assert "in epoch 1 of 3, " in repr(loader)
+        assert repr(loader).endswith("at step 2, batch 0 of the epoch)")
+        list(loader.forever())
+        assert repr(loader).endswith("at step 6, the end of all epochs)")
+    assert "drops" not in repr(make(pictures, last_batch="pad", batch_size=24))
+
+
+def test_an_epoch_that_drops_much_is_told_once(
+    pictures: Manifest, caplog: pytest.LogCaptureFixture
+) -> None:
+    with make(pictures, batch_size=16, shard=ShardOptions(1, 2)) as loader:
+        loader.batch(0)
+        repr(loader), len(loader), loader.state_dict()
+        assert not caplog.messages
+        for _ in range(3):
+            next(iter(loader))
+    (message,) = [each for each in caplog.messages if "dropped" in each]
+    assert "of the 50 records of an epoch, 18 are dropped" in message
+    assert "a batch of 16 x 2 shard(s); pass last_batch=" in message
+    for options in ({"batch_size": 9}, {"batch_size": 32, "last_batch": "partial"}):
+        with make(pictures, **options) as loader:
+            next(iter(loader))  # at most a tenth, and nothing
+    assert sum("dropped" in each for each in caplog.messages) == 1
