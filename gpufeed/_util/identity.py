@@ -47,7 +47,7 @@ def listed(array: npt.NDArray[Any]) -> list[Any] | Digest:
         return values
     little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     digest = hashlib.sha256(little.dtype.str.encode())
-    digest.update(little)
+    digest.update(little.data)
     return Digest(count=len(little), sha256=digest.hexdigest())
 
 

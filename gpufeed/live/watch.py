@@ -65,8 +65,7 @@ class Watch:
         own = {"pid": os.getpid(), "parent": os.getppid(), "number": number}
         self._process = os.getpid()
         self._stop = threading.Event()
-        if not number:
-            read_snapshots()  # removes those of killed processes
+        read_snapshots()  # removes those of killed processes
         self._thread = threading.Thread(
             target=_run,
             args=(weakref.WeakMethod(describe), own, path_of(number), line, self._stop),
