@@ -25,7 +25,9 @@ __all__ = sorted(_HOMES)
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
-        raise AttributeError(f"module 'gpufeed' has no attribute {name!r}")
+        from gpufeed._util.hints import hint
+
+        raise AttributeError(f"module 'gpufeed' has no attribute {name!r}{hint('gpufeed', name)}")
     if home == "gpufeed":
         return importlib.import_module(f"gpufeed.{name}")
     if home.startswith("gpufeed.adapters."):

@@ -16,7 +16,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from gpufeed._util.numbers import is_integer
+from gpufeed._util.numbers import as_integer
 from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
 
@@ -65,9 +65,13 @@ Float64 = npt.NDArray[np.float64]
 
 def check_seed(seed: int) -> int:
     """Return `seed` if it is an integer from 0 to 2**64 - 1; raise `ConfigError` otherwise."""
-    if not is_integer(seed) or not 0 <= seed < 2**64:
+    try:
+        number = as_integer(seed)
+    except TypeError:
+        number = -1
+    if not 0 <= number < 2**64:
         raise ConfigError(f"seed is {short(seed)}; it must be an integer from 0 to 2**64 - 1")
-    return int(seed)
+    return number
 
 
 def philox4x32(counter: UInt64, key: tuple[int, int]) -> UInt32:

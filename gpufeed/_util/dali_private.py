@@ -9,7 +9,7 @@ import contextlib
 import ctypes
 from typing import Any
 
-__all__ = ["abandon", "merge_batch", "skip_api_check", "split_batch"]
+__all__ = ["abandon", "merge_batch", "shut_down", "skip_api_check", "split_batch"]
 
 _UNCHECKED = contextlib.nullcontext()
 
@@ -39,6 +39,20 @@ def skip_api_check(pipeline: Any) -> None:
     with `enable_api_check(False)`).
     """
     pipeline._check_api_type_scope = lambda _: _UNCHECKED
+
+
+def shut_down(pipeline: Any) -> None:
+    """End a pipeline for good as the interpreter exits, a little before DALI does.
+
+    DALI ends a pipeline again when it is freed, with modules that the interpreter may have cleared
+    by then.
+    """
+    pipeline._shutdown()
+    pipeline._shutdown = _nothing
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 def abandon(pipeline: Any) -> None:

@@ -1,15 +1,9 @@
-"""Identities of samplers and transforms: canonical JSON, with packed arrays.
-
-A packed array is a mapping of its dtype, length, digest and compressed bytes. Compressed bytes may
-differ between machines, so identities are compared by `brief`, which omits them.
-"""
+"""Identities of samplers and transforms: canonical JSON, in which long arrays are digests."""
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
-import zlib
 from typing import Any
 
 import numpy as np
@@ -18,9 +12,10 @@ import numpy.typing as npt
 from gpufeed._util.sanitize import sanitize
 from gpufeed.errors import ConfigError
 
-__all__ = ["brief", "encode", "is_packed", "pack", "unpack"]
+__all__ = ["LISTED", "Digest", "encode", "is_digest", "listed"]
 
-_PACKED = {"dtype", "length", "sha256", "zlib"}
+LISTED = 1000
+"""The most values of an array that an identity lists."""
 
 
 def encode(identity: object) -> str:
@@ -38,42 +33,24 @@ def encode(identity: object) -> str:
         ) from None
 
 
-def pack(array: npt.NDArray[Any]) -> dict[str, object]:
-    """Return a one-dimensional array as a mapping of JSON values."""
-    little = array.astype(array.dtype.newbyteorder("<"))
-    content = little.tobytes()
-    return {
-        "dtype": little.dtype.str,
-        "length": len(little),
-        "sha256": hashlib.sha256(content).hexdigest()[:16],
-        "zlib": base64.b64encode(zlib.compress(content, 1)).decode(),
-    }
+class Digest(dict[str, object]):
+    """A long array in an identity: its number of values, and the SHA-256 of dtype and values."""
+
+    def __repr__(self) -> str:
+        return f"<{self['count']:,} values, SHA-256 {str(self['sha256'])[:8]}...>"
 
 
-def is_packed(value: object) -> bool:
-    """Return whether a value has the form that `pack` returns."""
-    return isinstance(value, dict) and value.keys() == _PACKED
+def listed(array: npt.NDArray[Any]) -> list[Any] | Digest:
+    """Return a one-dimensional array as JSON values: as a list, or as a digest if it is long."""
+    if len(array) <= LISTED:
+        values: list[Any] = array.tolist()
+        return values
+    little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    digest = hashlib.sha256(little.dtype.str.encode())
+    digest.update(little.data)
+    return Digest(count=len(little), sha256=digest.hexdigest())
 
 
-def unpack(packed: dict[str, Any]) -> npt.NDArray[Any]:
-    """Return the array that `pack` packed.
-
-    Raises:
-        ValueError: it is damaged.
-    """
-    try:
-        content = zlib.decompress(base64.b64decode(packed["zlib"]))
-        return np.frombuffer(content, np.dtype(packed["dtype"]))
-    except (TypeError, zlib.error) as error:
-        raise ValueError(f"a packed array is damaged ({error})") from None
-
-
-def brief(identity: Any) -> Any:
-    """Return an identity without the bytes of its packed arrays."""
-    if is_packed(identity):
-        return {name: value for name, value in identity.items() if name != "zlib"}
-    if isinstance(identity, dict):
-        return {name: brief(value) for name, value in identity.items()}
-    if isinstance(identity, list):
-        return [brief(value) for value in identity]
-    return identity
+def is_digest(value: object) -> bool:
+    """Return whether a value, which may have been read from JSON, is a digest."""
+    return isinstance(value, dict) and value.keys() == {"count", "sha256"}

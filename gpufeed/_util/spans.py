@@ -43,10 +43,12 @@ class Spans:
 
     Attributes:
         sums: nanoseconds of all spans by stage; "wait" is the consumer's.
+        under_way: when the blocks that have not ended began, by stage and step.
     """
 
     def __init__(self, annotate: Annotate | None = None) -> None:
         self.sums = dict.fromkeys((*STAGES, "wait"), 0)
+        self.under_way: dict[tuple[str, int], int] = {}
         self._annotate = annotate
         # Does nothing, in a tenth of a microsecond, unless the process runs under such a tool.
         self._nvtx = nvtx.get_domain("gpufeed")
@@ -56,11 +58,12 @@ class Spans:
     @contextlib.contextmanager
     def __call__(self, stage: str, step: int) -> Iterator[None]:
         """Note the block as a span, and show it to profilers."""
-        begin = time.perf_counter_ns()
+        begin = self.under_way[stage, step] = time.perf_counter_ns()
         try:
             with self.range(stage, step):
                 yield
         finally:
+            self.under_way.pop((stage, step), None)  # another thread may make the same batch
             self.add(stage, step, begin)
 
     @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import weakref
@@ -9,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from gpufeed._util.dali_private import abandon
+from gpufeed._util.dali_private import abandon, shut_down
 from gpufeed.engine.graph import define_pipeline, rest_feeds
 from gpufeed.errors import DecodeError, GpufeedError
 from gpufeed.open.base import Opened
@@ -211,5 +212,11 @@ def _disown() -> None:
         engine._runs.clear()
 
 
+def _shut_down() -> None:
+    for engine in list(_all):
+        shut_down(engine._pipeline)
+
+
 _all: weakref.WeakSet[Engine] = weakref.WeakSet()
 os.register_at_fork(after_in_child=_disown)
+atexit.register(_shut_down)

@@ -151,7 +151,7 @@ def facts_of(
         "manifest": f"{len(manifest)} records" + f", fingerprint {known}" * bool(known),
         **facts,
         "batch_size": sizes[0] if len(sizes) == 1 else str(sizes),
-        "last_batch": schedule.last_batch,
+        "last_batch": schedule.ending,
         "restart": restart,
         "shard_count": schedule.shard.shard_count,
         "records fed before": position,

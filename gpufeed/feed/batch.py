@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
+
+from gpufeed.errors import ConfigError
 
 if TYPE_CHECKING:
     from gpufeed._util.spans import Spans
@@ -20,7 +23,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Batch", "HandOver"]
 
-Batch = dict[str, Any]
+if TYPE_CHECKING:
+    Batch = dict[str, Any]
+else:
+
+    class _Type(GenericAlias):
+        """The type of a batch, for annotations; Grain has an operation of this name."""
+
+        def __call__(self, *_: object, **__: object) -> NoReturn:
+            raise ConfigError(
+                "gpufeed.Batch is the type of a batch, a dict, and makes none: pass batch_size to "
+                "Loader, which makes the batches"
+            )
+
+    Batch = _Type(dict, (str, Any))
 
 
 class HandOver:

@@ -52,6 +52,8 @@ class Cursor:
     ) -> None:
         self.step = 0
         self.placed = False
+        # The step up to which the pass has come: at the end of an epoch, the first of the next one.
+        self._reached: int | None = None
         # Counts calls of `seek`, so that a batch made meanwhile does not undo one.
         self._moves = 0
         self.clock = Clock(maker)
@@ -74,7 +76,8 @@ class Cursor:
     def stats(self) -> Stats:
         """The figures of the current pass, or else of the last one; callable from any thread."""
         step, end = self.step, self._schedule.num_steps
-        epoch = self._schedule.epoch_of(step if end is None else min(step, end - 1))
+        of = step - 1 if step and self._reached == step else step
+        epoch = self._schedule.epoch_of(of if end is None else min(of, end - 1))
         steps = self._schedule.steps_of(epoch)
         return self.clock.read(self._prefetcher.ready, step, epoch, steps)
 
@@ -87,6 +90,7 @@ class Cursor:
         self.supersede()
         self.clock = Clock(self._maker)
         self.passes += 1
+        self._reached = None
         self._pass = weakref.ref(started)
         return started
 
@@ -119,7 +123,7 @@ class Cursor:
                 if self._hand_over.canary is not None:
                     self._hand_over.canary.settle()
                 end = self._schedule.num_steps
-                self.step = steps.stop if end is None else min(steps.stop, end)
+                self.step = self._reached = steps.stop if end is None else min(steps.stop, end)
                 raise StopIteration
             try:
                 with self._maker.spans.range("wait", step):
@@ -139,13 +143,13 @@ class Cursor:
                 raise
             # Last, so that a signal handler that saves a state never skips a batch.
             if moves == self._moves:
-                self.step, self.placed = step + 1, False
+                self.step, self.placed, self._reached = step + 1, False, step + 1
             return handed_out
 
     def seek(self, step: int) -> None:
         """Move to a batch; the current pass continues from there if it is one of its steps."""
         self._moves += 1
-        self.step, self.placed = step, True
+        self.step, self.placed, self._reached = step, True, None
         self._prefetcher.interrupt()
 
     def pause(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import itertools
-import operator
 import os
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -14,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from gpufeed._util.atomic_write import atomic_write
 from gpufeed._util.dali_build import refuse_two_builds
-from gpufeed._util.identity import brief, encode
+from gpufeed._util.hints import explain
+from gpufeed._util.identity import encode
 from gpufeed._util.limits import available_threads
-from gpufeed._util.numbers import is_integer
+from gpufeed._util.numbers import as_integer, is_integer
 from gpufeed._util.sanitize import short
 from gpufeed._util.spans import Spans
 from gpufeed.adapters import Framework, make_adapter
@@ -38,7 +38,6 @@ from gpufeed.feed.sharded import follow_sharding
 from gpufeed.feed.stats import Stats
 from gpufeed.feed.timeline import timeline
 from gpufeed.feed.trainers import BatchSampler, TrainerEpochs
-from gpufeed.feed.words import explain
 from gpufeed.ledger import Ledger, Run
 from gpufeed.live.watch import Watch, watch
 from gpufeed.open.budget import check_whole_images
@@ -104,8 +103,8 @@ class Loader:
     - `label_b` and `lam`, with `MixUp` or `CutMix`: the partner's label, as `label`, and the share
       of `label` in the mixture, float32 (n,), 0 to 1.
     - `soft_label`, with `SoftLabels`: float32 (n, classes).
-    - `valid`, with last_batch="pad" or where on_error is "blank" or a function: bool (n,), False
-      for padding and for blank images.
+    - `valid`, with last_batch="pad" or None, or where on_error is "blank" or a function: bool (n,),
+      False for padding and for blank images.
     - `boxes` and `box_labels`, with targets=("boxes",): lists of n arrays, float32 (k, 4) in pixels
       of the output image, and (k,) of the same dtype as `label`. With collate_fn="pad", one array
       each, (n, max_boxes, 4) and (n, max_boxes), and the mask `box_valid`, bool (n, max_boxes).
@@ -159,7 +158,9 @@ class Loader:
             number of replicas. The processes of a group compare what they were given before the
             first batch: docs/how-to/processes.md tells what and when.
         last_batch: what to do with the end of an epoch that does not fill a global batch: "drop"
-            it, "pad" it, or hand out a "partial" batch.
+            it, "pad" it, or hand out a "partial" batch. None, the default of `for_evaluation`, is
+            "pad" with several shards or with `sharding`, where all processes need equal batches,
+            and otherwise "partial".
         device: "auto" (a GPU if there is one and the framework is not "numpy", otherwise the CPU),
             "cpu", "cuda" or "cuda:1"; or a `torch.device`. "cuda" is the GPU that
             `torch.cuda.set_device` chose, otherwise that of the process's local rank, where its
@@ -289,7 +290,7 @@ class Loader:
         transforms: Sequence[Transform] | Views | None = None,
         batch_size: BatchSize = 64,
         shard: ShardOptions | None = None,
-        last_batch: LastBatch = "drop",
+        last_batch: LastBatch | None = "drop",
         device: str | torch.device = "auto",
         framework: Framework = "numpy",
         sharding: jax.sharding.NamedSharding | None = None,
@@ -317,6 +318,7 @@ class Loader:
         if shard is not None:
             shard = adopt_shard(shard)
         if sharding is not None:
+            last_batch = "pad" if last_batch is None else last_batch
             shard = follow_sharding(
                 sharding,
                 shard,
@@ -484,7 +486,7 @@ class Loader:
             tiers=self._tiers,
             spans=self._spans,
         )
-        marks_valid = last_batch == "pad" or policy.blanks
+        marks_valid = last_batch in ("pad", None) or policy.blanks
         others: list[Field | ImageTarget | Pair] = [*fields, *images, *pairs]
         named = [each.name for each in others]
         self._images, self._pairs = images, pairs
@@ -514,7 +516,7 @@ class Loader:
         )
         self._cursor = Cursor(self._schedule, self._maker, self._hand_over, prefetch)
         self._watch: Watch | None = None
-        self._warned = False
+        self._warned_of_order = self._warned_of_drops = False
         # Lightning announces epochs to it.
         epochs = TrainerEpochs(self._cursor, restart=restart)
         self.batch_sampler = BatchSampler(self._schedule.sizes[0], epochs)
@@ -528,13 +530,14 @@ class Loader:
         *,
         sampler: Sampler | Iterable[int] | None = None,
         transforms: Sequence[Transform] | Views | None = None,
-        last_batch: LastBatch = "pad",
+        last_batch: LastBatch | None = None,
         **options: Any,
     ) -> Self:
         """Return a loader that yields each record exactly once, in order, in every iteration.
 
-        Each `for` starts at the first batch, also after one that was left early. The last batch is
-        padded; `valid` marks the records that count:
+        Each `for` starts at the first batch, also after one that was left early. In one process,
+        the last batch has the remaining records only. With several processes or `sharding`, it is
+        padded, so that all have equal batches. `valid` marks the records that count, in either:
 
             loader = gpufeed.Loader.for_evaluation(test, batch_size=64, framework="torch")
             for batch in loader:
@@ -548,7 +551,9 @@ class Loader:
                 `shard`, and pass `ShardOptions(0, 1)` where only one of them evaluates. Do not pass
                 torch's DistributedSampler: it repeats records, which are then counted twice.
             transforms: as for `Loader`; the default is `presets.evaluate()`.
-            last_batch: as for `Loader`; "drop" leaves out the same records each time.
+            last_batch: as for `Loader`; "drop" leaves out the same records each time. None looks at
+                the number of processes when an iteration starts. Pass "pad" for batches of one
+                shape in one process too, as for a step that `jax.jit` or `torch.compile` compiles.
             options: all other options of `Loader`, except `restart`, which is True.
 
         Raises:
@@ -579,6 +584,14 @@ class Loader:
         """The epoch of the batch that iterating hands out next."""
         schedule, _, step = self._upcoming()
         return 0 if self._restart else schedule.epoch_of(step)
+
+    def __getitem__(self, _: object) -> NoReturn:
+        """Raise `TypeError`: a loader is no dataset for torch's DataLoader."""
+        raise TypeError(
+            "a gpufeed Loader makes whole batches itself and takes the place of a DataLoader: "
+            "iterate over it, without a DataLoader around it; loader.batch(step) returns any "
+            "batch, and loader.record(key) any record"
+        )
 
     @property
     def dataset(self) -> NoReturn:
@@ -672,6 +685,9 @@ class Loader:
             )
         if self._watch is None:
             self._watch = watch(self._describe)
+        if not self._warned_of_drops:
+            self._warned_of_drops = True
+            self._schedule.warn_if_dropping(self.epoch)
         return self._cursor.start(
             Pass(self, self._cursor, steps, self._follow_processes, self._agree)
         )
@@ -694,7 +710,7 @@ class Loader:
             TooManyFailuresError: more records failed than max_failures allows.
         """
         with self._cursor.turn:
-            batch: Batch = self._hand_over.collate(self._make(operator.index(step)))
+            batch: Batch = self._hand_over.collate(self._make(as_integer(step)))
         return batch
 
     def _make(self, step: int) -> Batch:
@@ -801,10 +817,10 @@ class Loader:
             )
         self._cursor.check_process()
         self._follow_processes()
-        key, epochs = operator.index(key), self._schedule.num_epochs or MAX_EPOCHS
+        key, epochs = as_integer(key), self._schedule.num_epochs or MAX_EPOCHS
         if not 0 <= key < len(self.manifest):
             raise IndexError(f"key is {key}; there are records 0 to {len(self.manifest) - 1}")
-        epoch = min(self.epoch, epochs - 1) if epoch is None else operator.index(epoch)
+        epoch = min(self.epoch, epochs - 1) if epoch is None else as_integer(epoch)
         if not 0 <= epoch < epochs:
             raise IndexError(f"epoch is {epoch}; there are epochs 0 to {epochs - 1}")
         self.sampler.check_reachable(epoch)
@@ -834,7 +850,7 @@ class Loader:
             ConfigError: a sampler of another library cannot go there.
         """
         self._follow_processes(launched=False)
-        step = operator.index(step)
+        step = as_integer(step)
         if not 0 <= step <= self._end:
             raise IndexError(f"step is {step}; there are batches 0 to {self._end - 1}")
         self.sampler.check_reachable(self._schedule.epoch_of(min(step, self._end - 1)))
@@ -860,7 +876,7 @@ class Loader:
         if self._restart:
             return
         self._follow_processes(launched=False)
-        resumed = self._cursor.placed and self.epoch == operator.index(epoch)
+        resumed = self._cursor.placed and self.epoch == as_integer(epoch)
         first = self._schedule.first_step(epoch) if epoch >= 0 else -1
         if self.step != first and not resumed:
             self.seek(first)
@@ -871,14 +887,14 @@ class Loader:
         `records` is the number of records handed out by all shards together, as a position in the
         sampler's order; prefetched batches do not count. `fingerprints` holds the manifest's hash
         and, as JSON, the settings of the sampler, the transforms and the opener. A sampler's keys,
-        weights or labels take about two bytes a record there; weights without a pattern take
-        eleven. `quarantine` lists the bad records that this process has met.
+        weights or labels are listed there up to 1,000; of more, there are the number and a
+        SHA-256. `quarantine` lists the bad records that this process has met.
 
         Warns once if the sampler's order cannot be continued in another process, such as that of
         torch's RandomSampler.
         """
-        if not (self.sampler.addressable or self._warned):
-            self._warned = True
+        if not (self.sampler.addressable or self._warned_of_order):
+            self._warned_of_order = True
             warnings.warn(
                 f"no other process can resume from this state: the order of {self.sampler!r} "
                 "cannot be repeated; use a gpufeed sampler, such as "
@@ -966,9 +982,13 @@ class Loader:
     def __repr__(self) -> str:
         schedule, (shard, origin), step = self._upcoming()
         size = schedule.batch_size
-        part = f"shard {shard.shard_index} of {shard.shard_count}, " * (shard.shard_count > 1)
+        part = f"shard {shard.shard_index} of {shard.shard_count}, "
         if origin:
             part = f"{part.removesuffix(', ')} from {origin}, "
+        elif shard.shard_count == 1:
+            part = ""
+        if dropped := schedule.dropped(self.epoch):
+            part = f"drops {dropped} of {schedule.epoch_size} records an epoch, {part}"
         if self._cache is not None:
             cached = 0 if self._maker.cache is None else self._maker.cache.ready.sum()
             place = self._cache.place
@@ -977,9 +997,13 @@ class Loader:
             part += f"cache {list(self._tiers.caches)}, "
         if not self._is_auto:
             part += f"opener {identify(self._shares)}, "
+        epochs = "" if (count := schedule.num_epochs) is None else f" of {count}"
+        within = f"batch {step - schedule.first_step(self.epoch)} of the epoch"
+        if step == schedule.num_steps:
+            within = "the end of all epochs"
         return (
             f"Loader({len(self.manifest)} records, {self.sampler!r}, {len(self)} batches of "
-            f"{size} in epoch {self.epoch}, {part}{self.device}, at step {step})"
+            f"{size} in epoch {self.epoch}{epochs}, {part}{self.device}, at step {step}, {within})"
         )
 
     def _check_shard(self, shard: ShardOptions) -> None:
@@ -1099,7 +1123,7 @@ class Loader:
     def _run(self, pixels: bool) -> Run:
         return Run(
             manifest=self.manifest.fingerprint(),
-            sampler=encode(brief(self.sampler.identity)),
+            sampler=self._identities["sampler"],
             transforms=self._identities["transforms"],
             num_records=len(self.manifest),
             epoch_size=self.sampler.epoch_size,

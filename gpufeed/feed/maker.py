@@ -24,6 +24,7 @@ from gpufeed.faults.blank import blank_image
 from gpufeed.faults.failures import Failures
 from gpufeed.faults.policy import Policy
 from gpufeed.faults.repair import Repair
+from gpufeed.feed.patience import Patience
 from gpufeed.open.base import KEPT
 from gpufeed.open.budget import Budget
 from gpufeed.open.cached import Cache, CacheSettings
@@ -234,6 +235,10 @@ class Maker:
             self._reader = open_reader(self._source, self._read_timeout)
             self.readers = self._reader.batches
         return self._reader.share()
+
+    def patience(self, step: int) -> Patience:
+        """Return what reports a long wait for a batch; the wait begins now."""
+        return Patience(step, self._source, self._read_timeout, self.spans)
 
     def prepare(self, step: int, reader: Wrapper) -> Future[Opened]:
         """Plan and read a batch and start to open it; callable from any thread.

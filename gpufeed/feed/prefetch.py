@@ -15,6 +15,7 @@ from gpufeed.source.wrapper import ReadCancelled
 if TYPE_CHECKING:
     from gpufeed.engine.engine import Run
     from gpufeed.feed.maker import Made, Maker
+    from gpufeed.feed.patience import Patience
     from gpufeed.open.base import Opened
     from gpufeed.source.wrapper import Wrapper
 
@@ -99,7 +100,8 @@ class Prefetcher:
         self._forget_cancelled()
         self._steps = self._steps_from(self._queue[-1].step + 1 if self._queue else step)
         self._begin(2 * self._prefetch + 1)
-        opened = self._wait(self._wait(self._queue[0].planned))
+        patience = self._maker.patience(step)
+        opened = self._wait(self._wait(self._queue[0].planned, patience), patience)
         self._submit(self._prefetch + 1)
         made = self._maker.finish(opened, self._queue.popleft().run)
         del opened  # so that the next batch takes its memory
@@ -140,9 +142,10 @@ class Prefetcher:
             except PipelineError:
                 item.refused = True  # raised again when the batch is requested
 
-    def _wait(self, future: Future[T]) -> T:
+    def _wait(self, future: Future[T], patience: Patience) -> T:
         while not future.done() and not self._interrupted:
             wait([future], timeout=_POLL_SECONDS)
+            patience.check()
         if self._interrupted or future.cancelled():
             raise Interrupted
         try:

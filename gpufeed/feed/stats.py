@@ -37,7 +37,7 @@ class Stats:
         ready: batches that are ready at this moment, from the next one on: all their images are
             open. Where DALI itself decodes, it may still be at work on them.
         step: number of the batch that is handed out next.
-        epoch: its epoch; at the end of all epochs, the last one.
+        epoch: its epoch; after the last batch of an epoch, that epoch until the next pass begins.
         steps_in_epoch: batches of that epoch.
         step_in_epoch: those of them that come before `step`.
     """

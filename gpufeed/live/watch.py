@@ -16,7 +16,7 @@ from typing import Any
 from gpufeed._util.exits import before_threads_end
 from gpufeed._util.limits import local_rank
 from gpufeed._util.spans import at_work
-from gpufeed.live.snapshots import Snapshot, path_of, remove, write
+from gpufeed.live.snapshots import Snapshot, path_of, read_snapshots, remove, write
 from gpufeed.live.status_line import StatusLine
 
 __all__ = ["Watch", "watch"]
@@ -65,6 +65,7 @@ class Watch:
         own = {"pid": os.getpid(), "parent": os.getppid(), "number": number}
         self._process = os.getpid()
         self._stop = threading.Event()
+        read_snapshots()  # removes those of killed processes
         self._thread = threading.Thread(
             target=_run,
             args=(weakref.WeakMethod(describe), own, path_of(number), line, self._stop),

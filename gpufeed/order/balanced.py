@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from gpufeed._util.identity import pack
+from gpufeed._util.identity import listed
 from gpufeed.errors import ConfigError
 from gpufeed.order.permutation import permute_each
 from gpufeed.order.sampler import Int64, Sampler, Visits, check_count
@@ -109,7 +109,7 @@ class ClassBalancedBatchSampler(Sampler):
         labels[self._records] = np.repeat(np.arange(len(self._counts)), self._counts)
         return {
             "kind": "ClassBalancedBatchSampler",
-            "labels": pack(labels),
+            "labels": listed(labels),
             "classes_per_batch": self.classes_per_batch,
             "records_per_class": self.records_per_class,
             "seed": self.seed,

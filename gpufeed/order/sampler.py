@@ -7,7 +7,6 @@ covers positions e * epoch_size to (e + 1) * epoch_size - 1.
 from __future__ import annotations
 
 import abc
-import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -16,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufeed import rng
-from gpufeed._util.identity import is_packed, unpack
-from gpufeed._util.numbers import is_integer
+from gpufeed._util.numbers import as_integer, is_integer
 from gpufeed._util.sanitize import short
 from gpufeed._util.written import write_call
 from gpufeed.errors import ConfigError
@@ -166,7 +164,7 @@ class Sampler(abc.ABC):
     def __getitem__(self, index: int) -> RecordMetadata:
         """Return the record at position `index`; raises IndexError outside the order."""
         end = 1 << 63 if self.num_epochs is None else len(self)
-        index = operator.index(index)
+        index = as_integer(index)
         if not 0 <= index < end:
             raise IndexError(f"position {index} is not in the sampler's order")
         visit = self.visits(np.array([index], dtype=np.int64))
@@ -187,9 +185,10 @@ class Sampler(abc.ABC):
     def __repr__(self) -> str:
         arguments: dict[str, Any] = {**self.identity, "num_epochs": self.num_epochs}
         del arguments["kind"]
+        # `write_call` abbreviates arrays.
         return write_call(
             type(self),
-            {name: unpack(each) if is_packed(each) else each for name, each in arguments.items()},
+            {name: np.array(v) if isinstance(v, list) else v for name, v in arguments.items()},
         )
 
 

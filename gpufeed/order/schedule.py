@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, get_args
@@ -19,6 +20,8 @@ __all__ = ["MAX_EPOCHS", "BatchSize", "LastBatch", "Schedule", "check_sizes"]
 
 MAX_EPOCHS = 1 << 32
 """An epoch's number is 32 bits of the address of a random number."""
+
+_log = logging.getLogger("gpufeed")
 
 BatchSize = int | Mapping[int, int]
 LastBatch = Literal["drop", "pad", "partial"]
@@ -56,18 +59,19 @@ class Schedule:
         shard: this shard.
         last_batch: what to do with the end of an epoch that does not fill a global batch: "drop"
             leaves it out; "pad" repeats the epoch's last record, marked as not valid; "partial"
-            returns the remaining records, which may be none for the later shards.
+            returns the remaining records, which may be none for the later shards; None is "partial"
+            if there is one shard, and otherwise "pad", so that all shards have equal batches.
     """
 
     epoch_size: int
     num_epochs: int | None
     batch_size: BatchSize
     shard: ShardOptions
-    last_batch: LastBatch
+    last_batch: LastBatch | None
     _segments: list[_Segment] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.last_batch not in get_args(LastBatch):
+        if self.last_batch not in (None, *get_args(LastBatch)):
             raise ConfigError(
                 f'last_batch is {short(self.last_batch)}; it must be "drop", "pad" or "partial"'
             )
@@ -88,7 +92,7 @@ class Schedule:
                 f'{shards} shard(s); use a smaller batch_size, or last_batch="pad" or "partial"'
             )
         # Raised on all shards, since those with records would wait for the others in a collective.
-        if self.last_batch == "partial" and (shards - 1) * size >= self.epoch_size:
+        if self.ending == "partial" and (shards - 1) * size >= self.epoch_size:
             raise ConfigError(
                 f"shard {shards - 1} of {shards} would never get a record: the shards before it "
                 f"take all {self.epoch_size} records of an epoch; use a smaller batch_size, or "
@@ -108,6 +112,11 @@ class Schedule:
         self.shard, self._segments = other.shard, other._segments
 
     @property
+    def ending(self) -> LastBatch:
+        """What becomes of the end of an epoch, for the current number of shards."""
+        return self.last_batch or ("partial" if self.shard.shard_count == 1 else "pad")
+
+    @property
     def sizes(self) -> dict[int, int]:
         """Map the first step of each batch size, per shard, to the size."""
         return {segment.first: segment.size for segment in self._segments}
@@ -115,7 +124,7 @@ class Schedule:
     def _steps_in(self, positions: int, size: int) -> int:
         """Return the number of batches of a size in the last `positions` of an epoch."""
         whole, left = divmod(positions, size * self.shard.shard_count)
-        return whole if self.last_batch == "drop" else whole + (left > 0)
+        return whole if self.ending == "drop" else whole + (left > 0)
 
     def _locate(self, step: int) -> tuple[int, int, int]:
         """Return a step's epoch, the position in it at which its global batch starts, its size."""
@@ -143,6 +152,27 @@ class Schedule:
         """Return the numbers of the batches of an epoch; there are as many for all shards."""
         return range(self.first_step(epoch), self.first_step(epoch + 1))
 
+    def dropped(self, epoch: int) -> int:
+        """Return the number of records at the end of an epoch that no shard gets."""
+        if self.ending != "drop":
+            return 0
+        _, within, size = self._locate(self.first_step(epoch + 1) - 1)
+        return self.epoch_size - within - size * self.shard.shard_count
+
+    def warn_if_dropping(self, epoch: int) -> None:
+        """Log a warning if more than a tenth of an epoch's records are dropped."""
+        dropped = self.dropped(epoch)
+        if 10 * dropped > self.epoch_size:
+            _log.warning(
+                "gpufeed: of the %d records of an epoch, %d are dropped, since they do not fill a "
+                'batch of %d x %d shard(s); pass last_batch="partial" or "pad", or a smaller '
+                "batch_size",
+                self.epoch_size,
+                dropped,
+                self._locate(self.first_step(epoch))[2],
+                self.shard.shard_count,
+            )
+
     @property
     def num_steps(self) -> int | None:
         """Total number of batches; None for no end."""
@@ -155,7 +185,7 @@ class Schedule:
         Raises:
             ConfigError: it differs between epochs.
         """
-        if self.last_batch != "drop":
+        if self.ending != "drop":
             return self.epoch_size
         if len(self._segments) > 1:
             raise ConfigError(
@@ -186,7 +216,7 @@ class Schedule:
         start += self.shard.shard_index * size
         within = np.arange(start, start + size, dtype=np.int64)
         valid = within < self.epoch_size
-        if self.last_batch == "partial":
+        if self.ending == "partial":
             within, valid = within[valid], valid[valid]
         else:
             within = np.minimum(within, self.epoch_size - 1)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from gpufeed._util.identity import pack
+from gpufeed._util.hints import explain
+from gpufeed._util.identity import listed
 from gpufeed.errors import ConfigError
 from gpufeed.order.permutation import permute_each
 from gpufeed.order.sampler import Int64, Sampler, Visits, check_count
@@ -31,6 +32,7 @@ class IndexSampler(Sampler):
             longer than the manifest. Without shuffling, it starts where the last one ended.
     """
 
+    @explain
     def __init__(
         self,
         num_records: int,
@@ -87,6 +89,7 @@ class SequentialSampler(IndexSampler):
             by default `num_records`.
     """
 
+    @explain
     def __init__(
         self,
         num_records: int,
@@ -168,7 +171,7 @@ class SubsetSampler(IndexSampler):
     @property
     def identity(self) -> dict[str, object]:
         """Everything that decides the order, as JSON values."""
-        return {**super().identity, "record_keys": pack(self.record_keys)}
+        return {**super().identity, "record_keys": listed(self.record_keys)}
 
 
 class RepeatedAugmentationSampler(Sampler):

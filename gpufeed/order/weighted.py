@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufeed import rng
-from gpufeed._util.identity import pack
+from gpufeed._util.identity import listed
 from gpufeed.errors import ConfigError
 from gpufeed.order.sampler import Int64, Sampler, Visits
 
@@ -149,7 +149,7 @@ class WeightedSampler(Sampler):
         weights[self._positive] = self._weights
         return {
             "kind": "WeightedSampler",
-            "weights": pack(weights),
+            "weights": listed(weights),
             "replacement": self.replacement,
             "seed": self.seed,
             "epoch_size": self.epoch_size,

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Self, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex, overload
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from gpufeed._util.hints import hint
+from gpufeed._util.numbers import as_integer
 from gpufeed._util.rows import gather, pieces, take_rows
 from gpufeed._util.sanitize import sanitize, short
 from gpufeed.errors import ConfigError, ManifestError
@@ -235,13 +236,19 @@ class Manifest:
                 f"a manifest is indexed by integers and slices, not {_kind(key)}; take() takes a "
                 "list of record keys, filter() a mask"
             )
-        number = operator.index(key)
+        number = as_integer(key)
         if not -len(self) <= number < len(self):
             raise IndexError(f"there is no record {number}; there are records 0 to {len(self) - 1}")
         return Record(self, number % len(self))
 
     def __iter__(self) -> Iterator[Record]:
         return map(self.__getitem__, range(len(self)))
+
+    if not TYPE_CHECKING:  # for which any name would then be an attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            text = f"'Manifest' object has no attribute {name!r}{hint('Manifest', name)}"
+            raise AttributeError(text, name=name, obj=self)
 
     def __repr__(self) -> str:
         boxes = "with boxes" if self.has_objects else "no boxes"

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from gpufeed import transforms
-from gpufeed._util.identity import brief, encode, is_packed, unpack
+from gpufeed._util.identity import LISTED, encode, is_digest
 from gpufeed.errors import StateError
 from gpufeed.order.balanced import ClassBalancedBatchSampler
 from gpufeed.order.mixture import MixtureSampler
@@ -85,8 +85,11 @@ def _read(name: str, fingerprint: str) -> Any:
 
 def _value(encoded: Any) -> Any:
     """Return a setting from its JSON values."""
-    if is_packed(encoded):
-        return unpack(encoded)
+    if is_digest(encoded):
+        raise StateError(
+            f"the state has {encoded['count']:,} values of its sampler as a digest only, since "
+            f"they are more than {LISTED:,}; {_BY_HAND}"
+        )
     if isinstance(encoded, list):
         return [_value(each) for each in encoded]
     if not isinstance(encoded, dict) or "kind" not in encoded:
@@ -114,8 +117,8 @@ def _call(kind: type[Any], identity: dict[str, Any]) -> Any:
 
 
 def _check_same(name: str, rebuilt: object, saved: object) -> None:
-    if brief(rebuilt) != brief(saved):
+    if rebuilt != saved:
         raise StateError(
-            f"{name} cannot be rebuilt from its fingerprint: {encode(brief(saved))} became "
-            f"{encode(brief(rebuilt))}"
+            f"{name} cannot be rebuilt from its fingerprint: {encode(saved)} became "
+            f"{encode(rebuilt)}"
         )

@@ -219,8 +219,9 @@ def check_sampling(value: Any) -> Sampling:
 
 
 def check_dtype(value: Any) -> DType:
-    """Return the name of an output type."""
-    chosen: DType = _check_name("dtype", value, DType)
+    """Return the name of an output type, which may be a dtype of NumPy, torch or JAX."""
+    name = getattr(value, "__name__", None) or str(value).removeprefix("torch.")
+    chosen: DType = _check_name("dtype", name if name in get_args(DType) else value, DType)
     return chosen
 
 

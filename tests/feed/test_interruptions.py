@@ -144,3 +144,20 @@ print("exiting")
 """
     (ran,) = run_scripts(pictures, [body])
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "exiting\n", "")
+
+
+def test_a_loader_that_is_not_closed_outlives_modules_silently(pictures: Manifest) -> None:
+    """The interpreter may clear modules before it frees objects, as it does with some imports."""
+    body = """
+import sys, weakref
+class ClearsModules:
+    def __del__(self):
+        weakref.ref = None
+sys.modules["cleared"] = ClearsModules()
+left = make(manifest)
+for _ in left:
+    pass
+sys.modules["held"] = left
+"""
+    (ran,) = run_scripts(pictures, [body])
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")

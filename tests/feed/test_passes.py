@@ -6,8 +6,10 @@ import itertools
 import json
 from typing import Any
 
+import jax
 import pytest
 import torch
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import gpufeed
 from gpufeed import (
@@ -43,6 +45,45 @@ def test_evaluations_are_iterated_as_torchs_loader_is(pictures: Manifest) -> Non
         for stop in (None, 2, 1, None, 3, None):
             seen = [valid_keys(batch) for batch in itertools.islice(loader, stop)]
             assert seen == [keys.tolist() for keys in itertools.islice(theirs, stop)]
+
+
+@pytest.mark.parametrize(
+    ("options", "sizes"),
+    [
+        ({}, [16, 16, 16, 2]),  # also where a loop ignores `valid`
+        ({"last_batch": "pad"}, [16] * 4),
+        ({"shard": ShardOptions(1, 2)}, [16] * 2),  # as many as the other process has
+        ({"shard": ShardOptions(0, 1), "last_batch": "drop"}, [16] * 3),
+        ({"framework": "jax", "sharding": "one process"}, [16] * 4),
+    ],
+    ids=str,
+)
+def test_an_evaluation_is_padded_where_processes_need_equal_batches(
+    pictures: Manifest, options: dict[str, Any], sizes: list[int]
+) -> None:
+    if "sharding" in options:
+        mesh = Mesh(jax.devices()[:1], ("data",))
+        options["sharding"] = NamedSharding(mesh, PartitionSpec("data"))
+    with evaluation(pictures, **options) as loader:
+        batches = list(loader)
+        assert len(loader) == len(batches)
+    assert [len(batch["image"]) for batch in batches] == sizes
+    if options.get("last_batch") != "drop":
+        assert all(len(batch["valid"]) == len(batch["image"]) for batch in batches)
+
+
+def test_the_processes_may_be_known_only_after_the_loader(
+    pictures: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with evaluation(pictures, shard=ShardOptions(1, 4)) as given:
+        expected = [digest(batch) for batch in given]
+    with evaluation(pictures) as loader:
+        assert len(list(loader)[-1]["image"]) == 2
+        monkeypatch.setenv("RANK", "1")
+        monkeypatch.setenv("WORLD_SIZE", "4")
+        found = list(loader)
+    assert [digest(batch) for batch in found] == expected
+    assert [int(batch["valid"].sum()) for batch in found] == [16]
 
 
 def test_all_evaluations_hand_out_the_same(pictures: Manifest) -> None:
@@ -282,3 +323,38 @@ def test_an_iterator_sent_to_the_end_is_finished(pictures: Manifest) -> None:
             assert list(batches) == []
             assert loader.get_state() == state
             loader.seek(0)
+
+
+# ------------------------------------------------------------------------- what is told
+
+
+def test_where_a_loader_stands_is_shown(pictures: Manifest) -> None:
+    sampler = IndexSampler(50, num_epochs=3)
+    with make(pictures, sampler=sampler, batch_size=24) as loader:
+        assert "2 batches of 24 in epoch 0 of 3, drops 2 of 50 records an epoch" in repr(loader)
+        next(iter(loader))  # a peek
+        assert repr(loader).endswith("at step 1, batch 1 of the epoch)")
+        list(loader)
+        assert "in epoch 1 of 3, " in repr(loader)
+        assert repr(loader).endswith("at step 2, batch 0 of the epoch)")
+        list(loader.forever())
+        assert repr(loader).endswith("at step 6, the end of all epochs)")
+    assert "drops" not in repr(make(pictures, last_batch="pad", batch_size=24))
+
+
+def test_an_epoch_that_drops_much_is_told_once(
+    pictures: Manifest, caplog: pytest.LogCaptureFixture
+) -> None:
+    with make(pictures, batch_size=16, shard=ShardOptions(1, 2)) as loader:
+        loader.batch(0)
+        repr(loader), len(loader), loader.state_dict()
+        assert not caplog.messages
+        for _ in range(3):
+            next(iter(loader))
+    (message,) = [each for each in caplog.messages if "dropped" in each]
+    assert "of the 50 records of an epoch, 18 are dropped" in message
+    assert "a batch of 16 x 2 shard(s); pass last_batch=" in message
+    for options in ({"batch_size": 9}, {"batch_size": 32, "last_batch": "partial"}):
+        with make(pictures, **options) as loader:
+            next(iter(loader))  # at most a tenth, and nothing
+    assert sum("dropped" in each for each in caplog.messages) == 1

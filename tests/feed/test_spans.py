@@ -133,10 +133,19 @@ def test_the_place_is_told(pictures: Manifest) -> None:
         for _ in loader.forever():
             stats = loader.stats
             assert stats.step == loader.step
-            epoch = min(loader.epoch, 1)
+            epoch = (loader.step - 1) // 3  # of the batch at hand
             place = (stats.epoch, stats.step_in_epoch, stats.steps_in_epoch)
             assert place == (epoch, loader.step - 3 * epoch, 3)
-    assert place == (1, 3, 3)
+        assert place == (1, 3, 3)
+        loader.seek(0)
+        for _ in loader:
+            pass
+        assert "epoch 0, step 3 of 3;" in repr(loader.stats)  # between two epochs
+        batches = iter(loader)
+        assert "epoch 1, step 0 of 3;" in repr(loader.stats)
+        next(batches)
+        loader.seek(0)
+        assert "epoch 0, step 0 of 3;" in repr(loader.stats)
 
 
 def test_batches_become_ready_while_the_consumer_works(pictures: Manifest) -> None:

@@ -43,7 +43,7 @@ def train(small: Manifest) -> Batches:
 
 @pytest.fixture(scope="module")
 def evaluation(small: Manifest) -> Batches:
-    with evaluation_loader(small, 2 * BATCH) as loader:
+    with evaluation_loader(small, 2 * BATCH, last_batch="pad") as loader:
         batches = [rows(batch) for batch in loader]
     assert [row[1] for batch in batches for row in batch if row[4]] == list(range(len(small)))
     return batches

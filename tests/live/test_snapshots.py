@@ -126,6 +126,16 @@ def test_snapshots_of_the_dead_are_passed_over_and_removed(folder: Path) -> None
     assert set(folder.iterdir()) == {mine, foreign}
 
 
+def test_a_loader_that_starts_removes_those_of_the_dead(pictures: Manifest, folder: Path) -> None:
+    pid, started, _ = snapshots.path_of(7).stem.split("-")
+    dead = folder / f"{pid}-{int(started) - 1}-0.json"
+    dead.write_text("{}")
+    os.utime(dead, (0, 0))
+    with make(pictures) as loader:
+        next(iter(loader))
+        assert not dead.exists()
+
+
 def test_no_reader_sees_half_a_snapshot(folder: Path) -> None:
     path = snapshots.path_of(0)
     long, short = {"is": "x" * 20_000}, {"is": "y"}

@@ -56,10 +56,12 @@ def test_batches_are_those_of_a_plain_loop(
         assert largest * shards > size if last == "drop" else largest * (shards - 1) >= size
         return
     starts: dict[int, int] = {}
+    ends: dict[int, int] = {}
     for step, (epoch, start, stop, now) in enumerate(
         itertools.islice(cut(size, sizes, shards, last), 60)
     ):
         starts.setdefault(epoch, step)
+        ends[epoch] = stop
         read = []
         for plan in plans:
             positions, valid = plan.positions(step)
@@ -71,6 +73,8 @@ def test_batches_are_those_of_a_plain_loop(
         assert read == [epoch * size + position for position in range(start, stop)]
     for epoch, step in starts.items():
         assert plans[0].first_step(epoch) == step
+        if epoch < max(starts):  # it has ended
+            assert plans[0].dropped(epoch) == size - ends[epoch]
     assert Schedule(
         size, len(starts) - 1, sizes, ShardOptions(0, shards), last
     ).num_steps == step_of(starts)

@@ -65,6 +65,17 @@ def test_a_launcher_divides_the_records(
         assert keys(alone.batch(0)) == keys(make(pictures, shard=ShardOptions(0, 1)).batch(0))
 
 
+def test_a_single_process_is_shown_as_one(
+    pictures: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with make(pictures) as loader:
+        assert "shard" not in repr(loader)
+        initialize(monkeypatch, 0, 1)
+        for _ in loader:
+            break
+        assert "shard 0 of 1 from torch.distributed, cpu" in repr(loader)
+
+
 @pytest.mark.parametrize("environ", [{}, LIGHTNING])
 def test_a_process_group_that_comes_later_is_followed(
     environ: dict[str, str], pictures: Manifest, monkeypatch: pytest.MonkeyPatch

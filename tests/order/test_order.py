@@ -104,6 +104,7 @@ def test_shards_share_an_epoch_out(
     read = [position for step in steps for plan in plans for position in taken(plan, step)]
     whole = size // (batch * shards) * batch * shards if last == "drop" else size
     assert read == list(range(epoch * size, epoch * size + whole))
+    assert plans[0].dropped(epoch) == size - whole
     for plan, step in itertools.product(plans, steps):
         length = len(plan.positions(step)[0])
         assert length == batch if last != "partial" else length <= batch

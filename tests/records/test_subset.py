@@ -27,7 +27,7 @@ def test_subsets_of_torch(pictures: Manifest) -> None:
         wanted = [val.indices[place] for place in (3, 0, 0)]
         assert paths(loader.manifest) == [paths(pictures)[key] for key in wanted]
         (batch,) = loader
-        assert batch["record_key"].tolist() == [0, 1, 2, 2]
+        assert batch["record_key"].tolist() == [0, 1, 2]
         assert batch["label"].tolist()[:3] == pictures.frame["label"][wanted].to_list()
 
 

@@ -46,9 +46,10 @@ def train_loader(manifest: Manifest, batch_size: int = BATCH) -> Loader:
     return make(manifest, framework="torch", batch_size=batch_size, last_batch="pad", num_threads=1)
 
 
-def evaluation_loader(manifest: Manifest, batch_size: int = BATCH) -> Loader:
+def evaluation_loader(manifest: Manifest, batch_size: int = BATCH, **options: Any) -> Loader:
     return Loader.for_evaluation(
         manifest,
+        **options,
         transforms=[Resize((24, 24)), ToDtype("float32")],
         framework="torch",
         batch_size=batch_size,

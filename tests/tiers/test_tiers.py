@@ -455,7 +455,7 @@ def test_images_that_hang_ahead_keep_no_others_from_being_read(manifest: Manifes
 
     def hanging(keys: Any) -> Any:
         if keys[0] < 10:
-            gate.wait(60)
+            gate.wait(PATIENCE)
         return read(keys)
 
     source.read = hanging  # type: ignore[method-assign]
@@ -464,9 +464,7 @@ def test_images_that_hang_ahead_keep_no_others_from_being_read(manifest: Manifes
     tiered = TieredSource(source, [MemoryCache("10 MB")], Run(COUNT, order, schedule, False, 0.1))
     tiered._run().ahead.enter()
     tiered.begin(0)
-    end = time.monotonic() + 30
-    while len(source.keys) < COUNT - 10 and time.monotonic() < end:
-        time.sleep(0.01)
+    wait_until(lambda: len(source.keys) >= COUNT - 10)
     assert sorted(source.keys) == list(range(10, COUNT))
     gate.set()
     tiered.close()

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import polars as pl
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -465,6 +467,7 @@ def test_boxes_are_cut_to_the_canvas() -> None:
         (lambda: tf.Normalize(0, (58.4, 57, 57)), r"std is \(58.4, 57, 57\), but .* by 255"),
         (lambda: tf.Normalize(mean=float("nan")), "mean is nan; its numbers must be finite"),
         (lambda: tf.Normalize(dtype="uint8"), 'dtype is "uint8", which Normalize cannot return'),
+        (lambda: tf.ToDtype(jnp.float64), 'dtype is .*float64.*; it must be one of "float32"'),
         (lambda: tf.ToDtype("int8"), "dtype is 'int8'; it must be one of \"float32\""),
         (lambda: tf.ToDtype("uint8", scale=True), 'dtype is "uint8", which cannot hold'),
         (lambda: tf.ToDtype(layout="CHW"), "layout is 'CHW'; it must be one of \"NCHW\""),
@@ -473,6 +476,23 @@ def test_boxes_are_cut_to_the_canvas() -> None:
 def test_bad_arguments_are_named(make: Callable[[], tf.Transform], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        np.float32,
+        np.dtype("float16"),
+        torch.bfloat16,
+        torch.uint8,
+        jnp.bfloat16,
+        jnp.dtype("bfloat16"),
+    ],
+    ids=str,
+)
+def test_a_dtype_may_be_that_of_a_library(dtype: Any) -> None:
+    name = jnp.dtype(dtype).name if "torch" not in str(dtype) else str(dtype).removeprefix("torch.")
+    assert tf.ToDtype(dtype).identity == tf.ToDtype(name).identity  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -68,3 +68,12 @@ def test_pipe_holds_what_runs(pipeline: Pipeline) -> None:
     ctypes.pythonapi.Py_DecRef(ctypes.py_object(pipe()))
     gc.collect()
     assert pipe() is None
+
+
+def test_a_pipeline_that_was_shut_down_is_freed_without_a_word(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(pipeline)
+    dali_private.shut_down(pipeline)
+    monkeypatch.setattr(weakref, "ref", None)
+    pipeline.__del__()

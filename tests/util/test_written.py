@@ -131,8 +131,10 @@ def test_samplers_are_written(made: Sampler) -> None:
 def test_long_arrays_are_abbreviated() -> None:
     shown = repr(gpufeed.SubsetSampler(10**6, np.arange(10**6)))
     assert shown == (
-        "SubsetSampler(1000000, [0, 1, 2, ..., 999997, 999998, 999999], epoch_size=1000000)"
+        "SubsetSampler(1000000, <1,000,000 values, SHA-256 8a3b37fa...>, epoch_size=1000000)"
     )
+    shown = repr(gpufeed.SubsetSampler(900, np.arange(900)))
+    assert shown == "SubsetSampler(900, [0, 1, 2, ..., 897, 898, 899], epoch_size=900)"
     with pytest.raises(gpufeed.ConfigError):
         evaluated(shown)
 

@@ -91,7 +91,7 @@ class RemoteStorage:
             **options,
         }
         self._max_requests = max_requests
-        self._retry_seconds = retry_seconds
+        self.retry_seconds = retry_seconds
         self._make = _maker(root.partition("://")[0], timeout, options)
         self._lock = threading.Lock()
         self._connection: _Connection | None = None
@@ -225,7 +225,7 @@ class RemoteStorage:
                 loop = event_loop()
                 backend = self._make(loop)
                 self._connection = _Connection(
-                    loop, backend, self._max_requests, self._retry_seconds
+                    loop, backend, self._max_requests, self.retry_seconds
                 )
             return self._connection
 

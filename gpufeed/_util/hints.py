@@ -1,14 +1,16 @@
-"""Options that other loaders have, and what to write here instead."""
+"""Names that other libraries have, and what to write here instead."""
 
 from __future__ import annotations
 
+import difflib
 import functools
+import inspect
 from collections.abc import Callable
 from typing import ParamSpec
 
 from gpufeed.errors import ConfigError
 
-__all__ = ["explain"]
+__all__ = ["explain", "hint"]
 
 _P = ParamSpec("_P")
 
@@ -29,7 +31,15 @@ _NO_WORKERS = "leave it out: there are no worker processes, and batches come in 
 _PINNED = "leave it out: batches come on the device"
 _PREFETCH = "pass prefetch, a number of batches"
 
-_INSTEAD = {
+_WHOLE_LOADER = "Loader(manifest) makes the batches itself"
+_NO_SHARDING = (
+    "leave it out, or pass shard=ShardOptions(0, 1) to Loader: one process reads all records"
+)
+_FROM_LOADER = "leave it out: Loader divides each batch among the processes; its option is shard"
+_CLASSES = "manifest.classes has the names, and a label is the index of its name"
+_PATHS = 'manifest.frame has them, in the columns "path" and "label"'
+
+_LOADER = {
     "shuffle": _SHUFFLE,
     "seed": _ORDER,
     "generator": _ORDER,
@@ -64,18 +74,52 @@ _INSTEAD = {
     "enable_profiling": "read loader.stats",
 }
 
+INSTEAD = {
+    "Loader": _LOADER,
+    "IndexSampler": {"shard_options": _FROM_LOADER},
+    "SequentialSampler": {"shard_options": _FROM_LOADER},
+    "Manifest": {
+        "class_to_idx": _CLASSES,
+        "targets": 'manifest.frame["label"] has the labels',
+        "samples": _PATHS,
+        "imgs": _PATHS,
+    },
+    "gpufeed": {
+        "DataLoader": _WHOLE_LOADER,
+        "ImageFolder": "read_folder(root) returns a manifest of the same images",
+        "NoSharding": _NO_SHARDING,
+        "ShardByJaxProcess": _FROM_LOADER,
+        "RandomSampler": "Loader(manifest) shuffles; see IndexSampler",
+        "DistributedSampler": _FROM_LOADER,
+    },
+}
+"""What to write, by the owner of a name that it does not have."""
+
 
 def explain(init: Callable[_P, None]) -> Callable[_P, None]:
-    """Make `init` explain options that it does not have, and another loader has.
+    """Make `init` explain options that it does not have: other libraries' and misspelt ones.
 
     The decorated function raises `ConfigError` for such options, all at once.
     """
+    owner = init.__qualname__.partition(".")[0]
+    known = [*inspect.signature(init).parameters]
 
     @functools.wraps(init)  # so that `help` and others see the signature
     def explained(*args: _P.args, **options: _P.kwargs) -> None:
-        advice = [f"no option {name}: {_INSTEAD[name]}" for name in options if name in _INSTEAD]
+        advice = []
+        for name in options:
+            if name in INSTEAD[owner]:
+                advice.append(f"no option {name}: {INSTEAD[owner][name]}")
+            elif name not in known and (close := difflib.get_close_matches(name, known, 1, 0.8)):
+                advice.append(f"no option {name}: it is called {close[0]}")
         if advice:
-            raise ConfigError(f"Loader has {'; '.join(advice)}")
+            raise ConfigError(f"{owner} has {'; '.join(advice)}")
         init(*args, **options)
 
     return explained
+
+
+def hint(owner: str, name: str) -> str:
+    """Return what an error about a missing attribute of `owner` ends with; empty for no hint."""
+    instead = INSTEAD[owner].get(name)
+    return f": {instead}" if instead else ""
