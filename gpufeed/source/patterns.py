@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from gpufeed._util.sanitize import short
 from gpufeed._util.urls import is_url
@@ -40,8 +41,9 @@ def locate(patterns: Patterns) -> tuple[Storage, list[str]]:
             have no folder in common.
         ConfigError: an argument is something else, or a URL that cannot be read.
     """
-    many = isinstance(patterns, Iterable) and not isinstance(patterns, str)
-    given = list(patterns) if many else [patterns]
+    given: Iterable[Any] = [patterns]
+    if isinstance(patterns, Iterable) and not isinstance(patterns, str | os.PathLike):
+        given = [*patterns]
     for each in given:
         if not isinstance(each, str | os.PathLike):
             raise ConfigError(f"{short(each)} is not a path; pass paths or URLs as text")

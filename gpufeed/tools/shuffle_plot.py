@@ -86,7 +86,7 @@ def draw_report(report: Report, subject: str) -> Image.Image:
         for axes in panels[0, :2]:
             axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
             axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-        panels[1, 2].xaxis.set_major_locator(MaxNLocator(integer=True))
+        panels[1, 2].xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         canvas.draw()
         return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
 

@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+import typer
 from PIL import Image
 
 import gpufeed
@@ -157,6 +158,18 @@ def test_version_and_entry_point(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(arguments) == 0
     assert "Usage: gpufeed" in capsys.readouterr().out
+
+
+def test_data_are_an_argument_of_every_command_that_reads_them() -> None:
+    reading = {
+        "show", "transforms", "replay", "shuffle-report", "check", "bench", "doctor", "prepare",
+        "stage",
+    }  # fmt: skip
+    for name, command in typer.main.get_command(cli.app).commands.items():  # type: ignore[attr-defined]
+        given = {each.name: each.param_type_name for each in command.params}
+        assert given.pop("data", None) == ("argument" if name in reading else None)
+        shared = {"path", "image", "label", "root", "follow_links"}
+        assert shared & set(given) == (shared if name in reading else set())
 
 
 def test_help_imports_nothing_heavy() -> None:
