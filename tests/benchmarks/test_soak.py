@@ -18,6 +18,7 @@ import pytest
 from benchmarks import soak
 from benchmarks.soak import Look, broken, judge
 from gpufeed.source.threads import THREADS
+from tests.support.waiting import wait_until
 
 LEVEL = [
     Look(10 * number, float(number), 2.0 * number, 0.1, 0.2, 200.0 + number % 2, 30, 9, 4096)
@@ -123,21 +124,27 @@ def test_a_look_sees_threads_files_and_shared_memory(
 ) -> None:
     monkeypatch.setattr(soak, "wait_until_quiet", lambda: 0.0)
     monkeypatch.setattr(soak, "_SHARED", tmp_path)
-    watch, ended = soak.Watch(lambda: None), threading.Event()
-    before = watch.look(1)
-    waiting = [threading.Thread(target=ended.wait) for _ in range(5)]
-    try:
-        for each in waiting:
-            each.start()
-        (tmp_path / "one").write_bytes(b"x" * 1000)
-        with (tmp_path / "one").open(), (tmp_path / "one").open():
-            after = watch.look(2)
-    finally:
-        ended.set()
-        for each in waiting:
-            each.join()
-    assert (after.batches, after.threads - before.threads) == (2, 5)
-    assert (after.descriptors - before.descriptors, after.shm_bytes) == (2, 1000)
+    watch = soak.Watch(lambda: None)
+    (tmp_path / "one").write_bytes(b"x" * 1000)
+
+    def seen() -> bool:
+        """Whether five threads and two files are; not where those of other tests end meanwhile."""
+        ended = threading.Event()
+        waiting = [threading.Thread(target=ended.wait) for _ in range(5)]
+        before = watch.look(1)
+        try:
+            for each in waiting:
+                each.start()
+            with (tmp_path / "one").open(), (tmp_path / "one").open():
+                after = watch.look(2)
+        finally:
+            ended.set()
+            for each in waiting:
+                each.join()
+        assert (after.batches, after.shm_bytes) == (2, 1000)
+        return (after.threads, after.descriptors) == (before.threads + 5, before.descriptors + 2)
+
+    wait_until(seen)
 
 
 def test_what_looks_take_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
