@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import polars as pl
+from polars import selectors as cs
 
 from gpufeed._util.atomic_write import atomic_write
 from gpufeed._util.sanitize import short
@@ -29,8 +32,11 @@ __all__ = ["read_again", "read_manifest", "save_manifest"]
 _VERSION = 3
 _KEY = b"gpufeed"
 """Key of the manifest's JSON in the metadata of the Arrow schema."""
+_DIGEST = b"gpufeed.sha256"
+"""Key of the digest of that JSON."""
 _COLUMN = "gpufeed.source."
 """Prefix of the columns that the source is made of."""
+_SOURCE = cs.starts_with(_COLUMN)
 
 
 def save_manifest(
@@ -54,6 +60,8 @@ def save_manifest(
     about, frame = _with_source(manifest, source or save_source(manifest.source))
     about |= {
         "version": _VERSION,
+        "rows": frame.height,
+        "source_fingerprint": fingerprint(frame.select(_SOURCE), ()),
         "saved": seconds,
         "fingerprint": manifest.fingerprint(),
         "classes": manifest.classes,
@@ -65,8 +73,12 @@ def save_manifest(
         "named": _misnamed(manifest.source, manifest.frame) is None,
     }
 
+    def describe(schema: Any) -> dict[bytes, bytes]:
+        text = json.dumps({**about, "schema": _digest_of(schema)}).encode()
+        return {_KEY: text, _DIGEST: _digest(text).encode()}
+
     def write(file: BinaryIO) -> None:
-        write_arrow(file, frame, {_KEY: json.dumps(about).encode()})
+        write_arrow(file, frame, describe)
         # Whatever changes the file later gives it another time, which is no whole second.
         file.flush()
         os.utime(file.fileno(), (seconds, seconds))
@@ -86,7 +98,6 @@ def _with_source(manifest: Manifest, saved: Saved | None) -> tuple[dict[str, Any
     about = {"source": saved.about, "columns": own.columns, "paths": paths}
     if not own.width:
         return about, frame
-    about["columns_fingerprint"] = fingerprint(own, ())
     named = (each.alias(_COLUMN + each.name) for each in own)
     return about, frame.with_columns(named)
 
@@ -103,9 +114,10 @@ def read_manifest(
     parts that are used are read. Do not write to it while it is in use; saving again is safe, since
     that makes another file. Needs pyarrow.
 
-    The file is checked, and its rows against their fingerprint, only if its modification time is
-    not that of saving, as for a copy. That takes about a second for ten million rows each time, so
-    copy such files with their times (`cp -p`). A pickle of the manifest holds the path of the file.
+    The metadata are always compared with their digest. The rows are checked, against their
+    fingerprint, only if the file's modification time is not that of saving, as for a copy. That
+    takes about a second for ten million rows each time, so copy such files with their times
+    (`cp -p`). A pickle of the manifest holds the path of the file.
 
     The images are found where they were, in files of any kind. A tar shard, table or other file of
     several images that has changed since is noticed when it is read: its images are bad images.
@@ -121,34 +133,33 @@ def read_manifest(
             the manifest was saved.
 
     Raises:
-        ManifestError: the file cannot be read, is not a saved manifest, or has been changed; the
-            root has other files; or `source` is missing, or has other images.
+        ManifestError: the file cannot be read, is damaged or not a saved manifest, or has been
+            changed; the root has other files; or `source` is missing, or has other images.
         ConfigError: both `root` and `source` are given, or the images were below several roots.
         MissingExtraError: pyarrow is not installed, or what the images' format needs.
     """
     if root is not None and source is not None:
         raise ConfigError(f"root is {short(root)}, but source is given too; pass only one of them")
     file = Path(location(file)).absolute()
-    whole, metadata = read_arrow(file, check=False)
-    if _KEY not in metadata:
-        raise ManifestError(
-            f"{file} is not a manifest that Manifest.save wrote; read_table reads tables"
-        )
-    about = json.loads(metadata[_KEY])
-    if about["version"] != _VERSION:
-        raise ManifestError(
-            f"{file} has version {about['version']} of saved manifests, and this gpufeed reads "
-            f"version {_VERSION}; save it again with this gpufeed"
-        )
-    in_time = file.stat().st_mtime_ns == about["saved"] * 10**9
-    if not in_time:
-        whole, _ = read_arrow(file, check=True)
-    frame = whole[[name for name in whole.columns if not name.startswith(_COLUMN)]]
-    own = [whole[_COLUMN + name].alias(name) for name in about.get("columns", ())]
+    about: dict[str, Any] = {}
+    intact = False
+
+    def is_intact(schema: Any) -> bool:
+        nonlocal intact
+        about.update(_read_about(file, schema.metadata or {}))
+        in_time = file.stat().st_mtime_ns == about["saved"] * 10**9
+        intact = in_time and bool(about["schema"] == _digest_of(schema))
+        return intact
+
+    whole, _ = read_arrow(file, is_intact)
+    columns, frame = whole.select(_SOURCE), whole.select(~_SOURCE)
     classes, saved = tuple(about["classes"]), about["fingerprint"]
-    changed = not in_time and (
-        fingerprint(frame, classes) != saved
-        or (own and fingerprint(pl.DataFrame(own), ()) != about["columns_fingerprint"])
+    changed = frame.height != about["rows"] or (
+        not intact
+        and (
+            fingerprint(frame, classes) != saved
+            or fingerprint(columns, ()) != about["source_fingerprint"]
+        )
     )
     if changed:
         raise ManifestError(
@@ -164,6 +175,7 @@ def read_manifest(
                 f"is {short(images.name(key))}; pass the images in the order of the rows"
             )
     elif about["source"] is not None:
+        own = [whole[_COLUMN + name].alias(name) for name in about["columns"]]
         own += [frame["path"].alias(name) for name in about["paths"]]
         beside = about["source"].get("root", "") is None
         where = file.parent if root is None and beside else root
@@ -190,6 +202,39 @@ def read_manifest(
         root = where.absolute()
     manifest._file = file, root, source
     return manifest
+
+
+def _read_about(file: Path, metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
+    """Return the JSON of a saved manifest.
+
+    Raises:
+        ManifestError: there is none, it is damaged, or of another version.
+    """
+    if _KEY not in metadata:
+        raise ManifestError(
+            f"{file} is not a manifest that Manifest.save wrote; read_table reads tables"
+        )
+    text = metadata[_KEY]
+    if metadata.get(_DIGEST) != _digest(text).encode():
+        raise ManifestError(
+            f"{file} is damaged, or was saved by another version of gpufeed; save it again"
+        )
+    about: dict[str, Any] = json.loads(text)
+    if about["version"] != _VERSION:
+        raise ManifestError(
+            f"{file} has version {about['version']} of saved manifests, and this gpufeed reads "
+            f"version {_VERSION}; save it again with this gpufeed"
+        )
+    return about
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _digest_of(schema: Any) -> str:
+    """Return a digest of an Arrow schema without its metadata; pyarrow may change its form."""
+    return _digest(schema.remove_metadata().serialize())
 
 
 def _misnamed(source: Source, frame: pl.DataFrame) -> int | None:

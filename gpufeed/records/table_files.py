@@ -7,7 +7,7 @@ import glob
 import io
 from collections.abc import Callable, Collection
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import polars as pl
 
@@ -123,7 +123,7 @@ def read_file(file: Path | str, texts: Collection[str]) -> tuple[pl.DataFrame, b
         if kind == "Arrow IPC":
             if isinstance(file, Path):
                 with contextlib.suppress(MissingExtraError):
-                    return map_arrow(opened, check=True)[0]
+                    return map_arrow(opened)[0]
             return pl.read_ipc(opened)
         return pl.read_csv(
             opened,
@@ -165,9 +165,11 @@ def read_parquet(
     return _read(file, "Parquet", read)
 
 
-def read_arrow(file: Path, *, check: bool) -> tuple[pl.DataFrame, dict[bytes, bytes]]:
+def read_arrow(
+    file: Path, is_valid: Callable[[Any], bool] | None = None
+) -> tuple[pl.DataFrame, dict[bytes, bytes]]:
     """Map an Arrow IPC file: see `map_arrow`; raises ManifestError if it is missing or damaged."""
-    return _read(file, "Arrow IPC", lambda opened: map_arrow(opened, check=check))
+    return _read(file, "Arrow IPC", lambda opened: map_arrow(opened, is_valid))
 
 
 def parquet_columns(file: Path | str) -> list[str]:
@@ -181,6 +183,8 @@ def _read(file: Path | str, kind: str, read: Callable[[BinaryIO], _T]) -> _T:
     try:
         with _open(file) as opened:
             return read(opened)
+    except ManifestError:
+        raise
     except OSError as error:
         raise ManifestError(f"cannot read {name}: {error.strerror or error}") from error
     except FAILURES as error:

@@ -7,12 +7,9 @@ that takes too long is abandoned together with its thread, and another thread co
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 import weakref
-from collections.abc import Callable
-from queue import SimpleQueue
 from typing import Self
 
 import numpy as np
@@ -20,12 +17,11 @@ import numpy.typing as npt
 
 from gpufeed._util.exits import before_threads_end
 from gpufeed.source.base import Content, Source, read_images
+from gpufeed.source.daemon_threads import DaemonThreads
 from gpufeed.source.threads import SLOW, THREADS
 from gpufeed.source.wrapper import ReadCancelled, Wrapper
 
 __all__ = ["Timeout"]
-
-Work = Callable[[], None]
 
 _POLL = 0.1
 """Seconds between two checks of the reads in progress, and for signals."""
@@ -54,7 +50,7 @@ class Timeout(Wrapper):
     def __init__(self, source: Source, seconds: float) -> None:
         super().__init__(source)
         self._seconds = seconds
-        self._threads = _DaemonThreads()
+        self._threads = DaemonThreads("gpufeed-read")
         self._hanging: set[int] = set()
         self._in_progress: set[_BatchRead] = set()
         weakref.finalize(self, self._threads.stop).atexit = False
@@ -103,7 +99,7 @@ class _BatchRead:
         source: Source,
         keys: list[int],
         timeout: float,
-        threads: _DaemonThreads,
+        threads: DaemonThreads,
         hanging: set[int],
     ) -> None:
         self._source = source
@@ -207,44 +203,6 @@ class _BatchRead:
                     return place
                 self._store(place, self._timeout_error())
         return None
-
-
-class _DaemonThreads:
-    """Reusable daemon threads, which the interpreter does not wait for when it exits."""
-
-    def __init__(self) -> None:
-        self._idle: list[_Tasks] = []
-        self._stopped = False
-
-    def run(self, work: Work) -> None:
-        """Run `work` on an idle thread, or on a new one."""
-        try:
-            tasks = self._idle.pop()
-        except IndexError:
-            tasks = SimpleQueue()
-            tasks.put(work)  # before the thread starts, lest it waits for ever after an interrupt
-            arguments = (tasks,)
-            threading.Thread(None, self._serve, "gpufeed-read", arguments, daemon=True).start()
-        else:
-            tasks.put(work)
-
-    def stop(self) -> None:
-        """Stop the idle threads now, and the others when they become idle."""
-        self._stopped = True
-        with contextlib.suppress(IndexError):
-            while True:
-                self._idle.pop().put(None)
-
-    def _serve(self, tasks: _Tasks) -> None:
-        while (work := tasks.get()) is not None:
-            work()
-            del work  # and with it the batch
-            self._idle.append(tasks)
-            if self._stopped:  # `stop` may not have seen this thread in the list
-                self.stop()
-
-
-_Tasks = SimpleQueue[Work | None]
 
 
 _instances: weakref.WeakSet[Timeout] = weakref.WeakSet()

@@ -432,9 +432,9 @@ def test_a_folder_of_something_else_is_left_alone(originals: Manifest, tmp_path:
     with pytest.raises(ConfigError, match=r"thesis\.tex is not a folder; name a new one"):
         prepare(originals, tmp_path / "other" / "thesis.tex", PREFIX)
     prepare(originals, tmp_path / "out", PREFIX, workers=1)
-    with pytest.raises(ConfigError, match=r"prepared with quality=95, not 80; prepare into"):
+    with pytest.raises(ConfigError, match=r"prepared with the quality 95, not 80; prepare into"):
         prepare(originals, tmp_path / "out", PREFIX, quality=80)
-    with pytest.raises(ConfigError, match="prepared with manifest="):
+    with pytest.raises(ConfigError, match="prepared with the manifest "):
         prepare(originals[1:], tmp_path / "out", PREFIX)
     with pytest.raises(ManifestError, match=r"other has no prepared\.manifest; it was not made"):
         verify(tmp_path / "other")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import hashlib
 import json
 import os
 import pickle
 import shutil
+import struct
 import subprocess
 import sys
 import zipfile
@@ -18,11 +21,15 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import gpufeed
 from gpufeed import ConfigError, Manifest, ManifestError, MemorySource, MissingExtraError
 from gpufeed import transforms as tf
 from gpufeed._util import rows
+from gpufeed.records import saved
+from gpufeed.records.fingerprint import fingerprint
 from gpufeed.records.table_files import read_arrow
 from gpufeed.source.ranges import RangeSource
 from gpufeed.source.storage import LocalStorage, Stamp
@@ -323,6 +330,39 @@ def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
         gpufeed.read_manifest(path)
 
 
+SMALL = every_dtype()
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("small") / "a.manifest"
+    SMALL.save(path)
+    return path
+
+
+def test_an_intact_file_is_not_read(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(saved, "fingerprint")
+    assert gpufeed.read_manifest(small).frame.equals(SMALL.frame)
+
+
+@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), in_time=st.booleans())
+def test_a_flipped_bit_changes_nothing_or_is_an_error(
+    small: Path, place: float, bit: int, in_time: bool
+) -> None:
+    """Anywhere; and where the time of the file is kept, in its footer, which is checked anyway."""
+    content = bytearray(small.read_bytes())
+    (length,) = struct.unpack_from("<i", content, len(content) - 10)
+    first = len(content) - 10 - length if in_time else 0
+    content[first + int(place * (len(content) - first))] ^= 1 << bit
+    damaged = small.with_name("damaged.manifest")
+    damaged.write_bytes(content)
+    if in_time:
+        shutil.copystat(small, damaged)
+    with contextlib.suppress(ManifestError):
+        read = gpufeed.read_manifest(damaged)
+        assert fingerprint(read.frame, read.classes) == SMALL.fingerprint()
+
+
 def test_a_pickle_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     every_dtype().save(tmp_path / "a.manifest")
     monkeypatch.chdir(tmp_path)
@@ -394,10 +434,11 @@ def test_what_it_refuses(table: Path, tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match="is not a valid Arrow IPC file: Not an Arrow file"):
         gpufeed.read_manifest(path)
     made.save(path)
-    about = json.loads(read_arrow(path, check=True)[1][b"gpufeed"])
+    about = json.loads(read_arrow(path)[1][b"gpufeed"])
     with pa.ipc.open_file(path) as reader:
         old = reader.read_all()
-    newer = {b"gpufeed": json.dumps({**about, "version": 4}).encode()}
+    text = json.dumps({**about, "version": 4}).encode()
+    newer = {b"gpufeed": text, b"gpufeed.sha256": hashlib.sha256(text).hexdigest().encode()}
     with pa.ipc.new_file(path, old.schema.with_metadata(newer)) as writer:
         writer.write_table(old.replace_schema_metadata(newer))
     with pytest.raises(

@@ -82,7 +82,7 @@ def test_files_may_be_moved(name: str, tmp_path: Path) -> None:
 def saved_root(file: Path) -> str:
     from gpufeed.records.table_files import read_arrow
 
-    about = read_arrow(file, check=False)[1][b"gpufeed"].decode()
+    about = read_arrow(file)[1][b"gpufeed"].decode()
     return str(about.partition('"root": "')[2].partition('"')[0])
 
 

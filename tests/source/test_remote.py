@@ -11,7 +11,6 @@ import re
 import subprocess
 import sys
 import tarfile
-import threading
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,11 +28,13 @@ from gpufeed.source.base import starter
 from gpufeed.source.locate import storage_of
 from gpufeed.source.ranges import RangeSource
 from gpufeed.source.remote import storage as remote
+from gpufeed.source.remote.loop import event_loop
+from gpufeed.source.remote.storage import WholeFile
 from gpufeed.source.storage import LocalStorage, StoredRange
 from tests.support.faulty_store import BUCKET, FAULTS, FaultyStore, put, s3, server_backend
+from tests.support.hanging_files import HangingFiles
 from tests.support.loaders import digest, make
 from tests.support.media import jpeg, picture
-from tests.support.waiting import wait_until
 
 COUNT = 22
 ROOT = f"s3://{BUCKET}/photos"
@@ -383,15 +384,10 @@ def test_a_read_that_hangs_is_given_up(store: FaultyStore, files: Manifest) -> N
 
 
 def test_threads_end_with_what_used_them(store: FaultyStore) -> None:
-    def requests() -> list[threading.Thread]:
-        return [each for each in threading.enumerate() if each.name == "gpufeed-requests"]
-
     storage = storage_of(ROOT)
     copy = pickle.loads(pickle.dumps(storage))  # noqa: S301
     assert copy.find("a/*") == storage.find("a/*")
-    gc.collect()
-    wait_until(lambda: len(requests()) == 1)  # that of another test may be about to end
-    (thread,) = requests()
+    thread = event_loop()._thread
     copy.close()
     assert copy.root == storage.root
     storage.close()
@@ -584,8 +580,6 @@ def test_memory_and_files(files: Manifest, wanted: list[str]) -> None:
 def test_a_short_answer_of_a_file_system_is_no_image(monkeypatch: pytest.MonkeyPatch) -> None:
     import fsspec
 
-    from gpufeed.source.remote.storage import WholeFile
-
     memory = fsspec.filesystem("memory")
     storage = RemoteStorage("memory://short", retry_seconds=0.01)
     try:
@@ -596,3 +590,37 @@ def test_a_short_answer_of_a_file_system_is_no_image(monkeypatch: pytest.MonkeyP
             assert "only 50 bytes arrived; given up" in str(read)
     finally:
         memory.store.clear()
+
+
+@pytest.fixture
+def hanging() -> Iterator[HangingFiles]:
+    """A file system of which the files below `hung/` do not answer until they are let go."""
+    yield HangingFiles.register()
+    HangingFiles.free.set()
+
+
+def test_reads_of_a_file_system_that_hang_hold_up_no_others(hanging: type[HangingFiles]) -> None:
+    """However many they are; and each file has one thread at most."""
+    storage = RemoteStorage("hanging://", max_requests=8)
+    hung = [WholeFile(f"hung/{number}", 1000) for number in range(100)]
+    for _ in range(2):
+        given_up = storage.start(hung, 0.01).result(60)
+        assert {str(each) for each in given_up} == {"no answer within 0.01 s"}
+    assert storage.start([WholeFile("good", 1000)]).result(60) == [b"good"]
+    assert max(hanging.asked.values()) == 1
+    hanging.free.set()
+    assert storage.start(hung).result(60) == [each.path.encode() for each in hung]
+
+
+def test_exit_waits_for_no_file_system() -> None:
+    body = """
+from gpufeed.source.remote import loop
+from gpufeed.source.remote.storage import WholeFile
+from tests.support.hanging_files import HangingFiles
+loop._RELEASE_SECONDS = 0.1
+HangingFiles.register()
+storage = gpufeed.RemoteStorage("hanging://")
+print(*storage.start([WholeFile("hung/1", 1000)], 0.1).result(), flush=True)
+"""
+    done = run(body, "memory://")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "no answer within 0.1 s\n", "")

@@ -291,7 +291,7 @@ def test_an_archive_that_changes_later(archive: Path) -> None:
 def test_archives_that_are_none(cut: int, archive: Path) -> None:
     whole = archive.read_bytes()
     archive.write_bytes(whole[:cut])
-    said = "is not a valid zip archive: |there is no folder"
+    said = "is not a valid zip archive: |is not a folder"
     with pytest.raises(ManifestError, match=said):
         read_folder(archive)
 
@@ -333,7 +333,7 @@ def test_archives_without_random_access(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match=r"birds.tar is a tar archive; read_webdataset reads"):
         read_folder(tmp_path / "birds.tar")
     (tmp_path / "text.txt").write_text("text")
-    with pytest.raises(ManifestError, match=r"there is no folder .*/text.txt"):
+    with pytest.raises(ManifestError, match=r"/text.txt is not a folder"):
         read_folder(tmp_path / "text.txt")
 
 

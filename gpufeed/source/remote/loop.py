@@ -12,21 +12,20 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
 from gpufeed._util.exits import before_threads_end
+from gpufeed.source.daemon_threads import DaemonThreads
 from gpufeed.source.wrapper import ReadCancelled
 
 __all__ = ["Loop", "event_loop", "result", "then"]
 
 T = TypeVar("T")
 _Changed = TypeVar("_Changed")
+_Foreign = weakref.WeakSet[asyncio.Future[Any] | Future[Any]]
 
 _POLL_SECONDS = 0.2
 """Interval at which a wait checks for signals."""
 
-_THREADS = 64
-"""Threads at most for calls that block. They are made when needed."""
-
 _RELEASE_SECONDS = 5.0
-"""How long the loop's end waits for threads of other libraries at most."""
+"""How long the loop's end waits at most for calls on other threads."""
 
 
 class Loop:
@@ -36,14 +35,14 @@ class Loop:
         loop: the event loop.
         shared: what requests on this loop share, by name.
         closers: called on the loop before it ends.
-        foreign: futures that threads of other libraries complete.
+        foreign: futures that other threads complete.
     """
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self.shared: dict[str, Any] = {}
         self.closers: list[Callable[[], Coroutine[Any, Any, None]]] = []
-        self.foreign: weakref.WeakSet[asyncio.Future[Any]] = weakref.WeakSet()
+        self.foreign: _Foreign = weakref.WeakSet()
         arguments = (self.loop, self.closers, self.foreign)
         self._thread = threading.Thread(None, _run, "gpufeed-requests", arguments, daemon=True)
         self._thread.start()
@@ -55,7 +54,7 @@ class Loop:
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def watch(self, future: asyncio.Future[T]) -> asyncio.Future[T]:
-        """Return a future that a thread of another library completes, after noting it."""
+        """Return a future that another thread completes, after noting it."""
         self.foreign.add(future)
         return future
 
@@ -108,10 +107,10 @@ def then(future: Future[T], change: Callable[[T], _Changed]) -> Future[_Changed]
 def _run(
     loop: asyncio.AbstractEventLoop,
     closers: list[Callable[[], Coroutine[Any, Any, None]]],
-    foreign: weakref.WeakSet[asyncio.Future[Any]],
+    foreign: _Foreign,
 ) -> None:
     asyncio.set_event_loop(loop)
-    loop.set_default_executor(ThreadPoolExecutor(_THREADS, "gpufeed-requests"))
+    loop.set_default_executor(_DaemonExecutor(foreign))
     loop.run_forever()
     tasks = asyncio.all_tasks(loop)
     for task in tasks:
@@ -125,10 +124,47 @@ def _run(
     loop.close()
 
 
-async def _released(foreign: weakref.WeakSet[asyncio.Future[Any]]) -> None:
-    """Wait until the threads of other libraries have let go of their futures.
+class _DaemonExecutor(ThreadPoolExecutor):
+    """Makes calls that block, each on a daemon thread.
 
-    A thread of Rust's that asks for Python's lock while the interpreter exits would abort it.
+    The interpreter waits for the threads of `ThreadPoolExecutor`, of which asyncio demands a
+    subclass, and one call that hangs would keep a thread from all others.
+
+    Args:
+        foreign: has the futures of the calls that are under way.
+    """
+
+    def __init__(self, foreign: _Foreign) -> None:
+        super().__init__()
+        self._foreign = foreign
+        self._daemons = DaemonThreads("gpufeed-calls")
+
+    def submit(self, call: Callable[..., T], /, *args: Any, **options: Any) -> Future[T]:
+        """Make a call on an idle thread, or on a new one."""
+        future: Future[T] = Future()
+        future.set_running_or_notify_cancel()  # it is made even if nobody waits for it any more
+        self._foreign.add(future)
+
+        def work() -> None:
+            try:
+                future.set_result(call(*args, **options))
+            except BaseException as error:
+                future.set_exception(error)
+            finally:
+                self._foreign.discard(future)  # a traceback may keep it alive
+
+        self._daemons.run(work)
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002
+        """End the threads that are idle, and the others after their calls, without waiting."""
+        self._daemons.stop()
+
+
+async def _released(foreign: _Foreign) -> None:
+    """Wait until other threads have let go of their futures, but not for those that hang.
+
+    A thread that asks for Python's lock while the interpreter exits could abort it.
     """
     clock = asyncio.get_running_loop().time
     end = clock() + _RELEASE_SECONDS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from gpufeed._util.sanitize import short
@@ -36,6 +37,7 @@ class Others:
 
     def __init__(self, scheme: str, options: Mapping[str, Any]) -> None:
         self._scheme = scheme
+        self._given_up: dict[str, Future[None]] = {}
         try:
             self._files = fsspec.filesystem(scheme, **options)
         except (ImportError, ValueError, TypeError) as error:
@@ -54,11 +56,11 @@ class Others:
                 raise TransientError(f"only {len(content):,} bytes arrived")
             return Part(content, stamp)
 
-        return await _on_thread(read)
+        return await self._on_thread(wanted.url, read)
 
     async def stamp(self, url: str) -> Stamp:
         """Return a file's length and what tells it from others: see `Backend`."""
-        return await _on_thread(lambda: self._stamp_of(self._files.info(url)))
+        return await self._on_thread(url, lambda: self._stamp_of(self._files.info(url)))
 
     async def find(self, url: str) -> list[tuple[str, Stamp]]:
         """List files: see `Backend`."""
@@ -70,7 +72,7 @@ class Others:
                 for path, info in found.items()
             ]
 
-        return await _on_thread(find)
+        return await self._on_thread(url, find)
 
     def _stamp_of(self, info: Mapping[str, Any]) -> Stamp:
         # Names of what changes with a file, in the file systems of fsspec.
@@ -78,15 +80,29 @@ class Others:
         version = next((str(info[name]) for name in names if info.get(name)), "")
         return Stamp(int(info["size"]), version)
 
+    async def _on_thread(self, url: str, work: Callable[[], T]) -> T:
+        # While a read that was given up hangs, its thread is the only one that the file has.
+        if url in self._given_up:
+            await asyncio.wrap_future(self._given_up[url])
+        ended: Future[None] = Future()
+        ended.set_running_or_notify_cancel()
 
-async def _on_thread(work: Callable[[], T]) -> T:
-    try:
-        return await asyncio.to_thread(work)
-    except (TransientError, *_PERMANENT):
-        raise
-    except (TimeoutError, ConnectionError) as error:
-        raise TransientError(f"the request failed: {type(error).__name__}") from None
-    except OSError:
-        raise
-    except Exception as error:
-        raise OSError(f"{type(error).__name__}: {short(str(error))}") from error
+        def run() -> T:
+            try:
+                return work()
+            finally:
+                ended.set_result(None)
+
+        try:
+            return await asyncio.to_thread(run)
+        except asyncio.CancelledError:
+            self._given_up[url] = ended
+            raise
+        except (TransientError, *_PERMANENT):
+            raise
+        except (TimeoutError, ConnectionError) as error:
+            raise TransientError(f"the request failed: {type(error).__name__}") from None
+        except OSError:
+            raise
+        except Exception as error:
+            raise OSError(f"{type(error).__name__}: {short(str(error))}") from error

@@ -246,8 +246,8 @@ def _maker(scheme: str, timeout: float, options: Mapping[str, Any]) -> Callable[
         return lambda loop: Web(loop, timeout, options)
     from gpufeed.source.remote.others import Others
 
-    others = Others(scheme, options)
-    return lambda _: others
+    Others(scheme, options)  # which raises its errors now
+    return lambda _: Others(scheme, options)
 
 
 class _Connection:
