@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -30,15 +31,15 @@ def as_manifest(data: Manifest | Subset) -> Manifest:
     if isinstance(data, Manifest):
         return data
     if not (hasattr(data, "dataset") and hasattr(data, "indices")):
-        hint = (
-            'of paths, read_table({"path": paths, "label": labels}); of images in memory, '
-            'read_table({"label": labels}, source=MemorySource(images))'
-        )
-        if hasattr(data, "datasets"):
+        hint = 'for images in memory, read_table({"label": labels}, source=MemorySource(images))'
+        if isinstance(data, list) and data and isinstance(data[0], str | os.PathLike):
+            hint = 'for paths, read_table({"path": paths, "label": labels})'
+        elif hasattr(data, "datasets"):
             hint = "concat([first, second]) joins several"
         elif hasattr(data, "features"):
             hint = "read_huggingface(dataset) makes one of a datasets.Dataset"
         raise ConfigError(
-            f"manifest is {short(data)}; make a Manifest, as read_folder and read_table do; {hint}"
+            f"manifest is {short(data)}; it must be a Manifest, as read_folder and read_table "
+            f"return, or a Subset of one; {hint}"
         )
     return as_manifest(data.dataset).take(data.indices)
