@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from gpufeed._util.sanitize import short
 from gpufeed.errors import ConfigError
 
-__all__ = ["URL", "is_url", "location", "public_url", "split_url"]
+__all__ = ["URL", "is_url", "is_web", "location", "public_url", "split_url"]
 
 URL = r"^[A-Za-z][A-Za-z0-9+.-]*://"
 """A regular expression that matches the beginning of a URL."""
@@ -49,15 +49,21 @@ def location(path: str | os.PathLike[str]) -> Path | str:
     return Path(unquote(rest.removeprefix("localhost")))
 
 
+def is_web(url: str) -> bool:
+    """Return whether a URL is one of a web server, which may have a query string."""
+    return re.match("https?://", url, re.IGNORECASE) is not None
+
+
 def public_url(url: str) -> str:
     """Return a URL without user, password, query string and fragment, as errors show it."""
     scheme, _, rest = url.partition("://")
-    web = scheme in ("http", "https")
-    if web:
+    if is_web(url):
         rest = re.split(r"[?#]", rest, maxsplit=1)[0]
     host, slash, path = rest.partition("/")
+    user, _, name = host.rpartition("@")
     # In abfss://container@account there is no user.
-    return f"{scheme}://{host.rpartition('@')[2] if web or ':' in host else host}{slash}{path}"
+    no_user = ":" not in user and re.fullmatch("az|abfss?|wasbs?", scheme, re.IGNORECASE)
+    return f"{scheme}://{host if no_user else name}{slash}{path}"
 
 
 def split_url(url: str) -> tuple[str, str]:
@@ -66,6 +72,6 @@ def split_url(url: str) -> tuple[str, str]:
     A query string belongs to the name.
     """
     scheme, _, rest = url.partition("://")
-    end = len(re.split(r"\?", rest, maxsplit=1)[0]) if scheme in ("http", "https") else len(rest)
+    end = len(re.split(r"\?", rest, maxsplit=1)[0]) if is_web(url) else len(rest)
     slash = rest.rfind("/", 0, end)
     return f"{scheme}://{rest[: max(slash, 0)]}", rest[slash + 1 :]

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, TypeVar
 import polars as pl
 
 from gpufeed._util.open_regular import open_regular
-from gpufeed._util.urls import is_url, location, public_url, split_url
+from gpufeed._util.urls import is_url, is_web, location, public_url, split_url
 from gpufeed.errors import ManifestError, MissingExtraError
 from gpufeed.records.arrow_file import map_arrow
 from gpufeed.source.locate import storage_of
@@ -82,7 +82,7 @@ def is_pattern(file: str | Path) -> bool:
     if not glob.has_magic(text) and expand_braces(text) == [text]:
         return False
     # A web server has no listing, and a query string begins with a question mark.
-    return not text.startswith("http") if is_url(file) else not Path(file).exists()
+    return not is_web(text) if is_url(file) else not Path(file).exists()
 
 
 def file_name(file: Path | str) -> str:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from gpufeed._util.rows import RowName
-from gpufeed._util.urls import public_url
+from gpufeed._util.urls import is_web, public_url
 from gpufeed.source.files import PathSource
 from gpufeed.source.remote.storage import RemoteStorage, WholeFile
 from gpufeed.source.storage import Stamp
@@ -50,7 +50,7 @@ class ObjectSource(PathSource):
         where: RowName = "row {}".format,
     ) -> None:
         self._files = paths
-        if storage.root.startswith("http"):
+        if is_web(storage.root):
             paths = paths.str.replace(r"[?#].*$", "")
         super().__init__(paths, where=where)
         self.storage = storage

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gpufeed._util.thread_map import thread_map
-from gpufeed._util.urls import is_url, public_url
+from gpufeed._util.urls import is_url, is_web, public_url
 from gpufeed.errors import ManifestError
 from gpufeed.source.chunks import Chunks, ChunkStorage
 from gpufeed.source.locate import Root, storage_of
@@ -37,7 +37,7 @@ def save_files(
     if type(storage) not in (LocalStorage, RemoteStorage):
         return None
     root = os.fspath(storage.root)
-    if root.startswith("http"):
+    if is_web(root):
         files = [re.split(r"[?#]", file, maxsplit=1)[0] for file in files]
         chunks = {re.split(r"[?#]", file, maxsplit=1)[0]: each for file, each in chunks.items()}
     about = {"root": public_url(root) if is_url(root) else root, "files": files, "stamps": stamps}

@@ -17,6 +17,7 @@ from gpufeed._util.urls import is_url, location, public_url, split_url
 from gpufeed.source.objects import ObjectSource
 from gpufeed.source.paths import make_relative
 from gpufeed.source.remote import storage as remote
+from gpufeed.source.remote import web
 from gpufeed.source.remote.storage import WholeFile
 from gpufeed.source.storage import StoredRange
 from tests.support.loaders import digest, make
@@ -171,6 +172,72 @@ def test_an_etag_may_be_any_bytes(server: WebServer) -> None:
     assert source.fingerprint() != before
 
 
+OWN = {"Authorization": "Bearer 1", "X-Api-Key": "2", "Cookie": "a=3"}
+
+
+@pytest.mark.parametrize("other_origin", [False, True])
+def test_headers_are_for_their_origin_only(server: WebServer, other_origin: bool) -> None:
+    with web_server({"/there": b"content"}) as other:
+        target = other if other_origin else server
+        target.files = {"/there": b"content"}
+        server.redirects = {"/here": "again", "/again": f"{target.url}/there"}
+        storage = RemoteStorage(server.url, headers=OWN)
+        assert storage.read([WholeFile("here", 1000)]) == [b"content"]
+        for path, headers in server.asked + other.asked:
+            assert headers["Range"] == "bytes=0-"
+            for name, value in OWN.items():
+                assert headers[name] == (None if other_origin and path == "/there" else value)
+
+
+def test_a_user_is_for_its_origin_only(server: WebServer) -> None:
+    with web_server({"/there": b"content"}) as other:
+        server.redirects = {"/here": f"{server.url}/again", "/again": f"{other.url}/there"}
+        storage = RemoteStorage(server.url.replace("//", "//user:word@"))
+        assert storage.read([WholeFile("here", 1000)]) == [b"content"]
+        said = [headers["Authorization"] for _, headers in server.asked + other.asked]
+        assert said == ["Basic dXNlcjp3b3Jk"] * 2 + [None]
+
+
+@pytest.mark.parametrize(
+    ("location", "said"),
+    [
+        ("file:///etc/passwd", "the server redirects to 'file:///etc/passwd'"),
+        ("http://host:99999/", "this is no valid URL"),
+        ("http://[", "this is no valid URL"),
+        ("/here", "the server redirects more than 10 times"),
+        *(
+            (f"http://{host}/latest/meta-data", "the server redirects to the link-local host ")
+            for host in ("169.254.169.254", "2852039166", "[fe80::1]", "[::ffff:169.254.1.1]")
+        ),
+    ],
+)
+def test_redirects_that_are_refused(server: WebServer, location: str, said: str) -> None:
+    """At once, and not after they are tried again."""
+    server.redirects = {"/here": location}
+    (read,) = RemoteStorage(server.url, retry_seconds=1e6).read([WholeFile("here", 1000)])
+    assert str(read).startswith(said)
+    assert len(server.asked) == (11 if location == "/here" else 1)
+
+
+def test_a_link_local_server_may_redirect_to_others(
+    server: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def yes(_: object) -> bool:
+        return True
+
+    monkeypatch.setattr(web, "_is_link_local", yes)
+    with web_server({"/there": b"content"}) as other:
+        server.redirects = {"/here": f"{other.url}/there"}
+        assert RemoteStorage(server.url).read([WholeFile("here", 1000)]) == [b"content"]
+
+
+def test_credentials_that_are_given_twice(server: WebServer) -> None:
+    storage = RemoteStorage(server.url.replace("//", "//user:word@"), headers=OWN)
+    (read,) = storage.read([WholeFile("large.bin", 1 << 20)])
+    assert str(read).startswith("credentials are given twice; pass only one of the URL's user,")
+    assert not server.asked
+
+
 def test_urls() -> None:
     assert location("file:///a/b%20c") == Path("/a/b c")
     assert location("a/b") == location(Path("a/b")) == Path("a/b")
@@ -183,9 +250,15 @@ def test_urls() -> None:
         location(Path("s3://bucket/a"))
     assert public_url("https://user:secret@host:1/a?b=c#d") == "https://host:1/a"
     assert public_url("https://token@host?b") == "https://host"
+    assert public_url("HTTPS://user:secret@host:1/a?b=c#d") == "HTTPS://host:1/a"
+    assert public_url("https://host/c@d") == "https://host/c@d"
+    assert public_url("ftp://token@host/a") == "ftp://host/a"
+    assert public_url("s3://key:secret@bucket/a") == "s3://bucket/a"
+    assert public_url("ABFSS://container@account/a") == "ABFSS://container@account/a"
     assert public_url("s3://bucket/a?b#c") == "s3://bucket/a?b#c"
     assert public_url("abfss://container@account/a") == "abfss://container@account/a"
     assert split_url("https://host/a/b.csv?c=/d") == ("https://host/a", "b.csv?c=/d")
+    assert split_url("HTTPS://host/a/b.csv?c=/d") == ("HTTPS://host/a", "b.csv?c=/d")
     assert split_url("s3://bucket/b.csv") == ("s3://bucket", "b.csv")
 
 

@@ -20,6 +20,8 @@ class WebServer(ThreadingHTTPServer):
         cut: answers left that break off in the middle.
         short: answers left whose body is shorter than the range that they say it is.
         headers: what answers have beside their own headers, or instead of these.
+        redirects: where requests for these paths are sent.
+        asked: the paths of all requests, and their headers.
     """
 
     daemon_threads = True
@@ -32,6 +34,8 @@ class WebServer(ThreadingHTTPServer):
         self.version: str | None = '"1"'
         self.cut = self.short = 0
         self.headers: dict[str, str] = {}
+        self.redirects: dict[str, str] = {}
+        self.asked: list[tuple[str, Mapping[str, str]]] = []
         self.url = f"http://127.0.0.1:{self.server_port}"
 
 
@@ -41,6 +45,13 @@ class _Handler(BaseHTTPRequestHandler):
     server: WebServer
 
     def do_GET(self) -> None:
+        self.server.asked.append((self.path, self.headers))
+        if (location := self.server.redirects.get(unquote(self.path))) is not None:
+            self.send_response(302)
+            self.send_header("Location", location)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
         content = self.server.files.get(unquote(self.path))
         if content is None:
             self.send_error(404)

@@ -92,7 +92,7 @@ class RemoteStorage:
         }
         self._max_requests = max_requests
         self.retry_seconds = retry_seconds
-        self._make = _maker(root.partition("://")[0], timeout, options)
+        self._make = _maker(root.partition("://")[0].lower(), timeout, options)
         self._lock = threading.Lock()
         self._connection: _Connection | None = None
 

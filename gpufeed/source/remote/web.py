@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from gpufeed._util.open_regular import FileTooLongError
 from gpufeed._util.sanitize import short
+from gpufeed._util.urls import public_url
 from gpufeed.errors import MissingExtraError
 from gpufeed.source.remote.backend import Get, Part, TransientError, check_length, past_end, refusal
 from gpufeed.source.remote.loop import Loop
@@ -23,6 +27,9 @@ __all__ = ["Web"]
 
 _CHUNK = 1 << 16
 _MOST = 1 << 31
+_REDIRECTS = 10
+_HEADERS = {"Accept-Encoding": "identity"}
+"""So that a length is that of the file, and a range one of its bytes."""
 _PART = re.compile(r"bytes (\d+)-\d+/(\d+)")
 
 
@@ -32,14 +39,14 @@ class Web:
     Args:
         loop: the loop that all requests run on.
         timeout: seconds without an answer after which a request fails.
-        options: further arguments of aiohttp's requests, such as `headers`.
+        options: further arguments of aiohttp's requests, such as `headers`. Redirects to other
+            origins are followed without headers, cookies and credentials of theirs.
     """
 
     def __init__(self, loop: Loop, timeout: float, options: Mapping[str, Any]) -> None:
         self._loop = loop
         options = dict(options)
-        # So that a length is that of the file, and a range one of its bytes.
-        self._headers = {"Accept-Encoding": "identity", **options.pop("headers", {})}
+        self._headers = dict(options.pop("headers", {}))
         limit = aiohttp.ClientTimeout(total=None, sock_connect=timeout, sock_read=timeout)
         self._options = {"timeout": limit, **options}
 
@@ -47,7 +54,7 @@ class Web:
         """Read a file: see `Backend`."""
         # A whole file is a range too: the answer then tells its length apart from the body's.
         last = "" if wanted.stop is None else wanted.stop - 1
-        headers = {**self._headers, "Range": f"bytes={wanted.start}-{last}"}
+        headers = {"Range": f"bytes={wanted.start}-{last}"}
         if wanted.stamp is not None and wanted.stamp.version.startswith('"'):
             headers["If-Match"] = wanted.stamp.version
         try:
@@ -72,9 +79,8 @@ class Web:
     async def stamp(self, url: str) -> Stamp:
         """Return a file's length and ETag: see `Backend`."""
         # No HEAD, which some servers refuse, and for which a signed URL is not signed.
-        headers = {**self._headers, "Range": "bytes=0-0"}
         try:
-            async with self._request(url, headers) as answer:
+            async with self._request(url, {"Range": "bytes=0-0"}) as answer:
                 _check(answer, Get(url))
                 stamp = _stamp(answer)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
@@ -86,8 +92,52 @@ class Web:
         """Raise `OSError`: a web server does not list its files."""
         raise OSError("a web server lists no files; pass a table of their URLs")
 
-    def _request(self, url: str, headers: Mapping[str, str]) -> Any:
-        session = self._loop.shared.get("aiohttp")
+    @contextlib.asynccontextmanager
+    async def _request(
+        self, url: str, more: Mapping[str, str]
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Make a request, and follow redirects; to another origin, without the user's credentials.
+
+        Args:
+            url: of the file.
+            more: headers beside the user's.
+
+        Raises:
+            OSError: credentials are given twice, a redirect leads to where none may lead, or there
+                are too many.
+        """
+        # A URL that is encoded already is left as it is, since it may be signed.
+        at = URL(url, encoded=url.isascii() and " " not in url)
+        headers = {**_HEADERS, **self._headers, **more}
+        options = {**self._options, "headers": headers, "allow_redirects": False}
+        in_header = any(name.lower() == "authorization" for name in self._headers)
+        if (at.user is not None) + ("auth" in options) + in_header > 1:
+            raise OSError(
+                "credentials are given twice; pass only one of the URL's user, auth, and the "
+                "header Authorization"
+            )
+        for _ in range(_REDIRECTS + 1):
+            async with self._session().get(at, **options) as answer:
+                location = answer.headers.get("Location")
+                if answer.status not in (301, 302, 303, 307, 308) or location is None:
+                    yield answer
+                    return
+            target = at.join(URL(location, encoded=location.isascii() and " " not in location))
+            if target.scheme not in ("http", "https") or not target.host:
+                raise OSError(f"the server redirects to {short(public_url(str(target)))}")
+            options.pop("params", None)  # they are those of the first URL
+            if target.origin() != at.origin():
+                options = {name: options[name] for name in options.keys() - {"auth", "cookies"}}
+                options["headers"] = {**_HEADERS, **more}
+                if await _is_link_local(target) and not await _is_link_local(at):
+                    raise OSError(f"the server redirects to the link-local host {target.host}")
+            elif target.user is None:
+                target = target.with_user(at.user).with_password(at.password)
+            at = target
+        raise OSError(f"the server redirects more than {_REDIRECTS} times")
+
+    def _session(self) -> aiohttp.ClientSession:
+        session: aiohttp.ClientSession | None = self._loop.shared.get("aiohttp")
         if session is None:
             # Made here, since it belongs to the loop that is running.
             session = self._loop.shared["aiohttp"] = aiohttp.ClientSession(
@@ -96,9 +146,17 @@ class Web:
                 trust_env=True,
             )
             self._loop.closers.append(session.close)
-        # A URL that is encoded already is left as it is, since it may be signed.
-        parsed = URL(url, encoded=url.isascii() and " " not in url)
-        return session.get(parsed, headers=headers, **self._options)
+        return session
+
+
+async def _is_link_local(url: URL) -> bool:
+    """Return whether a host is link-local, as the metadata services of clouds are."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(url.host, None)
+    except OSError:  # it is not found, or by a proxy only
+        return False
+    addresses = [ipaddress.ip_address(address[0]) for *_, address in found]
+    return any((getattr(each, "ipv4_mapped", None) or each).is_link_local for each in addresses)
 
 
 async def _read(answer: aiohttp.ClientResponse, needed: int, limit: int) -> bytearray:
