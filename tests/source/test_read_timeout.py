@@ -20,6 +20,7 @@ from gpufeed.source.timeout import Timeout
 from gpufeed.source.wrapper import ReadCancelled
 from tests.support.loaders import digest, make
 from tests.support.media import make_manifest
+from tests.support.patient_clock import patient
 from tests.support.scripts import run_held
 
 LONG = 1000.0
@@ -62,6 +63,12 @@ def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """No file counts as slow, however busy the machine is."""
     monkeypatch.setattr(timeout, "SLOW", 60)
     monkeypatch.setattr(timeout, "_PARALLEL_AFTER", 60)
+
+
+@pytest.fixture
+def patience(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only reads that hang are late, however busy the machine is."""
+    monkeypatch.setattr(timeout, "time", patient(lambda: storage.hung))
 
 
 def read_threads() -> set[threading.Thread]:
@@ -110,6 +117,7 @@ def test_slow_files_are_read_side_by_side() -> None:
         assert reader.read(np.arange(2 + THREADS)) == numbered(range(2 + THREADS))
 
 
+@pytest.mark.usefixtures("patience")
 @pytest.mark.parametrize("hung", [{0}, {5}, {19}, {0, 1, 2, 10}, set(range(20))])
 def test_what_hangs_costs_its_own_place(storage: Storage, hung: set[int]) -> None:
     storage.hung = hung
@@ -139,6 +147,7 @@ def test_where_all_hang_all_are_waited_for_at_once(
     assert found == numbered(range(count))
 
 
+@pytest.mark.usefixtures("patience")
 def test_a_file_that_hangs_is_not_asked_for_again_before_it_is_back(storage: Storage) -> None:
     storage.hung = {3}
     with Timeout(storage, 0.1) as reader:
@@ -146,12 +155,14 @@ def test_a_file_that_hangs_is_not_asked_for_again_before_it_is_back(storage: Sto
             assert given_up(reader.read(np.arange(6))) == [3]
         assert storage.asked.count(3) == 1
         assert len(read_threads()) <= 1 + THREADS
+        storage.hung = set()
         storage.free.set()
         wait_for(lambda: not reader._hanging)
         assert reader.read(np.arange(6)) == numbered(range(6))
         assert storage.asked.count(3) == 2
 
 
+@pytest.mark.usefixtures("patience")
 def test_an_answer_that_comes_too_late_is_nobodys(storage: Storage) -> None:
     storage.hung = {0}
     with Timeout(storage, 0.1) as reader:
@@ -183,6 +194,7 @@ def test_what_no_file_is_to_blame_for_is_raised(error: type[BaseException]) -> N
         reader.read(np.arange(3))
 
 
+@pytest.mark.usefixtures("patience")
 @pytest.mark.parametrize("ending", ["close", "collect"])
 def test_threads_end_with_who_has_them(storage: Storage, ending: str) -> None:
     before = read_threads()
@@ -239,6 +251,9 @@ def test_a_file_that_hangs_counts_as_bad(fifty: Manifest) -> None:
         fifty,
         "00007.jpg",
         """
+from gpufeed.source import timeout
+from tests.support.patient_clock import patient
+timeout.time = patient(lambda: [7])
 loader = make(manifest, on_error="substitute", max_failures=1, read_timeout=0.3)
 for _ in range(2):
     for batch in loader:
@@ -263,7 +278,9 @@ with make(manifest, read_timeout=0.3) as other:
     assert found == [*wanted, "7 cannot be read: no answer within 0.3 s", "1 7"]
 
 
-def test_batches_out_of_turn_share_what_hangs(fifty: Manifest) -> None:
+def test_batches_out_of_turn_share_what_hangs(
+    fifty: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each would wait for it anew, and leave a thread behind."""
     images = fifty.source.read(np.arange(50))
 
@@ -273,6 +290,7 @@ def test_batches_out_of_turn_share_what_hangs(fifty: Manifest) -> None:
             return [images[key] for key in keys]
 
     hangs = Images(3)
+    monkeypatch.setattr(timeout, "time", patient(lambda: hangs.hung))
     manifest = Manifest(fifty.frame, hangs, fifty.classes)
     try:
         with make(
