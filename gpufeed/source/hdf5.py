@@ -14,6 +14,7 @@ from gpufeed._util.extras import import_extra
 from gpufeed._util.sanitize import short
 from gpufeed.errors import ManifestError
 from gpufeed.source.base import Content, Saved, as_file, as_rgb
+from gpufeed.source.hdf5_heap import HeapValues
 from gpufeed.source.locate import Root
 from gpufeed.source.native import NativeFiles
 
@@ -88,6 +89,8 @@ class Hdf5Source:
             dataset = self._files.open()[self.dataset]
         except OSError as error:
             return [error.with_traceback(None)] * len(keys)
+        if len(self._shape) == 1 and (values := HeapValues(dataset)).is_plain:
+            return [_value(values, key) for key in keys.tolist()]
         return [self._read(dataset, key) for key in keys.tolist()]
 
     def _read(self, dataset: Any, key: int) -> Content | OSError:
@@ -114,6 +117,13 @@ class Hdf5Source:
     def fingerprint(self) -> str:
         """Return a digest of the file's path and stamp, and the dataset's name: see `Source`."""
         return self._files.fingerprint(self.dataset)
+
+
+def _value(values: HeapValues, key: int) -> bytes | OSError:
+    try:
+        return values.read(key)
+    except OSError as error:
+        return error.with_traceback(None)
 
 
 def _open(path: str) -> Any:

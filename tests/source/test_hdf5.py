@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import struct
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpufeed import Depth, Hdf5Source, ManifestError, Mask, MemorySource, read_table
 from gpufeed.source.base import open_image
@@ -139,3 +142,74 @@ def test_a_dataset_leads_to_no_other_file(tmp_path: Path) -> None:
     for name in ("link", "/link", "soft", "group/x", "./group//x"):
         with pytest.raises(ManifestError, match=f"'{name}' is a link, or in a group that is one"):
             Hdf5Source(tmp_path / "x.h5", name)
+
+
+def write_encoded(path: Path, values: list[bytes], file: dict[str, Any], **options: Any) -> None:
+    with h5py.File(path, "w", **file) as opened:
+        kind = h5py.vlen_dtype(np.uint8)
+        images = opened.create_dataset("images", (len(values),), dtype=kind, **options)
+        for key, value in enumerate(values):
+            images[key] = np.frombuffer(value, np.uint8)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"chunks": (7,)}, {"maxshape": (None,)}, {"chunks": (7,), "compression": "gzip"}],
+)
+@pytest.mark.parametrize(
+    "file", [{}, {"libver": "latest", "userblock_size": 512}], ids=["earliest", "latest"]
+)
+def test_values_of_variable_length(
+    tmp_path: Path, file: dict[str, Any], options: dict[str, Any]
+) -> None:
+    drawn = np.random.default_rng(0)
+    values = [drawn.bytes(length) for length in (1, 9, 70_000, *drawn.integers(2, 9000, 30))]
+    write_encoded(tmp_path / "x.h5", values, file, **options)
+    source = Hdf5Source(tmp_path / "x.h5")
+    keys = drawn.permutation(len(values))
+    assert [bytes(read) for read in source.read(keys)] == [values[key] for key in keys]
+
+
+@pytest.fixture(scope="module")
+def encoded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("encoded") / "x.h5"
+    write_encoded(path, [bytes([key]) * (100 + key) for key in range(8)], {})
+    return path
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        ("reference", struct.pack("<I", 0xFFFFFFFF), "the value of 4,294,967,295 bytes is not at"),
+        ("reference", struct.pack("<IQ", 100, 1 << 60), "HDF5 refers to byte 1,152,921,504,606,84"),
+        ("heap", b"COLG", "there are no values at byte"),
+        ("object", struct.pack("<HHIQ", 9, 0, 0, 0), "the value of 100 bytes is not at"),
+        ("object", struct.pack("<HHIQ", 9, 0, 0, 1 << 63), "the value of 100 bytes is not at"),
+    ],
+)
+def test_what_a_damaged_file_claims(encoded: Path, place: str, value: bytes, said: str) -> None:
+    """HDF5 would take gigabytes, or never return."""
+    with h5py.File(encoded) as file:
+        reference = file["images"].id.get_offset()
+    content = bytearray(encoded.read_bytes())
+    heap = content.index(b"GCOL")
+    start = {"reference": reference, "heap": heap, "object": heap + 16}[place]
+    content[start : start + len(value)] = value
+    damaged = encoded.with_name("damaged.h5")
+    damaged.write_bytes(content)
+    (read,) = Hdf5Source(damaged).read(np.array([0]))
+    assert said in str(read)
+
+
+@given(place=st.integers(0, 8 * 16 - 1), bit=st.integers(0, 7), heap=st.booleans())
+def test_a_damaged_value_is_no_longer_than_its_file(
+    encoded: Path, place: int, bit: int, heap: bool
+) -> None:
+    with h5py.File(encoded) as file:
+        start = file["images"].id.get_offset()
+    content = bytearray(encoded.read_bytes())
+    content[place + (content.index(b"GCOL") if heap else start)] ^= 1 << bit
+    damaged = encoded.with_name("damaged.h5")
+    damaged.write_bytes(content)
+    for read in Hdf5Source(damaged).read(np.arange(8)):
+        assert isinstance(read, OSError) or len(read) <= len(content)
