@@ -47,6 +47,7 @@ from gpufeed.open.further import Further
 from gpufeed.open.kinds import THREADS, Kind, OpenerKind, default_kind, identify, resolve_shares
 from gpufeed.order.find_shard import FoundShard, find_shard, warn_if_cut_twice
 from gpufeed.order.foreign import GrainSampler, RecordedSampler, adopt
+from gpufeed.order.sampler import is_fixed
 from gpufeed.order.schedule import MAX_EPOCHS, BatchSize, LastBatch, Schedule
 from gpufeed.order.shard import ShardOptions, adopt_shard
 from gpufeed.order.uniform import IndexSampler, SequentialSampler, SubsetSampler
@@ -640,7 +641,8 @@ class Loader:
         it, and the same iterator continues.
 
         Raises:
-            ConfigError: the processes of a group were given different things; by the iterator.
+            ConfigError: the processes of a group were given different things, or the sampler has
+                changed since a batch was prepared; by the iterator.
             EpochsExhausted: the sampler has no epoch left.
             TooManyFailuresError: more records failed than max_failures allows.
         """
@@ -1091,6 +1093,8 @@ class Loader:
         return {"manifest": self.manifest.fingerprint(), **self._settings()}
 
     def _settings(self) -> dict[str, str]:
+        if not is_fixed(self.sampler):  # a state must not claim what it was
+            self._identities["sampler"] = encode(self.sampler.identity)
         return {**self._identities, "opener": identify(self._shares)}
 
     def _agree(self) -> None:
