@@ -690,9 +690,13 @@ class Loader:
         if not self._warned_of_drops:
             self._warned_of_drops = True
             self._schedule.warn_if_dropping(self.epoch)
-        return self._cursor.start(
-            Pass(self, self._cursor, steps, self._follow_processes, self._agree)
-        )
+        return self._cursor.start(Pass(self, self._cursor, steps, self._begin, self._agree))
+
+    def _begin(self) -> None:
+        """Look, before the first batch of a pass, at what may have changed since the last one."""
+        self._follow_processes()
+        if isinstance(self.sampler, RecordedSampler) and not self._restart:
+            self.sampler.check_announced(self.epoch)
 
     @property
     def _end(self) -> int:
@@ -870,7 +874,9 @@ class Loader:
         batch has been handed out, so that a resumed epoch goes on.
 
         Torch's distributed samplers need this call before each epoch. Here epochs advance by
-        themselves, so the call is optional. With `restart` it does nothing.
+        themselves, so the call is optional. Call it on the loader: where the sampler itself was
+        set to another epoch than the one that begins, the iterator raises `ConfigError`. With
+        `restart` it does nothing.
 
         Raises:
             IndexError: there is no such epoch.
