@@ -87,7 +87,7 @@ class HandOver:
         if self._ledger is not None:
             pixels = self.rows(batch, delivered) if self._ledger.run.pixels else None
             # The order is recorded, and not the substitutes.
-            places, keys = plan.places[delivered], plan.ordered_keys[delivered]
+            places, keys = plan.places[delivered], plan.visits.record_key[delivered]
             self._ledger.add(plan.epochs[delivered], places, keys, pixels)
         return handed_out
 

@@ -186,7 +186,7 @@ class Pass(Iterator[Any]):
         cursor: hands out its batches.
         steps: the steps of the iteration; None for those of the epoch in which the first batch is
             requested.
-        find_shard: called before the first batch, since a process group may have been initialized.
+        begin: called before the first batch, since a process group may have been initialized.
         agree: called before each batch; waits for other processes where it must.
 
     Attributes:
@@ -198,12 +198,12 @@ class Pass(Iterator[Any]):
         loader: Loader,
         cursor: Cursor,
         steps: range | None,
-        find_shard: Callable[[], None],
+        begin: Callable[[], None],
         agree: Callable[[], None],
     ) -> None:
         self._loader = loader
         self._cursor = cursor
-        self._find_shard = find_shard
+        self._begin = begin
         self._agree = agree
         self._given = self._steps = steps
         self.begun = False
@@ -217,7 +217,7 @@ class Pass(Iterator[Any]):
         self._cursor.check_process()
         with self._cursor.turn:
             if not self.begun:
-                self._find_shard()
+                self._begin()
                 self.begun = True
         if self.running:
             self._agree()  # not in the turn, which close() waits for

@@ -47,6 +47,7 @@ from gpufeed.open.further import Further
 from gpufeed.open.kinds import THREADS, Kind, OpenerKind, default_kind, identify, resolve_shares
 from gpufeed.order.find_shard import FoundShard, find_shard, warn_if_cut_twice
 from gpufeed.order.foreign import GrainSampler, RecordedSampler, adopt
+from gpufeed.order.sampler import is_fixed
 from gpufeed.order.schedule import MAX_EPOCHS, BatchSize, LastBatch, Schedule
 from gpufeed.order.shard import ShardOptions, adopt_shard
 from gpufeed.order.uniform import IndexSampler, SequentialSampler, SubsetSampler
@@ -640,7 +641,8 @@ class Loader:
         it, and the same iterator continues.
 
         Raises:
-            ConfigError: the processes of a group were given different things; by the iterator.
+            ConfigError: the processes of a group were given different things, or the sampler has
+                changed since a batch was prepared; by the iterator.
             EpochsExhausted: the sampler has no epoch left.
             TooManyFailuresError: more records failed than max_failures allows.
         """
@@ -688,9 +690,13 @@ class Loader:
         if not self._warned_of_drops:
             self._warned_of_drops = True
             self._schedule.warn_if_dropping(self.epoch)
-        return self._cursor.start(
-            Pass(self, self._cursor, steps, self._follow_processes, self._agree)
-        )
+        return self._cursor.start(Pass(self, self._cursor, steps, self._begin, self._agree))
+
+    def _begin(self) -> None:
+        """Look, before the first batch of a pass, at what may have changed since the last one."""
+        self._follow_processes()
+        if isinstance(self.sampler, RecordedSampler) and not self._restart:
+            self.sampler.check_announced(self.epoch)
 
     @property
     def _end(self) -> int:
@@ -868,7 +874,9 @@ class Loader:
         batch has been handed out, so that a resumed epoch goes on.
 
         Torch's distributed samplers need this call before each epoch. Here epochs advance by
-        themselves, so the call is optional. With `restart` it does nothing.
+        themselves, so the call is optional. Call it on the loader: where the sampler itself was
+        set to another epoch than the one that begins, the iterator raises `ConfigError`. With
+        `restart` it does nothing.
 
         Raises:
             IndexError: there is no such epoch.
@@ -1091,6 +1099,8 @@ class Loader:
         return {"manifest": self.manifest.fingerprint(), **self._settings()}
 
     def _settings(self) -> dict[str, str]:
+        if not is_fixed(self.sampler):  # a state must not claim what it was
+            self._identities["sampler"] = encode(self.sampler.identity)
         return {**self._identities, "opener": identify(self._shares)}
 
     def _agree(self) -> None:

@@ -294,10 +294,12 @@ class Maker:
             run: the batch in the engine, if it has been given to it already.
 
         Raises:
+            ConfigError: the sampler has changed since the batch was planned.
             DecodeError: an image is bad, and on_error is "raise".
             TooManyFailuresError: more images are bad than max_failures allows.
             PipelineError: the batch cannot be made for another reason.
         """
+        self._planner.check_order(opened.plan)
         repair = Repair(opened.plan.step, self._policy, self.failures)
         while True:
             errors = opened.errors

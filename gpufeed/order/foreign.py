@@ -175,6 +175,19 @@ class RecordedSampler(Sampler):
         self._lock = threading.Lock()
         self._orders: OrderedDict[int, tuple[Int64, Int64]] = OrderedDict()
         self._next = 0
+        self._announced = getattr(source, "epoch", None)
+
+    def check_announced(self, epoch: int) -> None:
+        """Raise `ConfigError` if the source was set to another epoch than the one that begins."""
+        with self._lock:
+            announced = getattr(self._source, "epoch", None)
+            if self.addressable and announced not in (self._announced, epoch):
+                raise ConfigError(
+                    f"{_kind(self._source)} was set to epoch {announced}, but the loader is in "
+                    f"epoch {epoch}, and goes through the epochs by itself; to begin epoch "
+                    f"{announced}, call loader.set_epoch({announced})"
+                )
+            self._announced = announced
 
     def check_reachable(self, epoch: int, *, begun: bool = False) -> None:
         """Raise `ConfigError` if the order of this epoch is not available."""
@@ -205,9 +218,13 @@ class RecordedSampler(Sampler):
         with self._lock:
             self._check(epoch, begun=False)
             if epoch not in self._orders:
+                before = getattr(self._source, "epoch", None)
                 if self.addressable:
                     self._source.set_epoch(epoch)
                 self._orders[epoch] = self._record()
+                # Any other epoch is then one that the user has set.
+                if self.addressable and before is not None:
+                    self._source.set_epoch(before)
                 self._next = max(self._next, epoch + 1)
                 kept = max(_MIN_EPOCHS_KEPT, _MAX_POSITIONS_KEPT // self.epoch_size)
                 while len(self._orders) > kept:

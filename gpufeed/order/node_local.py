@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpufeed.errors import ConfigError
-from gpufeed.order.permutation import permute_each
+from gpufeed.order.permutation import MAX_SIZE, permute_each
 from gpufeed.order.sampler import Int64, Sampler, Visits, check_count
 
 __all__ = ["NodeLocalSampler"]
@@ -49,15 +49,16 @@ class NodeLocalSampler(Sampler):
         seed: int = 0,
         num_epochs: int | None = None,
     ) -> None:
-        super().__init__(num_records, seed=seed, num_epochs=num_epochs)
-        self.nodes = check_count("nodes", nodes, self.num_records)
+        count = check_count("num_records", num_records, MAX_SIZE)
+        self.nodes = check_count("nodes", nodes, count)
+        self._each = -(-count // self.nodes)
+        size = self._each * self.nodes
+        super().__init__(count, seed=seed, num_epochs=num_epochs, epoch_size=size)
         self.global_batch = check_count("global_batch", global_batch, 1 << 40)
         if self.global_batch % self.nodes:
             raise ConfigError(
                 f"global_batch is {global_batch}; it must be a multiple of nodes, {nodes}"
             )
-        self._each = -(-self.num_records // self.nodes)
-        self.epoch_size = self._each * self.nodes
 
     @property
     def group(self) -> int:  # type: ignore[override]

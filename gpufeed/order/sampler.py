@@ -21,7 +21,7 @@ from gpufeed._util.written import write_call
 from gpufeed.errors import ConfigError
 from gpufeed.order.permutation import MAX_SIZE
 
-__all__ = ["RecordMetadata", "Sampler", "Visits", "check_count"]
+__all__ = ["RecordMetadata", "Sampler", "Visits", "check_count", "is_fixed"]
 
 Int64 = npt.NDArray[np.int64]
 
@@ -105,12 +105,20 @@ class Sampler(abc.ABC):
     ) -> None:
         self.num_records = check_count("num_records", num_records, MAX_SIZE)
         self.seed = rng.check_seed(seed)
-        self.num_epochs = None
         if num_epochs is not None:
-            self.num_epochs = check_count("num_epochs", num_epochs, 2**32 - 1, "None for no end")
-        self.epoch_size = self.num_records
-        if epoch_size is not None:
-            self.epoch_size = check_count("epoch_size", epoch_size, MAX_SIZE)
+            num_epochs = check_count("num_epochs", num_epochs, 2**32 - 1, "None for no end")
+        self.num_epochs = num_epochs
+        size = self.num_records if epoch_size is None else epoch_size
+        self.epoch_size = check_count("epoch_size", size, MAX_SIZE)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Set an attribute; those of gpufeed's own samplers are set once."""
+        if not name.startswith("_") and name in vars(self) and is_fixed(self):
+            raise AttributeError(
+                f"a {type(self).__name__} does not change: make a new one with another {name}, "
+                "and a new Loader of it"
+            )
+        super().__setattr__(name, value)
 
     @abc.abstractmethod
     def visits(self, positions: Int64) -> Visits:
@@ -190,6 +198,11 @@ class Sampler(abc.ABC):
             type(self),
             {name: np.array(v) if isinstance(v, list) else v for name, v in arguments.items()},
         )
+
+
+def is_fixed(sampler: Sampler) -> bool:
+    """Return whether a sampler is one of gpufeed's own, whose order does not change."""
+    return type(sampler).__module__.startswith("gpufeed.")
 
 
 def check_count(name: str, value: object, maximum: int, alternative: str = "") -> int:

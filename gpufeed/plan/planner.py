@@ -14,7 +14,7 @@ import numpy.typing as npt
 from gpufeed._util.rows import PIECE, pieces
 from gpufeed.errors import ConfigError, TransformError
 from gpufeed.faults.blank import blank_sizes
-from gpufeed.order.sampler import Visits
+from gpufeed.order.sampler import Visits, is_fixed
 from gpufeed.plan.compose import Composed, compose
 from gpufeed.plan.fields import Field, values_of
 from gpufeed.plan.lookup import Lookup
@@ -56,7 +56,8 @@ class BatchPlan:
         step: the batch's number.
         positions: int64 (n,), positions in the sampler's order.
         record_keys: int64 (n,), rows of the manifest.
-        ordered_keys: int64 (n,), the sampler's record keys, before substitution.
+        visits: the sampler's, (n,), with the record keys before substitution.
+        seed: the sampler's.
         blank: bool (n,), True for blank images.
         epochs: int64 (n,).
         places: int64 (n,), positions within the epoch.
@@ -77,7 +78,8 @@ class BatchPlan:
     step: int
     positions: npt.NDArray[np.int64]
     record_keys: npt.NDArray[np.int64]
-    ordered_keys: npt.NDArray[np.int64]
+    visits: Visits
+    seed: int
     blank: npt.NDArray[np.bool_]
     epochs: npt.NDArray[np.int64]
     places: npt.NDArray[np.int64]
@@ -306,6 +308,22 @@ class Planner:
         positions, delivered = self._schedule.positions(step)
         return self.plan_positions(step, positions, delivered) if len(positions) else None
 
+    def check_order(self, plan: BatchPlan) -> None:
+        """Raise `ConfigError` if the sampler has changed its order of a batch since it was planned.
+
+        gpufeed's own samplers do not change, and cannot all be asked twice.
+        """
+        if is_fixed(self._sampler):
+            return
+        visits, name = self._visits(plan.positions), type(self._sampler).__name__
+        if self._sampler.seed != plan.seed or not np.array_equal(visits, plan.visits):
+            raise ConfigError(
+                f"{name} has changed since batch {plan.step} was prepared, ahead of its turn, with "
+                "the old order; call loader.seek(loader.step) after each change of the sampler, so "
+                "that the prepared batches are made again; if you did not change it, "
+                f"{name}.visits must return the same each time"
+            )
+
     def first_visit(self, record_key: int, epoch: int) -> int:
         """Return the position of a record's first visit in an epoch.
 
@@ -420,7 +438,8 @@ class Planner:
             step=step,
             positions=positions,
             record_keys=keys,
-            ordered_keys=visits.record_key,
+            visits=visits,
+            seed=self._sampler.seed,
             blank=blank,
             epochs=visits.epoch,
             places=places,

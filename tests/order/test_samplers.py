@@ -847,6 +847,23 @@ def test_an_order_with_set_epoch_can_be_gone_to(pictures: Manifest) -> None:
         assert loader.batch(3 * 2)["record_key"].tolist() == wanted[2][:8]
 
 
+def test_an_epoch_that_is_set_on_torchs_sampler_is_not_ignored(pictures: Manifest) -> None:
+    given = torch.utils.data.DistributedSampler(range(50), 2, 0)
+    with fed_by(pictures, given) as loader:
+        wanted = [keys_of(loader) for _ in range(9)]
+        assert given.epoch == 0, "the loader leaves it as it was"
+    with fed_by(pictures, given) as loader:
+        for epoch in range(3):  # as a DataLoader needs it
+            given.set_epoch(epoch)
+            assert keys_of(loader) == wanted[epoch]
+        assert keys_of(loader) == wanted[3], "epochs go on by themselves"
+        given.set_epoch(7)
+        with pytest.raises(ConfigError, match=r"set to epoch 7.*call loader\.set_epoch\(7\)"):
+            keys_of(loader)
+        loader.set_epoch(7)
+        assert [keys_of(loader), keys_of(loader)] == wanted[7:]
+
+
 def test_records_that_repeat_draw_anew(pictures: Manifest) -> None:
     given = torch.utils.data.SubsetRandomSampler([4, 4, 4])
     visits = RecordedSampler(given, 50).visits(np.arange(6))
