@@ -95,7 +95,8 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
 
 @pytest.fixture(autouse=True)
 def shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """So that tests that run at the same time do not share it."""
+    """So that tests that run at the same time do not share it, and a slow machine loses nothing."""
+    monkeypatch.setattr("gpufeed.tiers.folder._PATIENCE", 60)
     folder = tmp_path / "shm"
     folder.mkdir()
     monkeypatch.setattr(MemoryCache, "shared_memory", folder)
@@ -110,6 +111,14 @@ def counted(manifest: Manifest, **options: Any) -> tuple[Manifest, Counting]:
 def feed(manifest: Manifest, *, epochs: int = 3, **options: Any) -> list[str]:
     with make(manifest, **options) as loader:
         return [digest(batch) for _ in range(epochs) for batch in loader]
+
+
+def threads_end() -> None:
+    """Wait for the threads of tiers that were closed, which `close` does only for a while."""
+    for each in threading.enumerate():
+        if each.name.startswith(("gpufeed-tiers", "gpufeed-ahead", "gpufeed-future")):
+            each.join(60)
+            assert not each.is_alive(), each.name
 
 
 def settle(loader: Any) -> None:
@@ -151,8 +160,7 @@ def test_batches_are_the_same(
     assert len(stats.cache_hits) == len(cache)
     if tiers != "nothing fits":
         assert sum(stats.cache_hits) > 0
-    alive = [each.name for each in threading.enumerate() if each.name.startswith("gpufeed-")]
-    assert not {"gpufeed-tiers", "gpufeed-ahead-0", "gpufeed-future"} & set(alive)
+    threads_end()
 
 
 SAMPLERS: dict[str, Callable[[], Any]] = {
@@ -300,7 +308,7 @@ def test_what_is_being_read_ahead_is_not_read_twice(manifest: Manifest, tmp_path
     assert bytes(image) == bytes(expected)  # type: ignore[arg-type]
     assert steps.source.keys.count(flying) == 1
     steps.tiered.close()
-    assert not any(each.name.startswith("gpufeed-ahead") for each in threading.enumerate())
+    threads_end()
 
 
 def test_an_image_that_hangs_delays_no_other(manifest: Manifest, tmp_path: Path) -> None:
@@ -351,6 +359,29 @@ def test_nothing_is_read_ahead_before_it_is_known_what_is_there(
         gate.set()
         settle(loader)
         assert source.keys == []
+
+
+@pytest.mark.parametrize("why", ["not known", "busy"])
+def test_steps_that_cannot_be_read_ahead_yet_are_not_passed_over(
+    manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    """Until it is known what is in the tiers, and while too much waits to be written."""
+    monkeypatch.setattr(Ahead, "start", lambda _: None)
+    steps = Steps(manifest, DiskCache(tmp_path / "disk", "10 MB"), SequentialSampler(COUNT))
+    tiers = steps.tiers
+    with monkeypatch.context() as patched:
+        if why == "busy":
+            patched.setattr(keeper, "_WAITING", 0)
+        else:
+            patched.setattr(tiers.keeper, "followed", False)
+        assert [tiers.ahead._take() for _ in range(3)] == [None] * 3
+    assert tiers.ahead._take() == (1, [1])
+    monkeypatch.setattr(keeper, "_WAITING", 0)
+    tiers.ahead._keys.extend([5])
+    assert tiers.ahead._take() is None
+    monkeypatch.setattr(keeper, "_WAITING", 1)
+    assert tiers.ahead._take() == (1, [5])
+    steps.tiered.close()
 
 
 def lookahead(
@@ -625,8 +656,11 @@ def test_a_disk_that_fails_is_told_once_and_left_out(
     with monkeypatch.context() as patched, warned(text), make(manifest, cache=cache) as loader:
         patched.setattr(where, name, failing)
         found = [digest(batch) for _ in range(3) for batch in loader]
+        waiting, end = loader._tiers._run().keeper.waiting, time.monotonic() + 20
+        while waiting and time.monotonic() < end:  # what is read ahead comes meanwhile
+            settle(loader)
         settle(loader)
-        assert not loader._tiers._run().keeper.waiting
+    assert not waiting
     assert found == expected
 
 
@@ -698,10 +732,12 @@ SHARD = """
 import json, sys
 from pathlib import Path
 from gpufeed import DiskCache, IndexSampler, MemoryCache, ShardOptions
+from gpufeed.tiers import folder
 from gpufeed.tiers.ahead import Ahead
 from tests.support.loaders import digest, make
 from tests.support.media import read_table
 
+folder._PATIENCE = 60  # so that each image is kept, however slow the machine
 Ahead.start = lambda self: None  # whose time differs
 table, place, index = sys.argv[1:4]
 MemoryCache.shared_memory = Path(place) / "shm"
