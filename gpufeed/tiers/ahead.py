@@ -36,7 +36,7 @@ class Ahead:
 
     Args:
         order: returns what this process reads, or None where that is not known.
-        absent: returns those of some records that are in no tier.
+        absent: returns those of some records that are in no tier; None if none can be kept now.
         fetch: reads images from the source, and hands them to the tiers.
         room: bytes that may be read ahead.
         threads: number of threads.
@@ -51,7 +51,7 @@ class Ahead:
     def __init__(
         self,
         order: Callable[[], Order | None],
-        absent: Callable[[Int64], Int64],
+        absent: Callable[[Int64], Int64 | None],
         fetch: Callable[[Int64], dict[int, Content | OSError]],
         *,
         room: int,
@@ -196,9 +196,15 @@ class Ahead:
             uses = order.uses(self._next, int(self._next <= self._begun + _FAR))
             if len(uses.starts) < 2:  # far ahead, or after the end of the run
                 return None
-            absent = self._absent(np.unique(uses.keys)).tolist()
-            keys.extend(key for key in absent if key not in self.flights)
+            absent = self._absent(np.unique(uses.keys))
+            if absent is None:
+                return None
+            keys.extend(key for key in absent.tolist() if key not in self.flights)
             self._next += 1
-        taken = [keys.popleft() for _ in range(min(self._group, len(keys)))]
         # The loader may have read them since.
-        return self._next - 1, self._absent(np.array(taken, np.int64)).tolist()
+        absent = self._absent(np.array(list(keys)[: self._group], np.int64))
+        if absent is None:
+            return None
+        for _ in range(min(self._group, len(keys))):
+            keys.popleft()
+        return self._next - 1, absent.tolist()

@@ -207,9 +207,9 @@ class Tiers:
             tier.fail(error, reading=True)
         return None
 
-    def _absent(self, keys: Int64) -> Int64:
+    def _absent(self, keys: Int64) -> Int64 | None:
         if self.keeper.busy or not self.keeper.fills or not self.keeper.followed:
-            return keys[:0]
+            return None
         kept = np.isin(keys, list(self.keeper.waiting))
         for tier in self._tiers:
             kept |= tier.folder.kept.sizes[keys] > 0

@@ -101,7 +101,8 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
 
 @pytest.fixture(autouse=True)
 def shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """So that tests that run at the same time do not share it."""
+    """So that tests that run at the same time do not share it, and a slow machine loses nothing."""
+    monkeypatch.setattr("gpufeed.tiers.folder._PATIENCE", 60)
     folder = tmp_path / "shm"
     folder.mkdir()
     monkeypatch.setattr(MemoryCache, "shared_memory", folder)
@@ -355,6 +356,29 @@ def test_nothing_is_read_ahead_before_it_is_known_what_is_there(
         gate.set()
         settle(loader)
         assert source.keys == []
+
+
+@pytest.mark.parametrize("why", ["not known", "busy"])
+def test_steps_that_cannot_be_read_ahead_yet_are_not_passed_over(
+    manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    """Until it is known what is in the tiers, and while too much waits to be written."""
+    monkeypatch.setattr(Ahead, "start", lambda _: None)
+    steps = Steps(manifest, DiskCache(tmp_path / "disk", "10 MB"), SequentialSampler(COUNT))
+    tiers = steps.tiers
+    with monkeypatch.context() as patched:
+        if why == "busy":
+            patched.setattr(keeper, "_WAITING", 0)
+        else:
+            patched.setattr(tiers.keeper, "followed", False)
+        assert [tiers.ahead._take() for _ in range(3)] == [None] * 3
+    assert tiers.ahead._take() == (1, [1])
+    monkeypatch.setattr(keeper, "_WAITING", 0)
+    tiers.ahead._keys.extend([5])
+    assert tiers.ahead._take() is None
+    monkeypatch.setattr(keeper, "_WAITING", 1)
+    assert tiers.ahead._take() == (1, [5])
+    steps.tiered.close()
 
 
 def lookahead(
@@ -632,8 +656,8 @@ def test_a_disk_that_fails_is_told_once_and_left_out(
     with monkeypatch.context() as patched, warned(text), make(manifest, cache=cache) as loader:
         patched.setattr(where, name, failing)
         found = [digest(batch) for _ in range(3) for batch in loader]
-        settle(loader)
-        assert not loader._tiers._run().keeper.waiting
+        waiting = loader._tiers._run().keeper.waiting
+        wait_until(lambda: settle(loader) or not waiting)  # what is read ahead comes meanwhile
     assert found == expected
 
 
@@ -705,10 +729,12 @@ SHARD = """
 import json, sys
 from pathlib import Path
 from gpufeed import DiskCache, IndexSampler, MemoryCache, ShardOptions
+from gpufeed.tiers import folder
 from gpufeed.tiers.ahead import Ahead
 from tests.support.loaders import digest, make
 from tests.support.media import read_table
 
+folder._PATIENCE = 60  # so that each image is kept, however slow the machine
 Ahead.start = lambda self: None  # whose time differs
 table, place, index = sys.argv[1:4]
 MemoryCache.shared_memory = Path(place) / "shm"
