@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 import re
 import threading
@@ -218,24 +219,22 @@ class RecordedSampler(Sampler):
         with self._lock:
             self._check(epoch, begun=False)
             if epoch not in self._orders:
-                before = getattr(self._source, "epoch", None)
-                if self.addressable:
-                    self._source.set_epoch(epoch)
-                self._orders[epoch] = self._record()
-                # Any other epoch is then one that the user has set.
-                if self.addressable and before is not None:
-                    self._source.set_epoch(before)
+                source = self._source
+                if self.addressable:  # a copy, since the user may set another epoch meanwhile
+                    source = copy.copy(source)
+                    source.set_epoch(epoch)
+                self._orders[epoch] = self._record(source)
                 self._next = max(self._next, epoch + 1)
                 kept = max(_MIN_EPOCHS_KEPT, _MAX_POSITIONS_KEPT // self.epoch_size)
                 while len(self._orders) > kept:
                     self._orders.popitem(last=False)
             return self._orders[epoch]
 
-    def _record(self) -> tuple[Int64, Int64]:
-        keys = _to_keys(self._source, self._source)
+    def _record(self, source: Any) -> tuple[Int64, Int64]:
+        keys = _to_keys(source, source)
         if len(keys) != self.epoch_size:
             raise ConfigError(
-                f"{_kind(self._source)} yielded {len(keys)} record keys, but its length is "
+                f"{_kind(source)} yielded {len(keys)} record keys, but its length is "
                 f"{self.epoch_size}"
             )
         keys = _check_keys(keys, self)
