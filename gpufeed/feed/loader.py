@@ -1099,9 +1099,10 @@ class Loader:
         return {"manifest": self.manifest.fingerprint(), **self._settings()}
 
     def _settings(self) -> dict[str, str]:
+        settings = {**self._identities, "opener": identify(self._shares)}
         if not is_fixed(self.sampler):  # a state must not claim what it was
-            self._identities["sampler"] = encode(self.sampler.identity)
-        return {**self._identities, "opener": identify(self._shares)}
+            settings["sampler"] = encode(self.sampler.identity)
+        return settings
 
     def _agree(self) -> None:
         """Wait for the other processes and compare what they were given, if it is due."""
